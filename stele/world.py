@@ -1,0 +1,256 @@
+"""The world as Stele sees it: protocol types only, no implementation.
+
+Everything that a node or a client needs from outside goes through four protocols:
+:class:`Clock`, :class:`Disk`, :class:`Network` and :class:`Rng`. The real ones live in
+``runtime/`` (server) and ``stele/real.py`` (client); the simulated ones in ``chaos/sim``.
+Timers and tasks are asyncio's: the simulation runs on an event loop with virtual time,
+so ``asyncio.sleep`` and ``loop.call_later`` may be used everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Time. Both readings are taken anew at every call, unlike ``loop.time()``."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point; never goes back; goes on during a pause."""
+        ...
+
+    def time_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump."""
+        ...
+
+
+class Rng(Protocol):
+    """Randomness. ``random.Random`` satisfies it."""
+
+    def random(self) -> float: ...
+
+    def randrange(self, start: int, stop: int, /) -> int: ...
+
+    def uniform(self, a: float, b: float, /) -> float: ...
+
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
+# ---------------------------------------------------------------------------------- disk
+
+
+class File(Protocol):
+    """An open append-mostly file. Methods raise ``OSError`` with its errno (ENOSPC, EIO…)."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, those not yet synced included. Costs no system call."""
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end, gathered; return the position of the first byte.
+
+        On failure the file may have grown by a part of the data: the caller truncates.
+        """
+        ...
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """Up to ``size`` bytes if they are in memory, else None: then await ``Disk.warm``."""
+        ...
+
+    def read_now(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes, waiting for the device if need be. For start-up and indexes."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute strings.
+
+    Nothing is durable, neither bytes nor directory entries nor renames, before it was synced.
+    A failed sync is never retried: the caller takes the directory offline.
+    """
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for appending and reading; ``create`` makes it if absent, else FileNotFoundError."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; FileNotFoundError where there is none."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; no error when it is there."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces a target file. Durable once the parent directory is synced."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def replace_file_now(self, path: str, data: bytes) -> None:
+        """Atomic and durable, waiting for the device: temporary file, sync, rename, sync."""
+        ...
+
+    def sync_now(self, path: str) -> None:
+        """Make a file's bytes or a directory's entries durable, waiting for the device."""
+        ...
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        """As ``replace_file_now``, off the event loop."""
+        ...
+
+    async def sync(self, paths: Sequence[str]) -> None:
+        """Make files' bytes and directories' entries durable, off the event loop.
+
+        Covers everything written before the call. One call is one group.
+        """
+        ...
+
+    async def warm(self, path: str, position: int, size: int) -> None:
+        """Bring a range into memory, off the event loop, so that ``File.read`` answers."""
+        ...
+
+
+# ------------------------------------------------------------------------------- network
+
+
+class RpcCode(enum.Enum):
+    """Why a call failed, in gRPC's words."""
+
+    UNAVAILABLE = "unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    UNIMPLEMENTED = "unimplemented"
+    INVALID_ARGUMENT = "invalid_argument"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+class RpcError(Exception):
+    """A call or stream of the control plane failed."""
+
+    def __init__(self, code: RpcCode, detail: str = "") -> None:
+        super().__init__(f"{code.value}: {detail}" if detail else code.value)
+        self.code = code
+        self.detail = detail
+
+
+class Stream(Protocol):
+    """One end of a bidirectional stream of messages, in order."""
+
+    async def send(self, message: bytes) -> None:
+        """Raises RpcError when the stream is broken; waits while the peer is slow."""
+        ...
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when the peer has ended its side; RpcError when it broke."""
+        ...
+
+    async def close(self) -> None:
+        """End this side (client: cancels the call). Idempotent."""
+        ...
+
+
+class Channel(Protocol):
+    """A client's way to one peer of the control plane. Connects and reconnects by itself."""
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        """One unary call. ``method`` is ``/stele.v1.Service/Method``. Raises RpcError."""
+        ...
+
+    def stream(self, method: str) -> Stream:
+        """Open a bidirectional stream; a failure to connect shows at the first receive."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+UnaryHandler = Callable[[bytes], Awaitable[bytes]]
+StreamHandler = Callable[[Stream], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Service:
+    """What a node serves on one port of the control plane, by full method name.
+
+    A handler may raise RpcError; any other exception is logged and answered INTERNAL.
+    """
+
+    unary: dict[str, UnaryHandler] = field(default_factory=dict)
+    streams: dict[str, StreamHandler] = field(default_factory=dict)
+
+    def include(self, other: Service) -> None:
+        """Add all of another service's methods."""
+        self.unary.update(other.unary)
+        self.streams.update(other.streams)
+
+
+class Listener(Protocol):
+    """A bound, listening port."""
+
+    @property
+    def port(self) -> int: ...
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        """Accept no more; end what is open after ``grace_s`` seconds."""
+        ...
+
+
+class Connector(Protocol):
+    """The half of the network that a client needs."""
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        """Open a byte connection of the data plane. Raises OSError."""
+        ...
+
+    def channel(self, host: str, port: int) -> Channel: ...
+
+
+class Network(Connector, Protocol):
+    """Both planes, both directions."""
+
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> Listener:
+        """Listen for byte connections (data plane). Port 0 picks one. Raises OSError."""
+        ...
+
+    async def serve(
+        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+    ) -> Listener:
+        """Serve the control plane. ``health`` maps service names to serving or not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a node gets from outside."""
+
+    clock: Clock
+    disk: Disk
+    network: Network
+    rng: Rng
+
