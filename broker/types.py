@@ -1,0 +1,95 @@
+"""Requests to and results of the broker's one append and one fetch function.
+
+Both planes (Kafka wire, gRPC) translate to these and back; nothing below knows either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stele.errors import ErrorCode
+from stele.world import Buffer
+
+
+class PartitionId(NamedTuple):
+    """A partition's lasting identity: a topic deleted and made again has another id."""
+
+    topic_id: bytes
+    partition: int
+
+
+class LeaderHint(NamedTuple):
+    """Where the leader is now, for answers that refuse; -1: none."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class ProduceEntry:
+    """One batch for one partition. The batch is stamped in place: it must be writable."""
+
+    id: PartitionId
+    batch: bytearray | memoryview
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    id: PartitionId
+    error: ErrorCode
+    message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader: LeaderHint = LeaderHint()
+
+
+@dataclass(slots=True)
+class FetchEntry:
+    id: PartitionId
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1  # the follower's; -1 for consumers
+
+
+@dataclass(slots=True)
+class FetchQuery:
+    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch."""
+
+    entries: list[FetchEntry]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    replica_id: int = -1
+    replica_epoch: int = -1
+    read_committed: bool = False
+
+
+class EpochEnd(NamedTuple):
+    epoch: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class FetchResult:
+    id: PartitionId
+    error: ErrorCode
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    records: list[Buffer] = field(default_factory=list)
+    leader: LeaderHint = LeaderHint()
+
+
+@dataclass(slots=True)
+class OffsetResult:
+    """Answer of ListOffsets and OffsetForLeaderEpoch."""
+
+    error: ErrorCode
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1

@@ -1,0 +1,83 @@
+"""What the quorum's users (controller, broker) see of it. Types only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stele.errors import ApiError, ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """The quorum's leader as a node knows it; ``leader_id`` is None while there is none."""
+
+    leader_id: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """One decision, committed: the values of the records of one batch, never a part of one."""
+
+    base_offset: int
+    epoch: int
+    timestamp_ms: int
+    records: tuple[bytes, ...]
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + len(self.records) - 1
+
+
+class NotLeaderError(ApiError):
+    """A proposal was refused: this node does not lead the epoch. Nothing was appended."""
+
+    def __init__(self, leader: LeaderAndEpoch) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, f"the leader is {leader}")
+        self.leader = leader
+
+
+class QuorumListener(Protocol):
+    """Called on the event loop, in log order, never re-entrantly. Must not block."""
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Committed batches, in order, each once per life of the node (control batches left out)."""
+        ...
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
+
+    def on_claimed(self, epoch: int) -> None:
+        """This node leads ``epoch``, and everything committed before it has been delivered."""
+        ...
+
+    def on_resigned(self, epoch: int) -> None:
+        """This node no longer leads ``epoch``; its uncommitted proposals have no known outcome."""
+        ...
+
+
+class MetadataQuorum(Protocol):
+    """A replica of ``__cluster_metadata``: a voter (controller) or an observer (broker)."""
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset after the last committed record; -1 while unknown."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
+        """Append one batch (one decision) as leader of ``epoch``; return its base offset.
+
+        Committed batches come back through the listener. Raises NotLeaderError.
+        """
+        ...
+
+    def next_offset(self) -> int:
+        """The base offset that the next ``propose`` will get (leader only)."""
+        ...
