@@ -1,0 +1,68 @@
+# Sourced by the other scripts: pick a Python, make .venv, install what is asked for.
+# Idempotent: nothing is done when pyproject.toml, the extras and the Python are as last time.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+die() {
+    printf 'error: %s\n' "$1" >&2
+    exit 1
+}
+
+# The newest Python of 3.11 to 3.13 that runs; a shim or a broken link on PATH does not count.
+find_python() {
+    local version candidate
+    for version in 3.13 3.12 3.11; do
+        candidate=$(command -v "python$version") || continue
+        if "$candidate" -c 'pass' >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    for candidate in python3 python; do
+        if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+            >/dev/null 2>&1; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    die "Python 3.11, 3.12 or 3.13 is needed and none was found on PATH.
+  Debian, Ubuntu: apt-get install python3.11 python3.11-venv    macOS: brew install python@3.13"
+}
+
+# Usage: ensure_environment EXTRAS    (a comma-separated list, or empty)
+ensure_environment() {
+    local extras=$1 python version stamp wanted
+    python=$(find_python) || exit 1
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
+        die "$python has no venv module. Debian, Ubuntu: apt-get install python$version-venv"
+    stamp=.venv/.stele-environment
+    wanted="$version $extras $(cksum <pyproject.toml)"
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+        return
+    fi
+    echo "Setting up .venv with Python $version (the first time takes a minute or two) ..."
+    rm -f "$stamp"
+    if ! [ -x .venv/bin/python ] ||
+        [ "$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" != "$version" ]; then
+        rm -rf .venv
+        "$python" -m venv .venv || die "could not make a virtual environment in .venv"
+    fi
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        --editable ".${extras:+[$extras]}" ||
+        die "pip could not install the packages: is the package index reachable?"
+    printf '%s\n' "$wanted" >"$stamp"
+}
+
+# Java's major version, or nothing where there is no Java.
+java_major() {
+    local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+    command -v "$java" >/dev/null || return 0
+    "$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+has_java_17() {
+    local major
+    major=$(java_major)
+    [ -n "$major" ] && [ "$major" -ge 17 ]
+}
