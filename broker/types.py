@@ -5,6 +5,7 @@ Both planes (Kafka wire, gRPC) translate to these and back; nothing below knows 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,6 +69,10 @@ class FetchQuery:
     read_committed: bool = False
 
 
+Cancel = Callable[[], None]
+"""Withdraws a waiting request, e.g. when its connection closed; harmless once it is answered."""
+
+
 class EpochEnd(NamedTuple):
     epoch: int
     end_offset: int
@@ -83,6 +88,29 @@ class FetchResult:
     diverging: EpochEnd | None = None
     records: list[Buffer] = field(default_factory=list)
     leader: LeaderHint = LeaderHint()
+
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+@dataclass(slots=True)
+class OffsetQuery:
+    """One partition of ListOffsets; ``timestamp_ms`` is a time or one of the three above."""
+
+    id: PartitionId
+    timestamp_ms: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class EpochQuery:
+    """One partition of OffsetForLeaderEpoch: where does ``leader_epoch`` end here?"""
+
+    id: PartitionId
+    leader_epoch: int
+    current_leader_epoch: int = -1
 
 
 @dataclass(slots=True)
