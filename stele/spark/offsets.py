@@ -1,0 +1,145 @@
+"""From the source's options to the offset ranges that Spark's tasks read. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EARLIEST = -2
+LATEST = -1
+
+_OPTIONS = {
+    "bootstrap.servers": "",
+    "subscribe": "",
+    "startingoffsets": "earliest",
+    "endingoffsets": "latest",
+    "minpartitions": "0",
+    "includeheaders": "false",
+    "failondataloss": "true",
+}
+
+
+class OptionError(ValueError):
+    """An option of the data source is missing, unknown or has a value that makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends: one rule for all partitions, or offsets for some of them.
+
+    An offset of -2 is the earliest, -1 the latest, as in Spark's Kafka source.
+    """
+
+    default: int
+    offsets: Mapping[tuple[str, int], int]
+
+    def of(self, topic: str, partition: int) -> int:
+        return self.offsets.get((topic, partition), self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read, checked."""
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    start: Bound
+    end: Bound
+    min_partitions: int
+    include_headers: bool
+    fail_on_data_loss: bool
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Names are case-insensitive, and ``kafka.`` before a client setting is accepted.
+
+        Raises OptionError.
+        """
+        values = dict(_OPTIONS)
+        for name, value in options.items():
+            key = name.lower().removeprefix("kafka.")
+            if key not in _OPTIONS:
+                raise OptionError(f"unknown option {name!r}; known: {', '.join(sorted(_OPTIONS))}")
+            values[key] = value
+        topics = tuple(name.strip() for name in values["subscribe"].split(",") if name.strip())
+        if not values["bootstrap.servers"]:
+            raise OptionError('option "bootstrap.servers" is missing, e.g. 127.0.0.1:9092')
+        if not topics:
+            raise OptionError('option "subscribe" is missing: one topic, or several with commas')
+        return cls(
+            bootstrap_servers=values["bootstrap.servers"],
+            topics=topics,
+            start=_bound("startingOffsets", values["startingoffsets"]),
+            end=_bound("endingOffsets", values["endingoffsets"]),
+            min_partitions=_whole_number("minPartitions", values["minpartitions"]),
+            include_headers=_boolean("includeHeaders", values["includeheaders"]),
+            fail_on_data_loss=_boolean("failOnDataLoss", values["failondataloss"]),
+        )
+
+
+def _bound(option: str, value: str) -> Bound:
+    rule = {"earliest": EARLIEST, "latest": LATEST}.get(value.strip().lower())
+    if rule is not None:
+        return Bound(rule, {})
+    try:
+        parsed = json.loads(value)
+        offsets = {
+            (str(topic), int(partition)): int(offset)
+            for topic, partitions in parsed.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f'option "{option}" is earliest, latest or JSON such as {{"orders": {{"0": 23}}}}, '
+            f"not {value!r}"
+        ) from error
+    if any(offset < EARLIEST for offset in offsets.values()):
+        raise OptionError(f'option "{option}": offsets are at least 0, or -2 earliest, -1 latest')
+    return Bound(EARLIEST if option == "startingOffsets" else LATEST, offsets)
+
+
+def _whole_number(option: str, value: str) -> int:
+    if not value.strip().isdigit():
+        raise OptionError(f'option "{option}" is a whole number, not {value!r}')
+    return int(value)
+
+
+def _boolean(option: str, value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise OptionError(f'option "{option}" is true or false, not {value!r}')
+    return value.strip().lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """What one task reads: ``start`` inclusive, ``end`` exclusive."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return self.end - self.start
+
+
+def split(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    """Cut the longest ranges so that there are about ``min_partitions``; empty ones are left out.
+
+    Each range is cut in proportion to its share of the records, as Spark's Kafka source does.
+    """
+    ranges = [each for each in ranges if each.records > 0]
+    total = sum(each.records for each in ranges)
+    if len(ranges) >= min_partitions:
+        return ranges
+    pieces = []
+    for each in ranges:
+        count = min(each.records, max(1, round(each.records / total * min_partitions)))
+        cuts = [each.start + each.records * number // count for number in range(count + 1)]
+        pieces += [
+            OffsetRange(each.topic, each.partition, low, high)
+            for low, high in zip(cuts, cuts[1:], strict=False)
+        ]
+    return pieces
