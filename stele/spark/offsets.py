@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,6 +141,6 @@ def split(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
         cuts = [each.start + each.records * number // count for number in range(count + 1)]
         pieces += [
             OffsetRange(each.topic, each.partition, low, high)
-            for low, high in zip(cuts, cuts[1:], strict=False)
+            for low, high in itertools.pairwise(cuts)
         ]
     return pieces
