@@ -186,3 +186,61 @@ class ApiError(SteleError):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+
+class ConfigError(SteleError):
+    """An option has a value that cannot be; the text names option, value and what is allowed."""
+
+
+class ClosedError(SteleError):
+    """The producer, consumer or admin was closed, or had failed, before the call."""
+
+
+class UnreachableError(SteleError):
+    """No broker could be reached in time; the text names those tried and the last cause."""
+
+
+class BufferFullError(SteleError):
+    """The producer's buffer is full: wait for deliveries, or use the call that waits itself."""
+
+
+class DeliveryTimeoutError(ApiError):
+    """A record was not acknowledged within ``delivery_timeout_ms``.
+
+    ``maybe_written`` says whether it may have been written all the same: True when an attempt was
+    left without an answer, False when no attempt can have succeeded (sending it again is safe).
+    """
+
+    def __init__(self, message: str, *, maybe_written: bool) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.maybe_written = maybe_written
+
+
+class SequenceError(ApiError):
+    """The broker's memory of an idempotent producer contradicts the producer's own.
+
+    Acknowledged records may be missing, or another instance fenced this one. Nothing is sent again.
+    """
+
+
+class OffsetOutOfRangeError(ApiError):
+    """A consumer's position is outside of the log and ``auto_offset_reset`` is ``none``."""
+
+    def __init__(self, topic: str, partition: int, offset: int, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class BulkError(ApiError):
+    """Some items of one request were refused: ``failed`` has each with its error.
+
+    ``code`` is the first one's; ``succeeded`` holds the results of the others.
+    """
+
+    def __init__(self, failed: dict[str, ApiError], succeeded: list[object]) -> None:
+        first = next(iter(failed.values()))
+        super().__init__(first.code, "; ".join(e.message or e.code.name for e in failed.values()))
+        self.failed = failed
+        self.succeeded = succeeded

@@ -1,0 +1,198 @@
+"""The options of producer, consumer and admin client: names and defaults, checked once.
+
+Names are Kafka's with underscores for dots. Where a default differs from Kafka's, the field says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypedDict
+
+from stele.errors import ConfigError
+from stele.world import Clock, Connector, Rng
+
+Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
+CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+OffsetReset = Literal["earliest", "latest", "none"]
+OnWait = Callable[[str], None]
+
+log = logging.getLogger("stele.client")
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ClientWorld:
+    """All that a client needs from outside. The real one: ``stele.real.client_world()``."""
+
+    clock: Clock
+    connector: Connector
+    rng: Rng
+
+
+def _log_wait(reason: str) -> None:
+    log.warning("%s", reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What all clients share."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    client_id: str = "stele"
+    request_timeout_ms: int = 30_000
+    """One attempt of one request, the long poll of a fetch not counted."""
+    default_api_timeout_ms: int = 60_000
+    """A whole call with its retries: admin calls, offset look-ups, waiting for a topic to appear."""
+    retry_backoff_ms: int = 50
+    """Kafka has 100; a killed leader is replaced in less."""
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    on_wait: OnWait = field(default=_log_wait)
+    """Told in words, at most about once a second per reason, why the client is waiting."""
+
+    def __post_init__(self) -> None:
+        parse_bootstrap_servers(self.bootstrap_servers)
+        _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
+        _at_least(self, 1000, "metadata_max_age_ms")
+        if self.retry_backoff_max_ms < self.retry_backoff_ms:
+            raise ConfigError(
+                f"retry_backoff_max_ms={self.retry_backoff_max_ms} must be at least "
+                f"retry_backoff_ms={self.retry_backoff_ms}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    acks: Acks = "all"
+    linger_ms: float = 5
+    """How long a batch that is not full waits for more records."""
+    batch_size: int = 128 * 1024
+    """Bytes of a batch before compression. Kafka has 16 KiB; here calls cost more than bytes."""
+    max_request_size: int = 4 * 1024 * 1024
+    compression: CompressionName = "none"
+    enable_idempotence: bool | None = None
+    """Left out: yes with ``acks="all"``, no with less (a lost leader would break the sequence)."""
+    max_in_flight: int = 5
+    """Requests without an answer per broker. An idempotent producer's broker remembers five."""
+    delivery_timeout_ms: int = 120_000
+    max_block_ms: int = 60_000
+    """How long ``send`` waits for buffer space or for the topic to be known."""
+    buffer_memory: int = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _one_of(self, "acks", ("all", 0, 1, -1, "0", "1", "-1"))
+        _one_of(self, "compression", ("none", "gzip", "snappy", "lz4", "zstd"))
+        _at_least(self, 0, "linger_ms")
+        _at_least(self, 1, "batch_size", "delivery_timeout_ms", "max_block_ms", "max_in_flight")
+        _at_least(self, self.batch_size, "buffer_memory", "max_request_size")
+        if self.enable_idempotence and self.acks_number != -1:
+            raise ConfigError(
+                f"enable_idempotence needs acks='all', not acks={self.acks!r}: "
+                "set acks='all' or enable_idempotence=False"
+            )
+        if self.idempotent and self.max_in_flight > 5:
+            raise ConfigError(
+                f"max_in_flight={self.max_in_flight} must be at most 5 with idempotence: "
+                "a broker remembers a producer's last five batches"
+            )
+
+    @property
+    def acks_number(self) -> int:
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def idempotent(self) -> bool:
+        if self.enable_idempotence is None:
+            return self.acks_number == -1
+        return self.enable_idempotence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    auto_offset_reset: OffsetReset = "latest"
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    max_poll_records: int = 500
+    prefetch_bytes: int = 16 * 1024 * 1024
+    """Fetched and not yet polled, all partitions together; beyond it no more is asked for."""
+    check_crcs: bool = True
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _one_of(self, "auto_offset_reset", ("earliest", "latest", "none"))
+        _at_least(self, 0, "fetch_min_bytes", "fetch_max_wait_ms")
+        _at_least(
+            self, 1, "fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records",
+            "prefetch_bytes",
+        )  # fmt: skip
+
+
+class ClientOptions(TypedDict, total=False):
+    client_id: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    on_wait: OnWait
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Keyword arguments of ``Producer``; meaning and defaults: :class:`ProducerConfig`."""
+
+    acks: Acks
+    linger_ms: float
+    batch_size: int
+    max_request_size: int
+    compression: CompressionName
+    enable_idempotence: bool | None
+    max_in_flight: int
+    delivery_timeout_ms: int
+    max_block_ms: int
+    buffer_memory: int
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of ``Consumer``; meaning and defaults: :class:`ConsumerConfig`."""
+
+    auto_offset_reset: OffsetReset
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    prefetch_bytes: int
+    check_crcs: bool
+
+
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+    """``host:port,[::1]:port`` as pairs; raises ConfigError. The ports are Kafka ports."""
+    servers = []
+    for part in text.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(
+                f"bootstrap_servers: {part.strip()!r} is not host:port "
+                "(a broker's Kafka port, for example 127.0.0.1:9092)"
+            )
+        servers.append((host, int(port)))
+    return servers
+
+
+def _at_least(config: object, least: float, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise ConfigError(f"{name}={getattr(config, name)} must be at least {least}")
+
+
+def _one_of(config: object, name: str, allowed: tuple[object, ...]) -> None:
+    if getattr(config, name) not in allowed:
+        words = ", ".join(str(value) for value in allowed)
+        raise ConfigError(f"{name}={getattr(config, name)!r} must be one of: {words}")

@@ -1,0 +1,56 @@
+"""What producers give back and consumers hand out."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TimestampType(enum.IntEnum):
+    """Whose clock a record's timestamp is: the producer's or the leader's."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written.
+
+    ``offset`` is -1 where the broker did not tell it: ``acks=0``, or a repeated batch that the
+    broker recognised as written but too long ago to know its offset.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class ConsumerRecord(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An answer of ``offsets_for_times``: the first record at or after the time asked for."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
