@@ -1,0 +1,644 @@
+"""Record batch v2: the unit that producers send, disks hold, followers copy and consumers read.
+
+Layout, big-endian (https://kafka.apache.org/documentation/#recordbatch)::
+
+    0  base_offset i64        21  attributes i16            43  producer_id i64
+    8  length i32 (of what    23  last_offset_delta i32     51  producer_epoch i16
+       follows these 12)      27  base_timestamp i64        53  base_sequence i32
+    12 leader_epoch i32       35  max_timestamp i64         57  record_count i32
+    16 magic i8 = 2                                         61  records
+    17 crc u32, CRC-32C of everything from 21 on
+
+The broker reads headers and stamps them; only clients, and the few places that must, parse records.
+Offset and leader epoch stand before the CRC's range, so stamping them leaves it valid.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Compression,
+    CompressionError,
+    compress,
+    decompress,
+)
+from stele.world import Buffer
+
+HEADER_SIZE: Final = 61
+PREFIX_SIZE: Final = 12
+"""Base offset and length: what the length field does not count."""
+MAGIC: Final = 2
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+_CRC_POSITION: Final = 17
+_CRC_START: Final = 21
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class BatchError(ApiError):
+    """A record batch that cannot be taken; ``code`` is what the protocol answers for it."""
+
+
+class CorruptBatchError(BatchError):
+    """Bytes that are not a record batch, or not the one that was written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+class PartialBatchError(CorruptBatchError):
+    """The buffer ends before the batch does."""
+
+
+class UnsupportedMagicError(BatchError):
+    """A message set of a format before record batches (magic 0 and 1)."""
+
+    def __init__(self, magic: int) -> None:
+        super().__init__(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"magic {magic}, only {MAGIC} is known"
+        )
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records. Times in milliseconds since the epoch."""
+
+    base_offset: int
+    size_bytes: int  # of the whole batch, the 12 bytes before the length's range included
+    leader_epoch: int
+    magic: int  # always 2
+    crc: int
+    attributes: int
+    last_offset_delta: int  # >= 0; kept when compaction removes the last record
+    base_timestamp_ms: int
+    max_timestamp_ms: int  # with LogAppendTime the time of every record
+    producer_id: int  # -1: not idempotent
+    producer_epoch: int
+    base_sequence: int
+    record_count: int  # fewer than last_offset_delta + 1 after compaction
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 without one. After 2^31 - 1 comes 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def compression(self) -> Compression:
+        """The codec. CorruptBatchError for a number that is none."""
+        codec = self.attributes & _COMPRESSION_MASK
+        if codec > Compression.ZSTD:
+            raise CorruptBatchError(f"unknown compression {codec}")
+        return Compression(codec)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def log_append_time_ms(self) -> int:
+        """When the leader appended the batch; -1 if it carries its producer's times."""
+        return self.max_timestamp_ms if self.attributes & _LOG_APPEND_TIME else NO_TIMESTAMP
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at ``position``; the batch itself may go past the buffer's end.
+
+    PartialBatchError if the buffer ends inside the header, UnsupportedMagicError for an older
+    format, CorruptBatchError if it cannot be a header. The CRC is not looked at.
+    """
+    try:
+        base_offset, length, leader_epoch, magic, *rest = _HEADER.unpack_from(buffer, position)
+    except struct.error:
+        raise PartialBatchError(
+            f"{len(buffer) - position} bytes are fewer than a batch header"
+        ) from None
+    if magic != MAGIC:
+        if magic in (0, 1):
+            raise UnsupportedMagicError(magic)
+        raise CorruptBatchError(f"magic {magic} at position {position}")
+    size_bytes = length + PREFIX_SIZE
+    if size_bytes < HEADER_SIZE:
+        raise CorruptBatchError(f"a batch of {size_bytes} bytes at position {position}")
+    header = BatchHeader(base_offset, size_bytes, leader_epoch, magic, *rest)
+    if header.last_offset_delta < 0 or header.record_count < 0 or base_offset < 0:
+        raise CorruptBatchError(f"negative counts at position {position}: {header}")
+    return header
+
+
+def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch from ``position`` on, in order.
+
+    Stops before a batch that the buffer holds only a part of: the tail is what lies behind the
+    last one's ``position + size_bytes`` (``whole_size`` tells). Raises as ``read_header`` does.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        following = position + header.size_bytes
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def whole_size(buffer: Buffer, position: int = 0) -> int:
+    """How many bytes from ``position`` on are whole batches; the rest is a part of one."""
+    end = position
+    for start, header in batches(buffer, position):
+        end = start + header.size_bytes
+    return end - position
+
+
+def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
+    """The CRC-32C that the batch at ``position`` should carry."""
+    return crc32c(memoryview(buffer)[position + _CRC_START : position + size_bytes])
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the batch's bytes are those its CRC was made of. False for a partial batch."""
+    if position + header.size_bytes > len(buffer):
+        return False
+    return compute_crc(buffer, position, header.size_bytes) == header.crc
+
+
+def stamp(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    log_append_time_ms: int | None = None,
+) -> None:
+    """Write what the leader decides into the whole batch at ``position``, in place.
+
+    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: maximum timestamp and flag
+    stand under the CRC, which is made anew.
+    """
+    _INT64.pack_into(buffer, position, base_offset)
+    _INT32.pack_into(buffer, position + 12, leader_epoch)
+    if log_append_time_ms is None:
+        return
+    (length,) = _INT32.unpack_from(buffer, position + 8)
+    (attributes,) = _INT16.unpack_from(buffer, position + 21)
+    _INT16.pack_into(buffer, position + 21, attributes | _LOG_APPEND_TIME)
+    _INT64.pack_into(buffer, position + 35, log_append_time_ms)
+    crc = compute_crc(buffer, position, length + PREFIX_SIZE)
+    _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
+
+
+def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:
+    """The header of what a producer sent for one partition: exactly one sound batch.
+
+    Raises BatchError with the code to answer. ``max_bytes`` is ``max.message.bytes``. Records are
+    not parsed: the CRC says they are what the producer wrote.
+    """
+    if len(buffer) == 0:
+        raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
+    try:
+        header = read_header(buffer)
+    except UnsupportedMagicError as error:
+        raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
+    if header.size_bytes > max_bytes:
+        raise BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.size_bytes} bytes, max.message.bytes is {max_bytes}",
+        )
+    if header.size_bytes > len(buffer):
+        raise PartialBatchError(f"{len(buffer)} bytes of a batch of {header.size_bytes}")
+    if header.size_bytes < len(buffer):
+        raise BatchError(ErrorCode.INVALID_RECORD, "more than one record batch")
+    if not check_crc(buffer, 0, header):
+        raise CorruptBatchError("the CRC does not match")
+    _validate_fields(header)
+    return header
+
+
+def _validate_fields(header: BatchHeader) -> None:
+    if header.record_count == 0 or header.record_count != header.last_offset_delta + 1:
+        raise BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records over {header.last_offset_delta + 1} offsets",
+        )
+    if header.is_control:
+        raise BatchError(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if header.is_log_append_time:
+        raise BatchError(ErrorCode.INVALID_TIMESTAMP, "producers may not set LogAppendTime")
+    if header.attributes & _COMPRESSION_MASK > Compression.ZSTD:
+        raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
+    elif header.is_transactional:
+        raise BatchError(ErrorCode.INVALID_RECORD, "a transaction without a producer id")
+
+
+# ------------------------------------------------------------------------------- records
+
+Header = tuple[str, bytes | None]
+"""Name and value of a record's header; names may repeat."""
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def _varint(value: int) -> bytes:
+    """A zigzag varint; the protocol's varint and varlong differ in range only."""
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# Lengths and deltas below this are looked up, which is what makes encoding fast; all of them
+# take one or two bytes.
+_TABLE_SIZE: Final = 8192
+_VARINTS: Final = [_varint(value) for value in range(_TABLE_SIZE)]
+
+
+def _quick_varint(value: int) -> bytes:
+    return _VARINTS[value] if 0 <= value < _TABLE_SIZE else _varint(value)
+
+
+def _varint_size(value: int) -> int:
+    return 1 if -64 <= value < 64 else ((value ^ (value >> 63)).bit_length() + 7) // 7
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [_quick_varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (_quick_varint(len(encoded)), encoded)
+        parts += (b"\x01",) if value is None else (_quick_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def record_size_bound(
+    key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
+) -> int:
+    """An upper bound in bytes, tight to some 25, of what one record adds to a batch."""
+    size = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, times, offset and three counts
+    size += 0 if key is None else len(key)
+    size += 0 if value is None else len(value)
+    for name, content in headers:
+        size += 10 + len(name) * 4 + (0 if content is None else len(content))
+    return size
+
+
+class BatchBuilder:
+    """Collects records and makes one batch of them.
+
+    >>> builder = BatchBuilder()
+    >>> builder.append(b"key", b"value", timestamp_ms=1)
+    0
+    >>> batch = builder.build(Compression.LZ4)
+    """
+
+    __slots__ = (
+        "_base_timestamp_ms",
+        "_last_delta",
+        "_max_timestamp_ms",
+        "_parts",
+        "base_offset",
+        "record_count",
+        "size_bytes",
+    )
+
+    def __init__(self, base_offset: int = 0) -> None:
+        self.base_offset = base_offset
+        self.record_count = 0
+        self.size_bytes = HEADER_SIZE  # of the batch as it stands, exact while uncompressed
+        self._parts: list[Buffer] = []
+        self._last_delta = -1
+        self._base_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_ms = NO_TIMESTAMP
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        timestamp_ms: int,
+        headers: Sequence[Header] = (),
+    ) -> int:
+        """Add a record at the next offset; return its distance from the batch's base offset.
+
+        Key and value are not copied before ``build``: they must not change until then.
+        """
+        delta = self._last_delta + 1
+        self._put(delta, key, value, timestamp_ms, headers)
+        return delta
+
+    def append_record(self, record: Record) -> None:
+        """Add a record at its own offset, which must be above those before it."""
+        delta = record.offset - self.base_offset
+        if not self._last_delta < delta <= 0x7FFFFFFF:
+            raise ValueError(f"offset {record.offset} does not follow in this batch")
+        self._put(delta, record.key, record.value, record.timestamp_ms, record.headers)
+
+    def _put(
+        self,
+        delta: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[Header],
+    ) -> None:
+        if self.record_count == 0:
+            self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
+        elif timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = timestamp_ms
+        time_delta = timestamp_ms - self._base_timestamp_ms
+        tail = _encode_headers(headers) if headers else b"\x00"
+        try:
+            if key is None or value is None or time_delta < 0:
+                raise IndexError  # the unusual way
+            key_size = len(key)
+            value_size = len(value)
+            head = _VARINTS[time_delta] + _VARINTS[delta] + _VARINTS[key_size]
+            value_prefix = _VARINTS[value_size]
+            size = 1 + len(head) + key_size + len(value_prefix) + value_size + len(tail)
+            prefix = _VARINTS[size]
+            self._parts += (prefix, b"\x00", head, key, value_prefix, value, tail)
+        except IndexError:
+            prefix, size = self._put_unusual(delta, key, value, time_delta, tail)
+        self.size_bytes += len(prefix) + size
+        self._last_delta = delta
+        self.record_count += 1
+
+    def _put_unusual(
+        self, delta: int, key: bytes | None, value: bytes | None, time_delta: int, tail: bytes
+    ) -> tuple[bytes, int]:
+        """A record with something that is null, negative or long."""
+        head = b"\x00" + _quick_varint(time_delta) + _quick_varint(delta)
+        head += b"\x01" if key is None else _quick_varint(len(key))
+        key = key or b""
+        value_prefix = b"\x01" if value is None else _quick_varint(len(value))
+        value = value or b""
+        size = len(head) + len(key) + len(value_prefix) + len(value) + len(tail)
+        prefix = _quick_varint(size)
+        self._parts += (prefix, head, key, value_prefix, value, tail)
+        return prefix, size
+
+    def build(
+        self,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> bytearray:
+        """The batch. May be called again. ValueError without a record."""
+        if not self.record_count:
+            raise ValueError("a batch of no records")
+        attributes = int(compression)
+        attributes |= _TRANSACTIONAL if is_transactional else 0
+        attributes |= _CONTROL if is_control else 0
+        parts: list[Buffer] = [bytes(HEADER_SIZE)]
+        if compression is Compression.NONE:
+            parts += self._parts
+        else:
+            parts.append(compress(compression, b"".join(self._parts), level))
+        batch = bytearray().join(parts)
+        _HEADER.pack_into(
+            batch,
+            0,
+            self.base_offset,
+            len(batch) - PREFIX_SIZE,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            self._last_delta,
+            self._base_timestamp_ms,
+            self._max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.record_count,
+        )
+        _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))
+        return batch
+
+
+def encode(
+    records: Iterable[Record],
+    compression: Compression = Compression.NONE,
+    *,
+    base_offset: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    is_control: bool = False,
+) -> bytearray:
+    """One batch of records at their own offsets; they begin at ``base_offset`` or the first's."""
+    builder: BatchBuilder | None = None
+    for record in records:
+        if builder is None:
+            builder = BatchBuilder(record.offset if base_offset is None else base_offset)
+        builder.append_record(record)
+    if builder is None:
+        raise ValueError("a batch of no records")
+    return builder.build(compression, leader_epoch=leader_epoch, is_control=is_control)
+
+
+def decode(
+    batch: Buffer,
+    position: int = 0,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    verify_crc: bool = True,
+) -> list[Record]:
+    """The records of the batch at ``position``. Raises BatchError; the bytes may be anybody's."""
+    header = read_header(batch, position)
+    end = position + header.size_bytes
+    if end > len(batch):
+        raise PartialBatchError(f"{len(batch) - position} bytes of {header.size_bytes}")
+    if verify_crc and not check_crc(batch, position, header):
+        raise CorruptBatchError("the CRC does not match")
+    body = memoryview(batch)[position + HEADER_SIZE : end]
+    try:
+        data = decompress(header.compression, body, max_decompressed_bytes)
+    except CompressionError as error:
+        raise CorruptBatchError(error.message) from error
+    try:
+        return _decode_records(header, data)
+    except IndexError:
+        raise CorruptBatchError("the batch ends inside a record") from None
+    except UnicodeDecodeError as error:
+        raise CorruptBatchError(f"a header's name is not UTF-8: {error}") from None
+
+
+def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
+    """Every length is held against the record's end, every record against the batch's.
+
+    A varint of one byte, the usual one, is read on the spot: a call would cost more than the rest.
+    """
+    records: list[Record] = []
+    make = tuple.__new__
+    base_offset = header.base_offset
+    base_timestamp_ms = header.base_timestamp_ms
+    append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
+    position = 0
+    for _ in range(header.record_count):
+        size, position = _read_varint(data, position)
+        end = position + size
+        position += 1  # attributes: unused
+        time_delta = data[position]
+        position += 1
+        if time_delta < 0x80:
+            time_delta = (time_delta >> 1) ^ -(time_delta & 1)
+        else:
+            time_delta, position = _read_varint(data, position - 1)
+        offset_delta = data[position]
+        position += 1
+        if offset_delta < 0x80:
+            offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+        else:
+            offset_delta, position = _read_varint(data, position - 1)
+        key, position = _read_bytes(data, position)
+        value, position = _read_bytes(data, position)
+        headers: tuple[Header, ...] = ()
+        if data[position] == 0:
+            position += 1
+        else:
+            headers, position = _read_headers(data, position)
+        if position != end:
+            raise CorruptBatchError(f"record {len(records)} is not {size} bytes long")
+        timestamp_ms = base_timestamp_ms + time_delta if append_time_ms is None else append_time_ms
+        records.append(
+            make(Record, (base_offset + offset_delta, timestamp_ms, key, value, headers))
+        )
+    if position != len(data):
+        raise CorruptBatchError(f"{len(data) - position} bytes behind the last record")
+    if records and not (
+        base_offset <= records[0].offset <= records[-1].offset <= header.last_offset
+    ):
+        raise CorruptBatchError("records lie outside of their batch's offsets")
+    return records
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits, and the position after it."""
+    byte = data[position]
+    position += 1
+    value = byte & 0x7F
+    shift = 7
+    while byte > 0x7F:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
+            raise CorruptBatchError("a varint of more than ten bytes")
+    if value >> 64:
+        raise CorruptBatchError("a varint of more than 64 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = _read_varint(data, position)
+    if size < 0:
+        if size != -1:
+            raise CorruptBatchError(f"a length of {size}")
+        return None, position
+    return data[position : position + size], position + size
+
+
+def _read_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
+    count, position = _read_varint(data, position)
+    if not 0 <= count <= len(data) - position:
+        raise CorruptBatchError(f"{count} headers")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise CorruptBatchError("a header without a name")
+        value, position = _read_bytes(data, position)
+        headers.append((name.decode(), value))
+    return tuple(headers), position
+
+
+# ----------------------------------------------------------------------- control records
+
+
+class ControlType(enum.IntEnum):
+    """What a control record says; a control batch holds one record or several of them."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_CONTROL_KEY = struct.Struct(">hh")
+
+
+def control_key(control_type: ControlType) -> bytes:
+    """The key of a control record: version 0 and the type."""
+    return _CONTROL_KEY.pack(0, control_type)
+
+
+def control_type(key: bytes | None) -> ControlType | None:
+    """What a control record's key says; None for a type that is not known here."""
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise CorruptBatchError(f"a control record with the key {key!r}")
+    _version, number = _CONTROL_KEY.unpack_from(key)
+    try:
+        return ControlType(number)
+    except ValueError:
+        return None

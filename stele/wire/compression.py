@@ -1,0 +1,200 @@
+"""The four codecs of the record batch, bounded on the way back.
+
+What other clients write and read decides the details:
+
+- gzip carries no modification time, so equal input is equal output.
+- snappy is written raw, as librdkafka does; read both raw and in the framing of the xerial
+  library, which JVM clients write.
+- lz4 is the frame format with independent blocks: JVM clients refuse linked ones.
+- zstd is read as a stream: a frame may lack its content size, and several may follow each other.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from stele.errors import ApiError, ErrorCode
+from stele.world import Buffer
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""What one batch may grow to when its reader names no bound of its own."""
+
+
+class Compression(enum.IntEnum):
+    """The low three bits of a batch's attributes; names as in ``compression.type``."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def of(cls, name: str) -> Compression:
+        """The codec that ``compression.type`` names. ValueError for a name it does not know."""
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            names = ", ".join(codec.name.lower() for codec in cls)
+            raise ValueError(f"unknown compression type {name!r}: one of {names}") from None
+
+
+class CompressionError(ApiError):
+    """Bytes that are not what their codec writes, or that grow past their bound."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` in the codec's format; ``level`` None is the codec's default."""
+    if codec is Compression.LZ4:
+        packed: bytes = lz4.frame.compress(
+            data,
+            compression_level=level or 0,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+        return packed
+    if codec is Compression.ZSTD:
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    if codec is Compression.GZIP:
+        deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+        return deflate.compress(data) + deflate.flush()
+    if codec is Compression.SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(data))
+    return bytes(data)
+
+
+def decompress(
+    codec: Compression, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> bytes:
+    """The original of ``data``, at most ``max_bytes`` long. Raises CompressionError."""
+    try:
+        if codec is Compression.LZ4:
+            return _unlz4(bytes(data), max_bytes)
+        if codec is Compression.ZSTD:
+            return _unzstd(data, max_bytes)
+        if codec is Compression.GZIP:
+            return _ungzip(bytes(data), max_bytes)
+        if codec is Compression.SNAPPY:
+            return _unsnappy(data, max_bytes)
+    except (RuntimeError, zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
+        raise CompressionError(f"not {codec.name.lower()} data: {error}") from error
+    if len(data) > max_bytes:
+        raise _too_large(codec, max_bytes)
+    return bytes(data)
+
+
+def _too_large(codec: Compression, max_bytes: int) -> CompressionError:
+    return CompressionError(f"{codec.name.lower()} data grows past {max_bytes} bytes")
+
+
+# ---------------------------------------------------------------------------------- gzip
+
+_GZIP_WINDOW = 31  # zlib's way to say: 32 KiB of history, in a gzip frame
+
+
+def _ungzip(data: bytes, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    room = max_bytes
+    while True:  # a file may be several members, one after the other
+        inflate = zlib.decompressobj(_GZIP_WINDOW)
+        part = inflate.decompress(data, room + 1)
+        if len(part) > room:
+            raise _too_large(Compression.GZIP, max_bytes)
+        if not inflate.eof:
+            raise CompressionError("gzip data ends before its time")
+        parts.append(part)
+        room -= len(part)
+        data = inflate.unused_data
+        if not data:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# -------------------------------------------------------------------------------- snappy
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE = len(_XERIAL_MAGIC) + 8  # and two version numbers
+_SNAPPY_MAX_RATIO = 22  # the densest element copies 64 bytes and takes 3
+_INT32 = struct.Struct(">i")
+
+
+def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _unsnappy_block(data, max_bytes, max_bytes)
+    view = memoryview(data)
+    parts: list[bytes] = []
+    room = max_bytes
+    position = _XERIAL_HEADER_SIZE
+    while position < len(view):
+        if position + 4 > len(view):
+            raise CompressionError("snappy data ends inside a block's length")
+        (size,) = _INT32.unpack_from(view, position)
+        position += 4
+        if not 0 < size <= len(view) - position:
+            raise CompressionError(f"a snappy block of {size} bytes where there are fewer")
+        part = _unsnappy_block(view[position : position + size], room, max_bytes)
+        parts.append(part)
+        room -= len(part)
+        position += size
+    return b"".join(parts)
+
+
+def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(data)
+    if size > room:
+        raise _too_large(Compression.SNAPPY, max_bytes)
+    if size > len(data) * _SNAPPY_MAX_RATIO:  # it would be allocated before it is found false
+        raise CompressionError(f"{len(data)} bytes of snappy data claim to hold {size}")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+# ----------------------------------------------------------------------------------- lz4
+
+
+def _unlz4(data: bytes, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    room = max_bytes
+    while True:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        part = frame.decompress(data, room + 1)
+        if len(part) > room:
+            raise _too_large(Compression.LZ4, max_bytes)
+        if not frame.eof:
+            raise CompressionError("lz4 data ends before its time")
+        parts.append(part)
+        room -= len(part)
+        data = frame.unused_data
+        if not data:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# ---------------------------------------------------------------------------------- zstd
+
+_ZSTD_CHUNK = 128 * 1024  # the largest block; also what one read may allocate ahead
+
+
+def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+    size = zstandard.frame_content_size(data)
+    if size > max_bytes:
+        raise _too_large(Compression.ZSTD, max_bytes)
+    parts: list[bytes] = []
+    room = max_bytes
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        while part := reader.read(min(room + 1, max(_ZSTD_CHUNK, 4 * len(data)))):
+            if len(part) > room:
+                raise _too_large(Compression.ZSTD, max_bytes)
+            parts.append(part)
+            room -= len(part)
+    whole = parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(whole) < size:  # the stream reader takes a cut frame for the end
+        raise CompressionError(f"zstd data ends at {len(whole)} of {size} bytes")
+    return whole
