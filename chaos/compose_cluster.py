@@ -1,0 +1,165 @@
+"""A compose cluster under attack: containers killed, paused, cut off from one another.
+
+Containers are found by compose's labels; a cut is a rule in Docker's DOCKER-USER chain, between
+the static addresses of deploy/compose.yaml. Cut nodes keep their names and their published ports:
+clients on the host still reach them, their peers do not, as with a broken switch. (Disconnecting a
+container from its network would take its name out of DNS, which no real partition does.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+
+COMPOSE_FILE = Path(__file__).resolve().parent.parent / "deploy" / "compose.yaml"
+_COMMAND_TIMEOUT_S = 600
+
+
+class ContainerError(Exception):
+    """An engine, compose or a firewall rule did not do as told; the message says which."""
+
+
+def unavailable() -> str | None:
+    """Why no compose cluster can run here, or None where one can."""
+    try:
+        client = docker.from_env(timeout=10)
+        client.ping()
+        client.close()
+    except docker.errors.DockerException as error:
+        return f"no Docker engine answers: {error}"
+    probe = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return None if probe.returncode == 0 else "docker compose is not installed"
+
+
+def cutting_unavailable() -> str | None:
+    """Why containers cannot be cut off from one another here, or None where they can."""
+    if os.geteuid() != 0:
+        return "firewall rules need root"
+    probe = subprocess.run(
+        ["iptables", "-w", "-S", "DOCKER-USER"], capture_output=True, check=False
+    )
+    return None if probe.returncode == 0 else "there is no DOCKER-USER chain"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Packets from one address to another are dropped."""
+
+    source: str
+    target: str
+
+    def rule(self, action: str) -> list[str]:
+        position = ["1"] if action == "-I" else []
+        ends = ["-s", self.source, "-d", self.target]
+        return ["iptables", "-w", action, "DOCKER-USER", *position, *ends, "-j", "DROP"]
+
+
+class ComposeCluster:
+    """The cluster of a compose file, as a context: up on entry, down with its volumes on exit."""
+
+    def __init__(self, file: Path = COMPOSE_FILE, project: str = "stele-drill") -> None:
+        self._command = ["docker", "compose", "--file", str(file), "--project-name", project]
+        self._project = project
+        self._docker = docker.from_env()
+        self._cuts: set[_Cut] = set()
+
+    def __enter__(self) -> ComposeCluster:
+        try:
+            self.compose("up", "--build", "--wait", "--quiet-pull")
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.down()
+
+    def compose(self, *arguments: str) -> str:
+        """Run ``docker compose`` on this cluster; return what it printed. Raises ContainerError."""
+        return _run([*self._command, *arguments])
+
+    def down(self) -> None:
+        """Remove containers, network, volumes and every cut. Idempotent."""
+        self.heal()
+        self.compose("down", "--volumes", "--timeout", "10")
+        self._docker.close()
+
+    def services(self) -> list[str]:
+        return sorted(self.compose("config", "--services").split())
+
+    def logs(self, service: str) -> str:
+        return self._container(service).logs().decode(errors="replace")  # type: ignore[no-any-return]
+
+    def kill(self, service: str) -> None:
+        """SIGKILL."""
+        self._container(service).kill()
+
+    def start(self, service: str) -> None:
+        """Start a killed or stopped container again, on its volume and its address."""
+        self._container(service).start()
+
+    def stop(self, service: str) -> None:
+        """SIGTERM, and wait."""
+        self._container(service).stop(timeout=30)
+
+    def pause(self, service: str) -> None:
+        self._container(service).pause()
+
+    def unpause(self, service: str) -> None:
+        self._container(service).unpause()
+
+    def isolate(self, service: str) -> None:
+        """Cut a node off from every other one, both ways; clients on the host still reach it."""
+        others = [each for each in self.services() if each != service]
+        self.cut([service], others)
+        self.cut(others, [service])
+
+    def cut(self, sources: Iterable[str], targets: Iterable[str]) -> None:
+        """Drop what the sources send to the targets; the other direction stays as it is."""
+        for source, target in itertools.product(sources, targets):
+            cut = _Cut(self.address(source), self.address(target))
+            if cut not in self._cuts:
+                _run(cut.rule("-I"))
+                self._cuts.add(cut)
+
+    def heal(self) -> None:
+        """Take all cuts back."""
+        for cut in sorted(self._cuts, key=lambda each: (each.source, each.target)):
+            _run(cut.rule("-D"))
+            self._cuts.discard(cut)
+
+    def address(self, service: str) -> str:
+        """The static address of a service, from the compose file itself."""
+        networks = self._configuration()["services"][service]["networks"]
+        return str(next(iter(networks.values()))["ipv4_address"])
+
+    def _configuration(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.compose("config", "--format", "json"))
+        return loaded
+
+    def _container(self, service: str) -> Any:
+        labels = [
+            f"com.docker.compose.project={self._project}",
+            f"com.docker.compose.service={service}",
+        ]
+        found = self._docker.containers.list(all=True, filters={"label": labels})
+        if len(found) != 1:
+            raise ContainerError(f"{len(found)} containers of service {service}, 1 expected")
+        return found[0]
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise ContainerError(f"{' '.join(command)} failed:\n{done.stderr.strip()[-4000:]}")
+    return done.stdout
