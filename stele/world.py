@@ -63,11 +63,15 @@ class File(Protocol):
         """
         ...
 
-    def read(self, position: int, size: int) -> bytes | None:
-        """Up to ``size`` bytes if they are in memory, else None: then await ``Disk.warm``."""
+    def read(self, position: int, size: int) -> bytes | bytearray | None:
+        """Up to ``size`` bytes if they are in memory, else None: then await ``Disk.warm``.
+
+        Fewer bytes, at least one, where only the first ones are in memory or the file ends.
+        The caller owns the result. At the end of the file it is empty.
+        """
         ...
 
-    def read_now(self, position: int, size: int) -> bytes:
+    def read_now(self, position: int, size: int) -> bytes | bytearray:
         """Up to ``size`` bytes, waiting for the device if need be. For start-up and indexes."""
         ...
 
@@ -108,6 +112,13 @@ class Disk(Protocol):
     def read_file(self, path: str) -> bytes: ...
 
     def free_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Hold a lock file, made if absent, against other processes; returns the release.
+
+        BlockingIOError when another process has it. Ends with the process, however that ends.
+        """
+        ...
 
     def replace_file_now(self, path: str, data: bytes) -> None:
         """Atomic and durable, waiting for the device: temporary file, sync, rename, sync."""
