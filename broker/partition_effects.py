@@ -1,0 +1,99 @@
+"""What a partition machine wants done, as values, and what it is told, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from stele.errors import ErrorCode
+
+UNKNOWN_BROKER_EPOCH = -1
+
+Token = Hashable
+"""A waiting produce request's name; the machine only gives it back."""
+
+
+class BrokerStatus(NamedTuple):
+    """What the metadata says of a broker that replicates a partition."""
+
+    epoch: int = UNKNOWN_BROKER_EPOCH
+    eligible: bool = False  # registered, neither fenced nor shutting down: may join an ISR
+
+
+class LogPosition(NamedTuple):
+    """Where a local log stands."""
+
+    start_offset: int
+    end_offset: int
+    durable_offset: int  # what may be acknowledged; the end itself where flushing is relaxed
+    generation: int  # truncations so far
+
+
+class Member(NamedTuple):
+    """One broker of a proposed ISR."""
+
+    broker_id: int
+    # Of the incarnation that the leader saw fetch (KIP-903); -1: none yet, or the leader itself.
+    broker_epoch: int
+
+
+class IsrAnswer(NamedTuple):
+    """What the controller said to a proposal; the rest holds only without an error."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+# -------------------------------------------------------------------------------- effects
+
+
+class Led(NamedTuple):
+    """This broker leads now: note the epoch and its start in the log, stop fetching."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+class Followed(NamedTuple):
+    """This broker follows now (or, with no leader, waits): fetch from ``leader``."""
+
+    leader: int
+    leader_epoch: int
+
+
+class Advanced(NamedTuple):
+    """The high watermark rose: consumers may read up to it."""
+
+    high_watermark: int
+
+
+class Appended(NamedTuple):
+    """The log end rose: followers may read up to it."""
+
+    end_offset: int
+
+
+class Acknowledged(NamedTuple):
+    """These produce requests have what they waited for."""
+
+    tokens: tuple[Token, ...]
+
+
+class Refused(NamedTuple):
+    """These produce requests will not get what they waited for."""
+
+    tokens: tuple[Token, ...]
+    error: ErrorCode
+
+
+class Proposed(NamedTuple):
+    """Ask the controller for this ISR: compare-and-set on both epochs."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[Member, ...]
+
+
+Effect = Led | Followed | Advanced | Appended | Acknowledged | Refused | Proposed
