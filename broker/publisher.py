@@ -1,0 +1,126 @@
+"""Committed metadata → delta and image → the replica manager and the broker's own views.
+
+Every delivery of the quorum, whatever number of batches it holds, becomes one delta, one image
+and one application: half a batch is never seen by anybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY, BrokerRegistration, MetadataImage
+from metadata.records import MetadataError
+from raft.api import CommittedBatch, LeaderAndEpoch
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataSubscriber(Protocol):
+    """Brings something in line with a new image; called once per delivery, in order."""
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None: ...
+
+
+class MetadataPublisher:
+    """A ``raft.api.QuorumListener``: keeps the image and hands (delta, image) on.
+
+    Nothing is published before this incarnation's own registration is committed: until then
+    the log tells what an earlier incarnation led, which this one must not take up. The first
+    delta then holds everything from the empty image on.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        incarnation_id: bytes,
+        subscribers: Sequence[MetadataSubscriber],
+        on_published: Callable[[], None],
+        on_leader_change: Callable[[LeaderAndEpoch], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``subscribers`` are called in order, before ``on_published``."""
+        self._broker_id = broker_id
+        self._incarnation_id = incarnation_id
+        self._subscribers = tuple(subscribers)
+        self._on_published = on_published
+        self._on_leader_change = on_leader_change
+        self._on_fatal = on_fatal
+        self._image = EMPTY
+        # Everything replayed since `_image`, as long as it may not be published.
+        self._held_back: MetadataDelta | None = MetadataDelta(EMPTY)
+        # After a failure the image may lack a batch: nothing is published any more.
+        self._failed = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image published last; empty before the first."""
+        return self._image
+
+    @property
+    def offset(self) -> int:
+        """Of the last metadata record applied here; -1 before the first."""
+        return self._image.offset
+
+    @property
+    def registration(self) -> BrokerRegistration | None:
+        """This broker's own registration, if it is this incarnation's."""
+        registration = self._image.broker(self._broker_id)
+        if registration is None or registration.incarnation_id != self._incarnation_id:
+            return None
+        return registration
+
+    # ------------------------------------------------------------------ QuorumListener
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        if self._failed:
+            return
+        try:
+            self._publish(batches)
+        except Exception as error:
+            self._failed = True
+            logger.exception(
+                "broker %d: metadata of offsets %d to %d cannot be applied",
+                self._broker_id,
+                batches[0].base_offset,
+                batches[-1].last_offset,
+            )
+            self._on_fatal(error)
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._on_leader_change(leader)
+
+    def on_claimed(self, epoch: int) -> None:
+        """The controller's business, where this node is one too."""
+
+    def on_resigned(self, epoch: int) -> None:
+        """The controller's business, where this node is one too."""
+
+    # ------------------------------------------------------------------ publishing
+
+    def _publish(self, batches: Sequence[CommittedBatch]) -> None:
+        delta = self._held_back or MetadataDelta(self._image)
+        for batch in batches:
+            delta.replay_values(batch.base_offset, batch.records)
+        if self._held_back is not None:
+            if not self._is_registered(delta):
+                return
+            self._held_back = None
+        image = delta.apply()
+        if image.offset < self._image.offset:
+            raise MetadataError(f"metadata went back from {self._image.offset} to {image.offset}")
+        self._image = image
+        for subscriber in self._subscribers:
+            subscriber.apply(delta, image)
+        self._on_published()
+
+    def _is_registered(self, delta: MetadataDelta) -> bool:
+        return any(
+            change.broker_id == self._broker_id
+            and change.after is not None
+            and change.after.incarnation_id == self._incarnation_id
+            for change in delta.changed_brokers
+        )

@@ -1,0 +1,201 @@
+"""A virtual-time loop, an in-memory control plane and fakes for tests of the broker's edges."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from stele.world import RpcCode, RpcError, Service
+
+T = TypeVar("T")
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """Never waits: the time until the next timer passes at once."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise AssertionError("nothing is left that could happen: a deadlock")
+            self.now += max(0.0, timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which sleeping takes no time."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end on virtual time, cancelling what is left over."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)
+
+
+class FakeClock:
+    """Follows the loop's time, plus what a test adds: a pause that the loop did not see."""
+
+    def __init__(self) -> None:
+        self.skipped_s = 0.0
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() + self.skipped_s
+
+    def time_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.monotonic() * 1000)
+
+
+def fake_rng() -> random.Random:
+    return random.Random(7)
+
+
+class FakeStream:
+    """One end of an in-memory stream."""
+
+    def __init__(self) -> None:
+        self.peer: FakeStream = self
+        self.inbox: asyncio.Queue[bytes | RpcError | None] = asyncio.Queue()
+        self.closed = False
+
+    @classmethod
+    def pair(cls) -> tuple[FakeStream, FakeStream]:
+        left, right = cls(), cls()
+        left.peer, right.peer = right, left
+        return left, right
+
+    async def send(self, message: bytes) -> None:
+        if self.closed or self.peer.closed:
+            raise RpcError(RpcCode.CANCELLED, "the stream has ended")
+        self.peer.inbox.put_nowait(message)
+
+    async def receive(self) -> bytes | None:
+        if self.closed:
+            return None
+        item = await self.inbox.get()
+        if isinstance(item, RpcError):
+            raise item
+        return item
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.inbox.put_nowait(None)
+            self.peer.inbox.put_nowait(None)
+
+    def break_off(self) -> None:
+        """As a killed peer shows."""
+        error = RpcError(RpcCode.UNAVAILABLE, "connection reset")
+        self.closed = self.peer.closed = True
+        self.inbox.put_nowait(error)
+        self.peer.inbox.put_nowait(error)
+
+
+class FakeChannel:
+    def __init__(self, network: FakeNetwork, address: tuple[str, int]) -> None:
+        self._network = network
+        self._address = address
+        self.closed = False
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        service = self._network.services.get(self._address)
+        if service is None:
+            raise RpcError(RpcCode.UNAVAILABLE, "connection refused")
+        handler = service.unary.get(method)
+        if handler is None:
+            raise RpcError(RpcCode.UNIMPLEMENTED, method)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await handler(request)
+        except TimeoutError:
+            raise RpcError(RpcCode.DEADLINE_EXCEEDED, method) from None
+
+    def stream(self, method: str) -> FakeStream:
+        client, server = FakeStream.pair()
+        service = self._network.services.get(self._address)
+        if service is None:
+            client.break_off()
+            client.closed = False  # a failure to connect shows at the first receive
+            return client
+        handler = service.streams[method]
+
+        async def serve() -> None:
+            try:
+                await handler(server)
+                await server.close()
+            except RpcError as error:
+                client.inbox.put_nowait(error)
+
+        task = asyncio.get_running_loop().create_task(serve())
+        self._network.tasks.append(task)
+        return client
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeListener:
+    def __init__(self, network: FakeNetwork, host: str, port: int) -> None:
+        self._network, self._host, self._port = network, host, port
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        self._network.services.pop((self._host, self._port), None)
+        self._network.factories.pop((self._host, self._port), None)
+
+
+class FakeNetwork:
+    """The world's network in memory: services by address, and who listens for bytes."""
+
+    def __init__(self) -> None:
+        self.services: dict[tuple[str, int], Service] = {}
+        self.health: dict[tuple[str, int], Mapping[str, bool]] = {}
+        self.factories: dict[tuple[str, int], Callable[[], asyncio.BaseProtocol]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+        self.in_use: set[int] = set()
+        self._next_port = 40_000
+
+    def _port(self, port: int) -> int:
+        if port in self.in_use:
+            raise OSError(98, f"cannot listen on port {port}: in use by another process")
+        if port == 0:
+            self._next_port += 1
+            return self._next_port
+        return port
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        raise OSError("not in this fake")
+
+    def channel(self, host: str, port: int) -> FakeChannel:
+        return FakeChannel(self, (host, port))
+
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> FakeListener:
+        port = self._port(port)
+        self.factories[host, port] = factory
+        return FakeListener(self, host, port)
+
+    async def serve(
+        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+    ) -> FakeListener:
+        port = self._port(port)
+        self.services[host, port] = service
+        self.health[host, port] = health or {}
+        return FakeListener(self, host, port)
