@@ -1,0 +1,396 @@
+"""A node's configuration: server.properties, environment and overrides → ``NodeConfig``.
+
+Nothing here reads files or the environment: texts and mappings come in, a checked value or a
+``ConfigError`` with one line per fault comes out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
+from runtime.config_properties import parse_properties
+from stele.errors import ApiError, SteleError
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT_PREFIX = "STELE_"
+WILDCARDS = ("0.0.0.0", "::", "*")
+
+
+class ConfigError(SteleError):
+    """The node cannot start with this configuration; ``str()`` says what to change."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class NamedAddress(NamedTuple):
+    """A listener: its name and where it is bound, or where clients are told to find it."""
+
+    name: str
+    host: str
+    port: int  # 0 when bound: any free port; 0 when advertised: the one that was bound
+
+
+class Voter(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """A node's checked configuration.
+
+    Fields that are named like a key (dots as underscores) hold its typed value. Keys that are
+    defaults of topics are not here: ``metadata.effective`` resolves them from ``raw``.
+    """
+
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    cluster_id: str  # "" when not configured
+    rack: str | None
+    log_dirs: tuple[str, ...]  # absolute
+    metadata_log_dir: str
+    voters: tuple[Voter, ...]  # by id
+
+    # Broker only; empty on a controller. All four hold the same names in the same order.
+    listeners: tuple[NamedAddress, ...]
+    advertised_listeners: tuple[NamedAddress, ...]
+    grpc_listeners: tuple[NamedAddress, ...]
+    grpc_advertised_listeners: tuple[NamedAddress, ...]
+    inter_broker_listener_name: str  # "" only where there are no listeners and none is named
+
+    controller_listener: Address | None  # None on a broker
+    metrics_listener: Address | None
+
+    socket_request_max_bytes: int
+    queued_max_requests: int
+    connections_max_idle_ms: int
+    fetch_max_bytes: int
+
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_request_timeout_ms: int
+
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    controlled_shutdown_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+
+    auto_create_topics_enable: bool
+
+    replica_lag_time_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_backoff_ms: int
+
+    log_retention_check_interval_ms: int
+    producer_id_expiration_ms: int
+
+    # What was set, by key, as text: the static layer under the dynamic configuration.
+    raw: Mapping[str, str]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("broker",) * self.is_broker + ("controller",) * self.is_controller
+
+
+# Fields that are exactly a key's typed value.
+_PLAIN = (
+    "node.id",
+    "cluster.id",
+    "socket.request.max.bytes",
+    "queued.max.requests",
+    "connections.max.idle.ms",
+    "fetch.max.bytes",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.election.backoff.max.ms",
+    "controller.quorum.request.timeout.ms",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "controlled.shutdown.enable",
+    "auto.leader.rebalance.enable",
+    "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.per.broker.percentage",
+    "auto.create.topics.enable",
+    "replica.lag.time.max.ms",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.fetch.wait.max.ms",
+    "replica.fetch.min.bytes",
+    "replica.fetch.backoff.ms",
+    "log.retention.check.interval.ms",
+    "producer.id.expiration.ms",
+)
+
+
+def load(
+    properties: str = "",
+    *,
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+) -> NodeConfig:
+    """The configuration from server.properties' text, ``STELE_*`` variables and ``key=value``.
+
+    Later ones win, in this order. Unknown keys are logged and left out. Raises ConfigError.
+    """
+    settings = parse_properties(properties)
+    settings.update(from_environment(environment or {}))
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r} is not of the form key=value")
+        settings[name.strip()] = value.strip()
+    return from_settings(settings)
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings from variables such as ``STELE_LOG_RETENTION_HOURS`` (log.retention.hours)."""
+    by_variable = {name.upper().replace(".", "_"): name for name in NODE_KEYS}
+    settings = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        # An unknown one goes on under the name it would have, and is reported with the others.
+        key = by_variable.get(name, name.lower().replace("_", "."))
+        settings[key] = environment[variable]
+    return settings
+
+
+def from_settings(settings: Mapping[str, str]) -> NodeConfig:
+    """The configuration from settings by key. Raises ConfigError with all faults found."""
+    return _Reader(settings).read()
+
+
+class _Reader:
+    """Turns settings into a NodeConfig and collects what is wrong with them."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._faults: list[str] = []
+        self._raw: dict[str, str] = {}
+        self._values: dict[str, Value] = {}
+        for name in sorted(settings):
+            if name in NODE_KEYS:
+                self._raw[name] = settings[name].strip()
+            else:
+                logger.warning("ignored: %s", self._explain_unknown(name))
+        for name, key in NODE_KEYS.items():
+            self._values[name] = self._parsed(name, key.default)
+
+    @staticmethod
+    def _explain_unknown(name: str) -> str:
+        if name in TOPIC_KEYS:
+            return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
+        return unknown(name, NODE_KEYS, "configuration")
+
+    def _parsed(self, name: str, default: str | None) -> Value:
+        text = self._raw.get(name, default)
+        if text is None:
+            self._faults.append(f"{name} must be set")
+            return ""
+        if name not in self._raw and text == "":
+            return () if NODE_KEYS[name].type.value == "LIST" else ""
+        try:
+            return NODE_KEYS[name].parse(text)
+        except ApiError as error:
+            self._faults.append(error.message)
+            return ""
+
+    # ---------------------------------------------------------------- typed look-ups
+
+    def _text(self, name: str) -> str:
+        value = self._values[name]
+        return value if isinstance(value, str) else ""
+
+    def _items(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        return value if isinstance(value, tuple) else ()
+
+    def _number(self, name: str) -> int:
+        value = self._values[name]
+        return value if isinstance(value, int) else 0
+
+    # ---------------------------------------------------------------- the whole
+
+    def read(self) -> NodeConfig:
+        roles = self._items("process.roles")
+        is_broker, is_controller = "broker" in roles, "controller" in roles
+        if not roles:
+            self._faults.append("process.roles must name broker, controller or both")
+        listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
+        grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
+        self._check_same_names(listeners, grpc)
+        log_dirs = self._directories()
+        voters = self._voters()
+        fields: dict[str, object] = {
+            "is_broker": is_broker,
+            "is_controller": is_controller,
+            "rack": self._text("broker.rack") or None,
+            "log_dirs": log_dirs,
+            "metadata_log_dir": self._text("metadata.log.dir") or next(iter(log_dirs), ""),
+            "voters": voters,
+            "listeners": listeners,
+            "advertised_listeners": advertised,
+            "grpc_listeners": grpc,
+            "grpc_advertised_listeners": grpc_advertised,
+            "inter_broker_listener_name": self._inter_broker_listener(listeners),
+            "controller_listener": self._address("controller.listener") if is_controller else None,
+            "metrics_listener": self._address("metrics.listener"),
+            "raw": self._raw,
+        }
+        for name in _PLAIN:
+            fields[name.replace(".", "_")] = self._values[name]
+        self._check_relations(is_controller, voters)
+        if self._faults:
+            raise ConfigError("; ".join(self._faults))
+        return NodeConfig(**fields)  # type: ignore[arg-type]
+
+    def _check_relations(self, is_controller: bool, voters: tuple[Voter, ...]) -> None:
+        session, interval = "broker.session.timeout.ms", "broker.heartbeat.interval.ms"
+        if self._number(session) <= self._number(interval):
+            self._faults.append(f"{session} must be larger than {interval}")
+        fetch, wait = "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
+        if self._number(fetch) <= self._number(wait):
+            self._faults.append(
+                f"{fetch} must be larger than {wait}, or idle followers would leave the ISR"
+            )
+        if voters:
+            node_id = self._number("node.id")
+            is_voter = node_id in {voter.id for voter in voters}
+            if is_controller and not is_voter:
+                self._faults.append(
+                    f"node.id {node_id} is a controller but not in controller.quorum.voters"
+                )
+            if is_voter and not is_controller:
+                self._faults.append(
+                    f"node.id {node_id} is in controller.quorum.voters: give it the role "
+                    "controller or another node.id"
+                )
+
+    def _directories(self) -> tuple[str, ...]:
+        directories = self._items("log.dirs")
+        if not directories:
+            self._faults.append("log.dirs must name a directory")
+        if len(set(directories)) < len(directories):
+            self._faults.append("log.dirs names a directory twice")
+        for directory in (*directories, self._text("metadata.log.dir")):
+            if directory and not directory.startswith("/"):
+                self._faults.append(f"{directory}: a directory is given by its absolute path")
+        return directories
+
+    # ---------------------------------------------------------------- addresses
+
+    def _voters(self) -> tuple[Voter, ...]:
+        voters: dict[int, Voter] = {}
+        for item in self._items("controller.quorum.voters"):
+            id_text, at, rest = item.partition("@")
+            address = parse_address(rest)
+            if not at or not id_text.isdecimal() or address is None or not address.host:
+                self._faults.append(f"controller.quorum.voters: {item!r} is not id@host:port")
+                continue
+            if int(id_text) in voters:
+                self._faults.append(f"controller.quorum.voters names {id_text} twice")
+            voters[int(id_text)] = Voter(int(id_text), address.host, address.port)
+        if "controller.quorum.voters" in self._raw and not voters and not self._faults:
+            self._faults.append("controller.quorum.voters must name a controller: id@host:port")
+        return tuple(voters[voter_id] for voter_id in sorted(voters))
+
+    def _address(self, name: str) -> Address | None:
+        text = self._text(name)
+        if not text:
+            return None
+        address = parse_address(text)
+        if address is None:
+            self._faults.append(f"{name}={text}: it must be host:port")
+            return None
+        return address._replace(host=address.host or "127.0.0.1")
+
+    def _named(self, name: str) -> tuple[NamedAddress, ...]:
+        found: dict[str, NamedAddress] = {}
+        for item in self._items(name):
+            listener, separator, rest = item.partition("://")
+            address = parse_address(rest)
+            if not separator or not listener or address is None:
+                self._faults.append(f"{name}: {item!r} is not NAME://host:port")
+                continue
+            if listener in found:
+                self._faults.append(f"{name} names {listener} twice")
+            found[listener] = NamedAddress(listener, address.host or "127.0.0.1", address.port)
+        return tuple(found.values())
+
+    def _pair(
+        self, bound_key: str, advertised_key: str, is_broker: bool
+    ) -> tuple[tuple[NamedAddress, ...], tuple[NamedAddress, ...]]:
+        """What is bound and what is advertised under each of its names."""
+        if not is_broker:
+            return (), ()
+        bound = self._named(bound_key)
+        given = {item.name: item for item in self._named(advertised_key)}
+        if not bound:
+            self._faults.append(f"{bound_key} must name a listener: NAME://host:port")
+        for name in sorted(given.keys() - {item.name for item in bound}):
+            self._faults.append(f"{advertised_key} names {name}, which {bound_key} does not")
+        advertised = tuple(given.get(item.name, item) for item in bound)
+        for item in advertised:
+            if item.host in WILDCARDS:
+                self._faults.append(
+                    f"{item.name} would be advertised as {item.host}, where no client can connect: "
+                    f"set {advertised_key}={item.name}://<host name or address>:{item.port}"
+                )
+        return bound, advertised
+
+    def _check_same_names(
+        self, listeners: tuple[NamedAddress, ...], grpc: tuple[NamedAddress, ...]
+    ) -> None:
+        names, grpc_names = {item.name for item in listeners}, {item.name for item in grpc}
+        for name in sorted(names - grpc_names):
+            self._faults.append(
+                f"grpc.listeners lacks {name}: its names must be those of listeners, so that a "
+                "client learns the gRPC address of the network it came from"
+            )
+        for name in sorted(grpc_names - names):
+            self._faults.append(f"grpc.listeners names {name}, which listeners does not")
+
+    def _inter_broker_listener(self, listeners: tuple[NamedAddress, ...]) -> str:
+        name = self._text("inter.broker.listener.name")
+        names = [item.name for item in listeners]
+        if not name:
+            return names[0] if names else ""
+        if names and name not in names:
+            self._faults.append(
+                f"inter.broker.listener.name={name}: listeners has only " + ", ".join(names)
+            )
+        return name
+
+
+def parse_address(text: str) -> Address | None:
+    """``host:port`` or ``[v6]:port``; None where it is neither. The host may be empty."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or not port.isascii() or int(port) > 65535:
+        return None
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if any(character.isspace() or character == "/" for character in host):
+        return None
+    return Address(host, int(port))

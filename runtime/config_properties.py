@@ -1,0 +1,50 @@
+"""The format of server.properties: the common part of Java's .properties."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*")
+_NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Settings by key; of a key that stands twice the last.
+
+    ``#`` and ``!`` begin a comment line, a backslash at a line's end joins the next one to it,
+    key and value are separated by ``=``, ``:`` or white space.
+    """
+    settings = {}
+    for line in _logical_lines(text):
+        match = _KEY.match(line)
+        if match is not None:
+            settings[_unescape(match[1])] = _unescape(line[match.end() :]).rstrip()
+    return settings
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    joined = ""
+    for raw in text.splitlines():
+        line = raw.lstrip()
+        if not joined and line[:1] in ("", "#", "!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            joined += line[:-1]
+            continue
+        lines.append(joined + line)
+        joined = ""
+    if joined:
+        lines.append(joined)
+    return lines
+
+
+def _unescape(text: str) -> str:
+    def replacement(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _NAMED.get(match[2], match[2])
+
+    return _ESCAPE.sub(replacement, text)
