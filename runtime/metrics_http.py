@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from runtime.metrics import CONTENT_TYPE, MetricsRegistry
 from stele.world import Listener, Network
@@ -68,8 +69,7 @@ class _HttpConnection(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self._arm_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:

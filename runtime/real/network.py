@@ -1,0 +1,331 @@
+"""The real network of a server: TCP listeners for the data plane, gRPC for the control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import logging
+import pkgutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NoReturn, cast
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+import stele.wire.v1
+from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_delay
+from stele.world import Listener, RpcCode, RpcError, Service, StreamHandler, UnaryHandler
+
+logger = logging.getLogger(__name__)
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    # Two nodes on one port would each get half of the calls, without an error.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # Later than any session timeout: fencing a silent broker is the controller's decision.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Clients ping every 10 s, with or without calls; the default would cut them off for it.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+_STATUS = {
+    RpcCode.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    RpcCode.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
+    RpcCode.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+    RpcCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    RpcCode.CANCELLED: grpc.StatusCode.CANCELLED,
+    RpcCode.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+
+# How often a health watcher's answer is compared with the node's state.
+_HEALTH_POLL_S = 0.5
+
+
+class RealNetwork(RealConnector):
+    """Both planes, both directions."""
+
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> Listener:
+        connections = _Connections()
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(lambda: _Accepted(factory, connections), host, port)
+        except OSError as error:
+            raise _bind_error(host, port, error) from None
+        return _TcpListener(server, connections)
+
+    async def serve(
+        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+    ) -> Listener:
+        """See ``Network.serve``; ``health`` is read anew at every question, so it may change.
+
+        Beside the service itself, the standard ``grpc.health.v1`` and reflection are served.
+        """
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((_GenericHandler(service),))
+        health_pb2_grpc.add_HealthServicer_to_server(_Health(health or {}), server)
+        _enable_reflection(service, server)
+        try:
+            bound = server.add_insecure_port(grpc_target(host, port))
+        except RuntimeError as error:
+            raise _bind_error(host, port, error) from None
+        await server.start()
+        return _GrpcListener(server, bound)
+
+
+def _bind_error(host: str, port: int, error: Exception) -> OSError:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (None, errno.EADDRINUSE):
+        return OSError(
+            errno.EADDRINUSE,
+            f"cannot listen on {host}:{port}: the port is in use by another process, "
+            "or the address is not this machine's",
+        )
+    return OSError(number, f"cannot listen on {host}:{port}: {error.args[-1]}")
+
+
+# ----------------------------------------------------------------------------- data plane
+
+
+class _Connections:
+    """The accepted connections of one listener that are still open."""
+
+    def __init__(self) -> None:
+        self._transports: list[asyncio.Transport] = []
+        self._prune_at = 64
+
+    def add(self, transport: asyncio.Transport) -> None:
+        self._transports.append(transport)
+        if len(self._transports) >= self._prune_at:
+            self._transports = self.open()
+            self._prune_at = max(64, 2 * len(self._transports))
+
+    def open(self) -> list[asyncio.Transport]:
+        return [transport for transport in self._transports if not transport.is_closing()]
+
+
+class _Accepted(asyncio.Protocol):
+    """Stands in until the connection is made, so that the listener knows its transport."""
+
+    def __init__(
+        self, factory: Callable[[], asyncio.BaseProtocol], connections: _Connections
+    ) -> None:
+        self._factory = factory
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self._connections.add(transport)
+        set_no_delay(transport)
+        protocol = self._factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+class _TcpListener:
+    def __init__(self, server: asyncio.Server, connections: _Connections) -> None:
+        self._server = server
+        self._connections = connections
+        self._port: int = server.sockets[0].getsockname()[1]
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        self._server.close()
+        deadline = asyncio.get_running_loop().time() + grace_s
+        while (open_ := self._connections.open()) and grace_s > 0:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(min(left_s, 0.02))
+        for transport in open_:
+            transport.abort()
+        await self._server.wait_closed()
+
+
+# -------------------------------------------------------------------------- control plane
+
+
+class _GrpcListener:
+    def __init__(self, server: grpc.aio.Server, port: int) -> None:
+        self._server = server
+        self._port = port
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        await self._server.stop(grace_s or None)
+
+
+class _GenericHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Routes full method names to a service's handlers, bytes in and bytes out."""
+
+    def __init__(self, service: Service) -> None:
+        self._methods = {
+            name: grpc.unary_unary_rpc_method_handler(_unary_behaviour(name, handler))
+            for name, handler in service.unary.items()
+        } | {
+            name: grpc.stream_stream_rpc_method_handler(_stream_behaviour(name, handler))
+            for name, handler in service.streams.items()
+        }
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return self._methods.get(details.method)
+
+
+def _unary_behaviour(
+    name: str, handler: UnaryHandler
+) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[bytes]]:
+    async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        try:
+            return await handler(request)
+        except RpcError as error:
+            await _abort(context, error)
+        except Exception:
+            logger.exception("%s failed on a request of %d bytes", name, len(request))
+            await _abort(context, _INTERNAL_ERROR)
+
+    return answer
+
+
+def _stream_behaviour(
+    name: str, handler: StreamHandler
+) -> Callable[[AsyncIterator[bytes], grpc.aio.ServicerContext[bytes, bytes]], Awaitable[None]]:
+    async def converse(
+        _: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> None:
+        stream = _ServerStream(context)
+        try:
+            await handler(stream)
+        except RpcError as error:
+            if not context.done():
+                await _abort(context, error)
+        except Exception:
+            logger.exception("%s failed", name)
+            await _abort(context, _INTERNAL_ERROR)
+
+    return converse
+
+
+_INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")
+
+
+async def _abort(context: grpc.aio.ServicerContext[bytes, bytes], error: RpcError) -> NoReturn:
+    await context.abort(_STATUS[error.code], error.detail)
+    raise AssertionError("abort always raises")
+
+
+class _ServerStream:
+    """The server's end of a stream. It ends for the client when the handler returns."""
+
+    def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        self._context: Any = context
+        self._sending = asyncio.Lock()  # gRPC takes one outstanding write per stream
+        self._closed = asyncio.Event()
+        self._receiver: asyncio.Task[Any] | None = None
+
+    async def send(self, message: bytes) -> None:
+        async with self._sending:
+            if self._closed.is_set() or self._context.done():
+                raise RpcError(RpcCode.CANCELLED, "the stream has ended")
+            try:
+                await self._context.write(message)
+            except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError) as error:
+                raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
+            except asyncio.CancelledError:
+                if not self._client_has_gone():
+                    raise
+                raise RpcError(RpcCode.CANCELLED, "the client has gone") from None
+
+    async def receive(self) -> bytes | None:
+        if self._closed.is_set():
+            return None
+        self._receiver = asyncio.current_task()
+        try:
+            message = await self._context.read()
+        except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError) as error:
+            raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
+        except asyncio.CancelledError:
+            if self._closed.is_set() and _was_last_cancellation(self._receiver):
+                return None
+            if not self._client_has_gone():
+                raise
+            raise RpcError(RpcCode.CANCELLED, "the client has gone") from None
+        finally:
+            self._receiver = None
+        return None if message is grpc.aio.EOF else bytes(message)
+
+    async def close(self) -> None:
+        """Wakes a pending ``receive`` with None; the handler is then to return."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._receiver is not None and self._receiver is not asyncio.current_task():
+            self._receiver.cancel()
+
+    def _client_has_gone(self) -> bool:
+        """Whether that is why this task is being cancelled: gRPC's way to tell a handler."""
+        return bool(self._context.cancelled()) and _was_last_cancellation(asyncio.current_task())
+
+
+def _was_last_cancellation(task: asyncio.Task[Any] | None) -> bool:
+    """Take back one request to cancel; whether none is left."""
+    return task is not None and task.uncancel() == 0
+
+
+class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """``grpc.health.v1``. The service "" is the node: serving when all of its services are."""
+
+    def __init__(self, serving: Mapping[str, bool]) -> None:
+        self._serving = serving
+
+    def _status(self, service: str) -> int | None:
+        if service in self._serving:
+            serving = self._serving[service]
+        elif service == "":
+            serving = all(self._serving.values())
+        else:
+            return None
+        statuses = health_pb2.HealthCheckResponse
+        return int(statuses.SERVING if serving else statuses.NOT_SERVING)
+
+    async def Check(  # noqa: N802
+        self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> Any:
+        status = self._status(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+        return health_pb2.HealthCheckResponse(status=status)
+
+    async def Watch(  # noqa: N802
+        self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        last: int | None = None
+        while not context.done():
+            status = self._status(request.service)
+            if status is None:
+                status = int(health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+            if status != last:
+                last = status
+                yield health_pb2.HealthCheckResponse(status=status)
+            await asyncio.sleep(_HEALTH_POLL_S)
+
+
+def _enable_reflection(service: Service, server: grpc.aio.Server) -> None:
+    for module in pkgutil.iter_modules(stele.wire.v1.__path__):  # fills the descriptor pool
+        importlib.import_module(f"stele.wire.v1.{module.name}")
+    names = {method.split("/")[1] for method in (*service.unary, *service.streams)}
+    names |= {"grpc.health.v1.Health", reflection.SERVICE_NAME}
+    reflection.enable_server_reflection(sorted(names), server)

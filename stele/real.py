@@ -1,0 +1,208 @@
+"""The real world, as far as a client needs it: clock, randomness, TCP and gRPC channels.
+
+The server's half (listening, serving) builds on this in ``runtime/real``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+# The C core reads it once, at import: its informational lines would land on a user's terminal.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+import grpc
+import grpc.aio
+
+from stele.world import Channel, Connector, Rng, RpcCode, RpcError, Stream
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+# gRPC's own back-off starts at one second: a peer that has restarted would be found seconds late.
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A peer that has gone silent is given up after 15 s, so that streams to it do break.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # An HTTP proxy of the environment is for the internet, not for a cluster.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_RPC_CODES = {
+    grpc.StatusCode.UNAVAILABLE: RpcCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: RpcCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNIMPLEMENTED: RpcCode.UNIMPLEMENTED,
+    grpc.StatusCode.INVALID_ARGUMENT: RpcCode.INVALID_ARGUMENT,
+    grpc.StatusCode.CANCELLED: RpcCode.CANCELLED,
+    grpc.StatusCode.INTERNAL: RpcCode.INTERNAL,
+}
+
+# CLOCK_BOOTTIME goes on while the machine sleeps, which a session timeout must notice.
+_MONOTONIC_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_MONOTONIC_ID)
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def real_rng() -> Rng:
+    """A generator seeded by the operating system."""
+    return random.Random()
+
+
+def grpc_target(host: str, port: int) -> str:
+    """gRPC's spelling of an address; an IPv6 host gets its brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def rpc_error_of(error: grpc.aio.AioRpcError) -> RpcError:
+    """The same failure in the words of ``stele.world``."""
+    return RpcError(_RPC_CODES.get(error.code(), RpcCode.INTERNAL), error.details() or "")
+
+
+def _being_cancelled() -> bool:
+    """Whether the current task was asked to stop (and it is not just its call that was)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class RealStream:
+    """The client's end of a bidirectional gRPC stream.
+
+    Cancelling a pending ``send`` or ``receive`` cancels the whole stream: that is gRPC's rule.
+    """
+
+    def __init__(self, open_call: Callable[[], Any]) -> None:
+        self._sending = asyncio.Lock()  # gRPC takes one outstanding write per stream
+        self._closed = False
+        self._call: Any = None
+        try:
+            self._call = open_call()
+        except grpc.aio.UsageError:  # the channel is closed
+            self._closed = True
+
+    async def send(self, message: bytes) -> None:
+        async with self._sending:
+            self._check_open()
+            try:
+                await self._call.write(message)
+            except grpc.aio.AioRpcError as error:
+                raise rpc_error_of(error) from None
+            except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+                raise await self._final_error(str(error)) from None
+            except asyncio.CancelledError:
+                if _being_cancelled():
+                    raise
+                raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
+
+    async def receive(self) -> bytes | None:
+        self._check_open()
+        try:
+            message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error_of(error) from None
+        except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+            raise await self._final_error(str(error)) from None
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                raise
+            raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
+        if message is grpc.aio.EOF:
+            return None
+        return bytes(message)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._call.cancel()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RpcError(RpcCode.CANCELLED, "the stream was closed")
+
+    async def _final_error(self, detail: str) -> RpcError:
+        """What a finished call ended with; ``detail`` where it does not say."""
+        if not self._call.done():
+            return RpcError(RpcCode.INTERNAL, detail)
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return RpcError(RpcCode.UNAVAILABLE, "the peer has ended the stream")
+        return RpcError(
+            _RPC_CODES.get(code, RpcCode.INTERNAL), await self._call.details() or detail
+        )
+
+
+class RealChannel:
+    """A gRPC channel: connects at the first call, reconnects by itself."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._channel = grpc.aio.insecure_channel(grpc_target(host, port), CHANNEL_OPTIONS)
+        self._unary: dict[str, Any] = {}
+        self._bidirectional: dict[str, Any] = {}
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        multicallable = self._unary.get(method)
+        if multicallable is None:
+            multicallable = self._unary[method] = self._channel.unary_unary(method)
+        try:
+            return bytes(await multicallable(request, timeout=timeout_s))
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error_of(error) from None
+        except grpc.aio.UsageError as error:
+            raise RpcError(RpcCode.CANCELLED, str(error)) from None
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                raise
+            raise RpcError(RpcCode.CANCELLED, "the channel was closed") from None
+
+    def stream(self, method: str) -> Stream:
+        multicallable = self._bidirectional.get(method)
+        if multicallable is None:
+            multicallable = self._bidirectional[method] = self._channel.stream_stream(method)
+        return RealStream(multicallable)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class RealConnector:
+    """Opens real connections and channels."""
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(factory, host, port)
+        set_no_delay(transport)
+        return transport
+
+    def channel(self, host: str, port: int) -> Channel:
+        return RealChannel(host, port)
+
+
+def set_no_delay(transport: asyncio.Transport) -> None:
+    """Small frames leave at once: answers do not wait for Nagle's algorithm."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def real_connector() -> Connector:
+    """The connector for clients."""
+    return RealConnector()
