@@ -1,0 +1,168 @@
+"""An API of the protocol with its versions, and the base of all message structs."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from stele.errors import SteleError
+from stele.wire.kafka import definitions, schema
+from stele.wire.kafka.decoder import Decoder, compile_decoder
+from stele.wire.kafka.encoder import Encoder, compile_encoder
+from stele.wire.kafka.primitives import (
+    ZERO_UUID,
+    MalformedMessageError,
+    UnencodableMessageError,
+)
+from stele.world import Buffer
+
+__all__ = ["ZERO_UUID", "Api", "ApiKey", "Records", "Struct"]
+
+Records = Buffer | list[Buffer] | None
+"""Record batches: decoded, a ``memoryview`` of the frame; to encode, also a list of buffers."""
+
+
+class ApiKey(enum.IntEnum):
+    """The keys of the APIs that this codec knows."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    DESCRIBE_CLUSTER = 60
+
+
+class Struct:
+    """A message or a part of one. Slotted and mutable; equal if all fields are."""
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+
+Request = TypeVar("Request", bound=Struct)
+Response = TypeVar("Response", bound=Struct)
+
+
+class Api(Generic[Request, Response]):
+    """One API: its key, the versions this codec speaks, and its codecs, compiled when first used.
+
+    ``produce.API`` is an ``Api[ProduceRequest, ProduceResponse]``, and so on.
+    """
+
+    def __init__(
+        self,
+        key: ApiKey,
+        request: type[Request],
+        response: type[Response],
+        structs: Sequence[type[Struct]],
+        *,
+        min_version: int,
+        max_version: int,
+        flexible_from: int | None,
+    ) -> None:
+        self.key: Final = key
+        self.request: Final = request
+        self.response: Final = response
+        self.min_version: Final = min_version
+        self.max_version: Final = max_version
+        self.flexible_from: Final = flexible_from
+        self._classes: dict[str, type] = {each.__name__: each for each in structs}
+        self._classes |= {request.__name__: request, response.__name__: response}
+        self._schema: schema.ApiSchema | None = None
+        self._decoders: dict[tuple[type[Struct], int], Decoder] = {}
+        self._encoders: dict[tuple[type[Struct], int], Encoder] = {}
+
+    def __repr__(self) -> str:
+        return f"<Api {self.key.name} {self.min_version}-{self.max_version}>"
+
+    def supports(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether the version has compact lengths and tagged fields (KIP-482)."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+    def decode_request(self, version: int, buffer: Buffer, position: int = 0) -> Request:
+        """The request whose body begins at ``position``. Raises MalformedMessageError.
+
+        Bytes behind the message are not looked at. Records are views of ``buffer``.
+        """
+        message: Request = self._decode(self.request, version, buffer, position)
+        return message
+
+    def decode_response(self, version: int, buffer: Buffer, position: int = 0) -> Response:
+        """The response whose body begins at ``position``; as ``decode_request``."""
+        message: Response = self._decode(self.response, version, buffer, position)
+        return message
+
+    def encode_request(self, version: int, message: Request) -> list[Buffer]:
+        """The request's body. Raises UnencodableMessageError."""
+        return self._encode(self.request, version, message)
+
+    def encode_response(self, version: int, message: Response) -> list[Buffer]:
+        """The response's body. Raises UnencodableMessageError."""
+        return self._encode(self.response, version, message)
+
+    def _decode(self, root: type[Struct], version: int, buffer: Buffer, position: int) -> Any:
+        decode = self._decoders.get((root, version)) or self._compile_decoder(root, version)
+        end = len(buffer)
+        try:
+            message, position = decode(buffer, memoryview(buffer), position, end)
+        except (struct.error, IndexError):
+            raise MalformedMessageError(
+                f"{root.__name__} v{version} ends after {end} bytes"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise MalformedMessageError(f"{root.__name__} v{version}: {error}") from None
+        if position > end:
+            raise MalformedMessageError(f"{root.__name__} v{version} ends after {end} bytes")
+        return message
+
+    def _encode(self, root: type[Struct], version: int, message: Struct) -> list[Buffer]:
+        encode = self._encoders.get((root, version)) or self._compile_encoder(root, version)
+        out: list[Buffer] = []
+        try:
+            encode(message, out)
+        except (struct.error, TypeError, AttributeError) as error:
+            raise UnencodableMessageError(f"{root.__name__} v{version}: {error}") from error
+        return out
+
+    def _compile_decoder(self, root: type[Struct], version: int) -> Decoder:
+        fields = self._fields(root, version)
+        decoder = compile_decoder(
+            root.__name__, fields, version, self.is_flexible(version), self._classes
+        )
+        self._decoders[root, version] = decoder
+        return decoder
+
+    def _compile_encoder(self, root: type[Struct], version: int) -> Encoder:
+        fields = self._fields(root, version)
+        encoder = compile_encoder(root.__name__, fields, version, self.is_flexible(version))
+        self._encoders[root, version] = encoder
+        return encoder
+
+    def _fields(self, root: type[Struct], version: int) -> list[schema.Field]:
+        if not self.supports(version):
+            raise SteleError(f"{self!r} has no version {version}")
+        if self._schema is None:
+            self._schema = definitions.find(self.key)
+        return self._schema.request if root is self.request else self._schema.response

@@ -1,0 +1,172 @@
+"""Frames: a header and a message, both directions. A frame is what follows the four size bytes.
+
+Headers (KIP-482, KIP-511): requests have version 1, from an API's first flexible version on
+version 2, which adds tagged fields; the client id keeps its two-byte length in both. Responses
+have version 0, flexible ones 1, but ApiVersions always 0: its reader cannot know better yet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from typing import Any, Final, NamedTuple, TypeVar
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.api import Api, ApiKey, Struct
+from stele.wire.kafka.primitives import MalformedMessageError, read_uvarint
+from stele.world import Buffer
+
+SIZE_BYTES: Final = 4
+"""The size that stands before every frame."""
+
+_REQUEST_HEADER = struct.Struct(">hhih")
+_PREFIX_AND_CORRELATION = struct.Struct(">ii")
+_CORRELATION = struct.Struct(">i")
+_PREFIX_AND_REQUEST_HEADER = struct.Struct(">ihhih")
+
+Request = TypeVar("Request", bound=Struct)
+Response = TypeVar("Response", bound=Struct)
+
+
+class RequestHeader(NamedTuple):
+    api_key: int  # an ApiKey, once decode_request has returned it
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedRequestError(ApiError):
+    """An API key or version that is not spoken here. ``header.client_id`` is not read."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"API key {header.api_key} version {header.api_version}",
+        )
+        self.header = header
+
+
+_apis: dict[int, Api[Any, Any]] = {}
+
+
+def api_of(key: int) -> Api[Any, Any]:
+    """The API of a key; its module is loaded when first asked for. KeyError if unknown."""
+    api = _apis.get(key)
+    if api is None:
+        try:
+            name = ApiKey(key).name.lower()
+        except ValueError:
+            raise KeyError(key) from None
+        module = importlib.import_module(f"stele.wire.kafka.messages.{name}")
+        api = _apis[key] = module.API
+    return api
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
+    """Header and message of a request; its records are views of ``frame``.
+
+    Give a ``bytearray`` where records will be stamped: their views are writable then. Raises
+    UnsupportedRequestError, and MalformedMessageError for anything else that is wrong.
+    """
+    header, position, api = _read_request_header(frame)
+    return header, api.decode_request(header.api_version, frame, position)
+
+
+def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
+    try:
+        key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame, 0)
+        header = RequestHeader(key, version, correlation_id, None)
+        try:
+            api = api_of(key)
+        except KeyError:
+            raise UnsupportedRequestError(header) from None
+        if not api.supports(version):
+            raise UnsupportedRequestError(header)
+        position = _REQUEST_HEADER.size
+        if size >= 0:
+            end = position + size
+            header = header._replace(client_id=str(frame[position:end], "utf-8"))
+            position = end
+        if api.is_flexible(version):
+            position = _skip_tagged_fields(frame, position)
+    except (struct.error, IndexError):
+        raise MalformedMessageError(f"a request of {len(frame)} bytes") from None
+    except UnicodeDecodeError as error:
+        raise MalformedMessageError(f"a client id that is not UTF-8: {error}") from None
+    if position > len(frame):
+        raise MalformedMessageError(f"a request of {len(frame)} bytes")
+    return header, position, api
+
+
+def _skip_tagged_fields(frame: Buffer, position: int) -> int:
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _tag, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+    return position
+
+
+def encode_request(
+    api: Api[Request, Any],
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    message: Request,
+) -> list[Buffer]:
+    """A whole request, the four size bytes included, as buffers to be written in order."""
+    buffers = api.encode_request(version, message)
+    name = b"" if client_id is None else client_id.encode()
+    tail = name + b"\x00" if api.is_flexible(version) else name
+    size = _REQUEST_HEADER.size + len(tail) + sum(map(len, buffers))
+    header = _PREFIX_AND_REQUEST_HEADER.pack(
+        size, api.key, version, correlation_id, -1 if client_id is None else len(name)
+    )
+    buffers[0] = b"".join((header, tail, buffers[0]))
+    return buffers
+
+
+def encode_response(
+    api_key: int, version: int, correlation_id: int, message: Struct
+) -> list[Buffer]:
+    """A whole response, the four size bytes included, as buffers to be written in order."""
+    api = api_of(api_key)
+    buffers = api.encode_response(version, message)
+    tail = b"\x00" if _is_flexible_response(api, version) else b""
+    size = _CORRELATION.size + len(tail) + sum(map(len, buffers))
+    header = _PREFIX_AND_CORRELATION.pack(size, correlation_id)
+    buffers[0] = b"".join((header, tail, buffers[0]))
+    return buffers
+
+
+def read_correlation_id(frame: Buffer) -> int:
+    """Which request a response's frame answers. Raises MalformedMessageError."""
+    if len(frame) < _CORRELATION.size:
+        raise MalformedMessageError(f"a response of {len(frame)} bytes")
+    correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
+    return correlation_id
+
+
+def decode_response(api: Api[Any, Response], version: int, frame: Buffer) -> Response:
+    """The message in a response's frame. Raises MalformedMessageError.
+
+    A broker that does not know the version of an ApiVersions request answers in version 0 and
+    with UNSUPPORTED_VERSION (KIP-511): that comes back as a message with this error code.
+    """
+    position = _CORRELATION.size
+    if api.key is ApiKey.API_VERSIONS:
+        if bytes(frame[position : position + 2]) == _UNSUPPORTED_VERSION:
+            version = 0
+    elif api.is_flexible(version):
+        try:
+            position = _skip_tagged_fields(frame, position)
+        except IndexError:
+            raise MalformedMessageError(f"a response of {len(frame)} bytes") from None
+    return api.decode_response(version, frame, position)
+
+
+_UNSUPPORTED_VERSION = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _is_flexible_response(api: Api[Any, Any], version: int) -> bool:
+    return api.is_flexible(version) and api.key is not ApiKey.API_VERSIONS

@@ -1,0 +1,271 @@
+"""Compiles one API version of a schema to one flat decode function.
+
+The source of such a function, for two fixed fields and an array of structs::
+
+    def decode(buf, view, p, end):
+        v1, v2, n3 = S1(buf, p)
+        p += 9
+        if n3 > 127:
+            n3, p = uvarint(buf, p - 1)
+        ...
+        return Message(v1, v2, v4), p
+
+Neighbours of a fixed size are unpacked by one call, the first byte of a length behind them
+included. Reading past the end shows either at once (``struct.error``, ``IndexError``) or, for
+strings and records, in the one check of the position at the very end: slices never fail.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from stele.errors import SteleError
+from stele.wire.kafka import primitives
+from stele.wire.kafka.schema import FIXED, Field
+
+Decoder = Callable[[Any, memoryview, int, int], tuple[Any, int]]
+"""(buffer, a view of it, position, end) → (message, position behind it)."""
+
+
+def compile_decoder(
+    root: str, fields: list[Field], version: int, flexible: bool, classes: dict[str, type]
+) -> Decoder:
+    """A function that makes a ``root`` (a name in ``classes``) of the message's bytes."""
+    writer = _DecoderWriter(version, flexible)
+    message = writer.struct(root, fields)
+    writer.line(f"return {message}, p")
+    source = "def decode(buf, view, p, end):\n" + "\n".join(writer.lines)
+    namespace: dict[str, Any] = {**writer.constants, **classes}
+    exec(compile(source, f"<decode {root} v{version}>", "exec"), namespace)
+    decode: Decoder = namespace["decode"]
+    return decode
+
+
+def smallest_size(each: Field, version: int, flexible: bool) -> int:
+    """The fewest bytes that one value (of an array: one element) of a field takes."""
+    if each.type in FIXED:
+        return FIXED[each.type][1]
+    if not each.is_struct:
+        return 1 if flexible else 4 if each.type in ("bytes", "records") else 2
+    size = 1 if flexible else 0
+    for nested in each.fields:
+        if version in nested.versions and nested.tag is None:
+            if nested.is_array:
+                size += 1 if flexible else 4
+            else:
+                size += smallest_size(nested, version, flexible)
+    return size
+
+
+class _DecoderWriter:
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {
+            "uvarint": primitives.read_uvarint,
+            "numbers": primitives.read_numbers,
+            "refuse_null": primitives.refuse_null,
+            "refuse_length": primitives.refuse_length,
+            "ZERO_UUID": primitives.ZERO_UUID,
+        }
+        self._indent = 1
+        self._names = 0
+        self._run: list[tuple[str, str]] = []  # fixed-size values not yet read: format, variable
+
+    def line(self, text: str) -> None:
+        """Write a statement, after reading the run of fixed-size values before it."""
+        self._flush()
+        self.lines.append("    " * self._indent + text)
+
+    def struct(self, class_name: str, fields: list[Field]) -> str:
+        """Read a struct; return the expression that makes it."""
+        values: dict[str, str] = {}
+        tagged: list[Field] = []
+        for each in fields:
+            if self.version not in each.versions:
+                values[each.name] = default_of(each)
+            elif each.tag is not None:
+                tagged.append(each)
+            else:
+                values[each.name] = self._field(each)
+        if self.flexible:
+            values |= self._tagged_fields(tagged)
+        arguments = ", ".join(values[each.name] for each in fields)
+        return f"{class_name}({arguments})"
+
+    def _name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def _fixed(self, format_: str, prefix: str = "v") -> str:
+        name = self._name(prefix)
+        self._run.append((format_, name))
+        return name
+
+    def _flush(self) -> None:
+        if not self._run:
+            return
+        run, self._run = self._run, []
+        layout = struct.Struct(">" + "".join(format_ for format_, _ in run))
+        if layout.format == ">B":
+            self.line(f"{run[0][1]} = buf[p]")
+        else:
+            unpack = self._name("S")
+            self.constants[unpack] = layout.unpack_from
+            names = ", ".join(name for _, name in run)
+            self.line(f"{names}{',' if len(run) == 1 else ''} = {unpack}(buf, p)")
+        self.line(f"p += {layout.size}")
+
+    def _uvarint(self) -> str:
+        name = self._fixed("B", "n")
+        self.line(f"if {name} > 127:")
+        self.line(f"    {name}, p = uvarint(buf, p - 1)")
+        return name
+
+    def _field(self, each: Field) -> str:
+        if each.is_array:
+            return self._array(each)
+        if each.type in FIXED:
+            return self._fixed(FIXED[each.type][0])
+        if each.is_struct:
+            return self._one_struct(each)
+        return self._bytes_like(each.type, each.is_nullable(self.version))
+
+    def _one_struct(self, each: Field) -> str:
+        if not each.is_nullable(self.version):
+            return self.struct(each.type, each.fields)
+        present = self._fixed("b", "n")
+        result = self._name("v")
+        self.line(f"{result} = None")
+        self.line(f"if {present} >= 0:")
+        self._indent += 1
+        self.line(f"{result} = {self.struct(each.type, each.fields)}")
+        self._indent -= 1
+        return result
+
+    def _bytes_like(self, type_: str, nullable: bool) -> str:
+        """A string, bytes or records: a length and as many bytes."""
+        result, end = self._name("v"), self._name("q")
+        if self.flexible:
+            size = self._uvarint()
+            is_null, stop = f"not {size}", f"p + {size} - 1"
+        else:
+            size = self._fixed("h" if type_ == "string" else "i", "n")
+            is_null, stop = f"{size} < 0", f"p + {size}"
+        self.line(f"if {is_null}:")
+        self.line(f"    {result} = None" if nullable else "    refuse_null()")
+        self.line("else:")
+        self.line(f"    {end} = {stop}")
+        if type_ == "string":
+            self.line(f"    {result} = str(buf[p:{end}], 'utf-8')")
+        elif type_ == "bytes":
+            self.line(f"    {result} = bytes(view[p:{end}])")
+        else:
+            self.line(f"    {result} = view[p:{end}]")
+        self.line(f"    p = {end}")
+        return result
+
+    def _array(self, each: Field) -> str:
+        result = self._name("v")
+        if self.flexible:
+            count = self._uvarint()
+            is_null = f"not {count}"
+        else:
+            count = self._fixed("i", "n")
+            is_null = f"{count} < 0"
+        nullable = each.is_nullable(self.version)
+        self.line(f"if {is_null}:")
+        self.line(f"    {result} = None" if nullable else "    refuse_null()")
+        self.line("else:")
+        self._indent += 1
+        if self.flexible:
+            self.line(f"{count} -= 1")
+        smallest = smallest_size(each, self.version, self.flexible)
+        self.line(f"if {count} * {smallest} > end - p:")
+        self.line("    refuse_length()")
+        self._elements(each, result, count)
+        self._indent -= 1
+        return result
+
+    def _elements(self, each: Field, result: str, count: str) -> None:
+        if each.type in FIXED and each.type not in ("bool", "uuid"):
+            format_, size = FIXED[each.type]
+            self.line(f"{result} = numbers({format_!r}, {count}, buf, p)")
+            self.line(f"p += {count} * {size}")
+            return
+        self.line(f"{result} = []")
+        self.line(f"for _ in range({count}):")
+        self._indent += 1
+        if each.is_struct:
+            value = self.struct(each.type, each.fields)
+        elif each.type in FIXED:
+            value = self._fixed(FIXED[each.type][0])
+        else:
+            value = self._bytes_like(each.type, nullable=False)
+        self.line(f"{result}.append({value})")
+        self._indent -= 1
+
+    def _tagged_fields(self, tagged: list[Field]) -> dict[str, str]:
+        """Read the known ones, skip the others; both must keep to the size they announce."""
+        results = {each.name: self._name("v") for each in tagged}
+        count = self._fixed("B", "n")
+        for each in tagged:
+            self.line(f"{results[each.name]} = {default_of(each)}")
+        tag, size, end = self._name("t"), self._name("n"), self._name("q")
+        self.line(f"if {count}:")
+        self._indent += 1
+        self.line(f"if {count} > 127:")
+        self.line(f"    {count}, p = uvarint(buf, p - 1)")
+        self.line(f"for _ in range({count}):")
+        self._indent += 1
+        self.line(f"{tag}, p = uvarint(buf, p)")
+        self.line(f"{size}, p = uvarint(buf, p)")
+        self.line(f"{end} = p + {size}")
+        self.line(f"if {end} > end:")
+        self.line("    refuse_length()")
+        for each in tagged:
+            self.line(f"if {tag} == {each.tag}:")
+            self._indent += 1
+            self.line(f"{results[each.name]} = {self._field(each)}")
+            self.line(f"if p != {end}:")
+            self.line("    refuse_length()")
+            self._indent -= 1
+        self.line(f"p = {end}")
+        self._indent -= 2
+        return results
+
+
+def default_of(each: Field) -> str:
+    """A Python expression for the value of a field that a message does not hold."""
+    if each.nullable is not None:
+        return "None"
+    if each.is_array:
+        return "[]"
+    if each.default is not None:
+        if each.type == "bool":
+            return "True" if each.default == "true" else "False"
+        return repr(each.default) if each.type == "string" else each.default
+    if each.is_struct:
+        return "None"
+    try:
+        return _DEFAULTS[each.type]
+    except KeyError:
+        raise SteleError(f"no default for the type {each.type}") from None
+
+
+_DEFAULTS = {
+    "bool": "False",
+    "int8": "0",
+    "int16": "0",
+    "uint16": "0",
+    "int32": "0",
+    "uint32": "0",
+    "int64": "0",
+    "float64": "0.0",
+    "uuid": "ZERO_UUID",
+    "string": "''",
+    "bytes": "b''",
+}

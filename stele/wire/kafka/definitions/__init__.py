@@ -1,0 +1,26 @@
+"""The schemas of the Kafka APIs as compact text; ``stele.wire.kafka.schema`` has the grammar.
+
+Facts from https://kafka.apache.org/protocol. Field and struct names are Kafka's, in snake case.
+"""
+
+from __future__ import annotations
+
+from stele.wire.kafka.definitions import cluster, data
+from stele.wire.kafka.schema import ApiSchema, parse
+
+TEXTS = (data.TEXT, cluster.TEXT)
+
+_parsed: dict[int, ApiSchema] = {}
+
+
+def all_apis() -> list[ApiSchema]:
+    """Every API that has a definition, by key."""
+    if not _parsed:
+        _parsed.update((api.key, api) for text in TEXTS for api in parse(text))
+    return [_parsed[key] for key in sorted(_parsed)]
+
+
+def find(key: int) -> ApiSchema:
+    """The definition of one API. KeyError where there is none."""
+    all_apis()
+    return _parsed[key]
