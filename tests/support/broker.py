@@ -1,0 +1,88 @@
+"""Small makers for tests of the broker."""
+
+from __future__ import annotations
+
+from broker.partition import PartitionMachine
+from broker.partition_effects import BrokerStatus, Effect, LogPosition
+from metadata.image import PartitionState
+from stele.wire.batch import BatchBuilder
+
+
+def make_batch(count: int = 1, *, value: bytes = b"v", **options: int) -> bytearray:
+    """A producer's batch of ``count`` records."""
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(b"k%d" % number, value, timestamp_ms=1_000)
+    return builder.build(**options)  # type: ignore[arg-type]
+
+
+def position(
+    end: int, durable: int | None = None, *, start: int = 0, generation: int = 0
+) -> LogPosition:
+    """A log's position; everything is durable unless said otherwise."""
+    return LogPosition(start, end, end if durable is None else durable, generation)
+
+
+def state(
+    leader: int = 1,
+    *,
+    epoch: int = 5,
+    partition_epoch: int = 10,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    isr: tuple[int, ...] = (1, 2, 3),
+    **more: int,
+) -> PartitionState:
+    return PartitionState(
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+class MachineBench:
+    """A machine of broker 1 with hands: keeps time and log, collects effects."""
+
+    LAG_MS = 30_000.0
+
+    def __init__(self, *, min_insync: int = 1, end: int = 0, high_watermark: int = 0) -> None:
+        self.now_ms = 1_000_000.0
+        self.log = position(end)
+        self.epochs = {2: 102, 3: 103, 4: 104}
+        self.eligible = {2: True, 3: True, 4: True}
+        self.machine = PartitionMachine(
+            1,
+            log=self.log,
+            high_watermark=high_watermark,
+            min_insync_replicas=min_insync,
+            lag_max_ms=self.LAG_MS,
+        )
+
+    def update(self, new: PartitionState) -> list[Effect]:
+        return self.machine.updated(new, self.log, self.now_ms)
+
+    def append(self, count: int, *, durable: bool = False) -> list[Effect]:
+        self.log = self.log._replace(end_offset=self.log.end_offset + count)
+        effects = self.machine.appended(self.log, self.now_ms)
+        return effects + self.sync() if durable else effects
+
+    def sync(self, upto: int | None = None) -> list[Effect]:
+        upto = self.log.end_offset if upto is None else upto
+        self.log = self.log._replace(durable_offset=upto)
+        return self.machine.made_durable(self.log, self.now_ms)
+
+    def status(self, broker_id: int) -> BrokerStatus:
+        return BrokerStatus(self.epochs[broker_id], self.eligible[broker_id])
+
+    def fetch(self, broker_id: int, offset: int) -> list[Effect]:
+        return self.machine.fetched(broker_id, offset, self.status(broker_id), self.now_ms)
+
+    def wait(self, token: str, offset: int | None = None) -> list[Effect]:
+        offset = self.log.end_offset if offset is None else offset
+        return self.machine.await_replicated(offset, token, self.now_ms)[1]
+
+    def tick(self, elapsed_ms: float = 0.0) -> list[Effect]:
+        self.now_ms += elapsed_ms
+        return self.machine.ticked(self.now_ms)
