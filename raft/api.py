@@ -43,7 +43,7 @@ class QuorumListener(Protocol):
     """Called on the event loop, in log order, never re-entrantly. Must not block."""
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Committed batches, in order, each once per life of the node (control batches left out)."""
+        """Committed batches in order, each once per life of the node; no control batches."""
         ...
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...

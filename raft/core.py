@@ -1,0 +1,252 @@
+"""The way into the consensus core: one event in, the work it makes out.
+
+Pull-based Raft in the shape of KRaft: KIP-595 (the protocol), KIP-996 (pre-vote), and Ongaro's
+dissertation for the rules of votes and commitment. No IO, no clock, no threads: the driver says
+what time it is, hands in messages and news of the disk, and carries out every ``Ready`` as
+``raft.ready`` lays down. A call may raise ``InvariantError``: then the replica has to stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft import election, replication
+from raft.log_view import LogView
+from raft.messages import (
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    Inbound,
+    RequestReceived,
+    ResponseReceived,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.progress import Progress
+from raft.quorum import ReplicaKey, VoterSet
+from raft.ready import Call, HardState, Ready, Status
+from raft.replica import InvariantError, Replica
+from raft.roles import (
+    NEVER,
+    Candidate,
+    Follower,
+    Leader,
+    Observer,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raft.timing import Timing
+from stele.world import Rng
+
+__all__ = ["InvariantError", "RaftCore", "ReplicaView"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica as the leader sees it; times are monotonic seconds, None for never."""
+
+    key: ReplicaKey
+    is_voter: bool
+    end_offset: int  # -1: unknown
+    last_fetch_at: float | None
+    caught_up_at: float | None
+
+
+class RaftCore:
+    """One replica of the quorum's log: a voter, or an observer when ``local`` is no voter.
+
+    ``log`` and ``hard_state`` are what recovery found, all durable. Begin with ``start``.
+    """
+
+    def __init__(
+        self,
+        local: ReplicaKey,
+        voters: VoterSet,
+        log: LogView,
+        hard_state: HardState,
+        timing: Timing,
+        rng: Rng,
+    ) -> None:
+        if log.last_epoch > hard_state.epoch:
+            # Records of an epoch can be durable before the epoch itself; no vote can.
+            hard_state = HardState(log.last_epoch)
+        self._replica = Replica(local, voters, log, hard_state, timing, rng)
+
+    # ------------------------------------------------------------------------------- facts
+
+    @property
+    def status(self) -> Status:
+        return self._replica.status
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.epoch
+
+    @property
+    def log(self) -> LogView:
+        """For reading only."""
+        return self._replica.log
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.high_watermark
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Where this replica's own epoch begins in the log, while it leads."""
+        state = self._replica.state
+        return state.start_offset if isinstance(state, Leader) else None
+
+    def describe(self, now: float) -> list[ReplicaView]:
+        """All replicas as this leader knows them, voters first; nothing while not leading."""
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, Leader):
+            return []
+        itself = ReplicaView(replica.local, True, replica.log.end_offset, now, now)
+        voters = [
+            _view(ReplicaKey(voter, replica.voters.directory_id(voter)), progress, is_voter=True)
+            for voter, progress in state.progress.items()
+        ]
+        observers = [
+            _view(key, progress, is_voter=False) for key, progress in state.observers.items()
+        ]
+        voters.append(itself)
+        return sorted(voters, key=lambda view: view.key.id) + sorted(
+            observers, key=lambda view: (view.key.id, view.key.directory_id)
+        )
+
+    # ------------------------------------------------------------------------------ events
+
+    def start(self, now: float) -> Ready:
+        """Take up the role that the hard state implies. Never resumes a leadership or candidacy:
+        what was not durable of that epoch is lost, and another may hold it."""
+        replica = self._replica
+        leader_id = replica.leader_id
+        if not replica.is_voter:
+            replica.become_observer(now, replica.voters.ids[0] if leader_id is None else leader_id)
+        elif leader_id == replica.local.id:
+            replica.become_resigned(now)
+        elif leader_id is not None:
+            replica.become_follower(now, leader_id)
+        else:
+            replica.become_unattached(now, replica.timing.suspicion(replica.rng))
+        return self._finish(now)
+
+    def step(self, inbound: Inbound, now: float) -> Ready:
+        """Take in a peer's request, an answer, or the failure of a call."""
+        replica = self._replica
+        if isinstance(inbound, RequestReceived):
+            self._on_request(inbound, now)
+        elif (call := replica.outstanding.pop(inbound.request_id, None)) is not None:
+            if isinstance(inbound, ResponseReceived):
+                self._on_response(call, inbound, now)
+            else:
+                self._on_failure(call, now)
+        return self._finish(now)
+
+    def tick(self, now: float) -> Ready:
+        """Do what is due. Call it at ``Ready.deadline`` at the latest; more often does no harm."""
+        election.tick(self._replica, now)
+        replication.tick(self._replica, now)
+        return self._finish(now)
+
+    def propose(self, payload: bytes, count: int, now: float) -> Ready:
+        """Append one batch of ``count`` records as leader, at ``log.end_offset``."""
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, Leader):
+            raise ValueError(f"only a leader proposes, not a {replica.role.value}")
+        replica.append([Batch(replica.log.end_offset, count, replica.epoch, payload)])
+        replication.answer_parked(replica, state)
+        return self._finish(now)
+
+    def persisted(self, ticket: int, now: float) -> Ready:
+        """Everything that Readys up to this ticket asked to persist is durable."""
+        replica = self._replica
+        replica.persisted(ticket)
+        election.count_own_vote(replica, now)
+        if isinstance(replica.state, Leader):
+            replication.answer_parked(replica, replica.state)
+        return self._finish(now)
+
+    def leader_unreachable(self, now: float) -> Ready:
+        """The connection to the leader broke or was refused. A follower soon asks for pre-votes."""
+        election.leader_unreachable(self._replica, now)
+        return self._finish(now)
+
+    def resign(self, now: float) -> Ready:
+        """Give up leadership in good order, as before a shutdown; nothing unless leading."""
+        if isinstance(self._replica.state, Leader):
+            self._replica.become_resigned(now)
+        return self._finish(now)
+
+    # ---------------------------------------------------------------------------- dispatch
+
+    def _on_request(self, inbound: RequestReceived, now: float) -> None:
+        replica, request_id, message = self._replica, inbound.request_id, inbound.message
+        match message:
+            case FetchRequest():
+                replication.on_fetch_request(replica, now, request_id, message)
+            case VoteRequest():
+                election.on_vote_request(replica, now, request_id, message)
+            case BeginQuorumEpochRequest():
+                election.on_begin_epoch_request(replica, now, request_id, message)
+            case EndQuorumEpochRequest():
+                election.on_end_epoch_request(replica, now, request_id, message)
+
+    def _on_response(self, call: Call, inbound: ResponseReceived, now: float) -> None:
+        replica, message = self._replica, inbound.message
+        match message:
+            case FetchResponse():
+                replication.on_fetch_response(replica, now, call.to, message)
+            case VoteResponse():
+                election.on_vote_response(replica, now, call.to, message)
+            case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
+                election.on_announced(replica, now, call.to, message)
+
+    def _on_failure(self, call: Call, now: float) -> None:
+        replica = self._replica
+        match call.message:
+            case FetchRequest():
+                replication.on_fetch_failed(replica, now, call.to)
+            case VoteRequest():
+                election.on_vote_failed(replica, now, call.to)
+            case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+                election.on_announced(replica, now, call.to, None)
+
+    def _finish(self, now: float) -> Ready:
+        """Send what the new state has to say, and hand out the work."""
+        replica = self._replica
+        election.ask_for_votes(replica, now)
+        election.announce(replica, now)
+        replication.fetch(replica, now)
+        return replica.take_ready(self._deadline())
+
+    def _deadline(self) -> float:
+        replica, state = self._replica, self._replica.state
+        match state:
+            case Unattached():
+                return state.stand_at
+            case Follower():
+                return min(state.stand_at, replication.fetch_at(replica))
+            case Prospective():
+                return min(state.give_up_at, state.asking.deadline)
+            case Candidate():
+                return min(state.stand_again_at, state.asking.deadline)
+            case Resigned():
+                return min(state.stand_at, state.asking.deadline)
+            case Observer():
+                return min(state.doubt_at, replication.fetch_at(replica))
+            case Leader():
+                begin_at = min((p.begin_at for p in state.progress.values()), default=NEVER)
+                check_at = election.check_quorum_at(replica, state)
+                return min(begin_at, check_at, state.parking.deadline)
+
+
+def _view(key: ReplicaKey, progress: Progress, *, is_voter: bool) -> ReplicaView:
+    last_fetch_at = progress.last_contact if progress.has_fetched else None
+    return ReplicaView(key, is_voter, progress.end_offset, last_fetch_at, progress.caught_up_at)

@@ -1,0 +1,342 @@
+"""Votes, and the beginning and end of epochs: how a voter answers them and how it stands."""
+
+from __future__ import annotations
+
+import logging
+
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.quorum import NO_DIRECTORY, ReplicaKey
+from raft.replica import Replica
+from raft.roles import (
+    NEVER,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from stele.errors import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+def on_vote_request(replica: Replica, now: float, request_id: int, message: VoteRequest) -> None:
+    candidate = ReplicaKey(message.candidate_id, message.candidate_directory_id or NO_DIRECTORY)
+    error = _vote_error(replica, candidate, message)
+    granted = False
+    if error is ErrorCode.NONE:
+        replica.observe(now, message.epoch, None)
+        if message.pre_vote:
+            granted = _would_vote(replica, now, message)
+            if granted:
+                _defer(replica, now)
+        else:
+            granted = _vote(replica, now, candidate, message)
+    replica.reply(request_id, VoteResponse(error, replica.known_leader, replica.epoch, granted))
+
+
+def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
+    asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
+    if not replica.is_voter or not asked.matches(replica.local):
+        return ErrorCode.INVALID_VOTER_KEY
+    if candidate not in replica.voters or candidate.id == replica.local.id:
+        return ErrorCode.INCONSISTENT_VOTER_SET
+    if message.epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def _vote(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
+    """Give the epoch's one vote, if it is free and the candidate's log is no worse."""
+    if replica.voted is not None:
+        return replica.voted == candidate
+    if not isinstance(replica.state, Unattached | Prospective) or replica.leader_id is not None:
+        return False
+    if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):
+        # Let the better log stand soon: the candidate may not find a majority at all.
+        replica.become_unattached(now, replica.timing.suspicion(replica.rng))
+        return False
+    replica.give_vote(candidate)
+    replica.become_unattached(now, replica.timing.election_timeout(replica.rng))
+    return True
+
+
+def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
+    """Whether a vote would be given in the next epoch. Promises nothing (KIP-996).
+
+    No, while the leader is heard: else a voter that alone lost it would depose it. And of two that
+    ask each other, one gives way, so that they do not split the votes: the better log, then the
+    lower id.
+    """
+    state = replica.state
+    if isinstance(state, Leader):
+        return False
+    if isinstance(state, Follower) and not _doubts_leader(replica, state, now):
+        return False
+    theirs = (message.last_epoch, message.last_offset)
+    if isinstance(state, Prospective):
+        ours = (replica.log.last_epoch, replica.log.end_offset)
+        return (*theirs, -message.candidate_id) > (*ours, -replica.local.id)
+    return replica.log.is_up_to_date(*theirs)
+
+
+def _doubts_leader(replica: Replica, state: Follower, now: float) -> bool:
+    return state.suspects or now - state.last_contact >= replica.timing.fetch_timeout_s
+
+
+def _defer(replica: Replica, now: float) -> None:
+    """Leave the one who got our pre-vote the time to win."""
+    state = replica.state
+    if isinstance(state, Unattached | Follower | Resigned):
+        state.stand_at = max(state.stand_at, now + replica.timing.suspicion(replica.rng))
+
+
+def on_begin_epoch_request(
+    replica: Replica, now: float, request_id: int, message: BeginQuorumEpochRequest
+) -> None:
+    asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
+    error = ErrorCode.NONE
+    if not asked.matches(replica.local):
+        error = ErrorCode.INVALID_VOTER_KEY
+    elif message.epoch < replica.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    elif not _accept_leader(replica, now, message.leader_id, message.epoch):
+        error = ErrorCode.INVALID_REQUEST
+    response = BeginQuorumEpochResponse(error, replica.known_leader, replica.epoch)
+    replica.reply(request_id, response)
+
+
+def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> bool:
+    if leader_id not in replica.voters.ids or leader_id == replica.local.id:
+        return False
+    replica.observe(now, epoch, leader_id)
+    if replica.leader_id != leader_id:
+        _log.error("%s says it leads epoch %d, which %s leads", leader_id, epoch, replica.leader_id)
+        return False
+    state = replica.state
+    if isinstance(state, Prospective) and not replica.leader_gone:
+        replica.become_follower(now, leader_id)
+    elif isinstance(state, Follower):
+        heard_from_leader(replica, now, state)
+    return True
+
+
+def on_end_epoch_request(
+    replica: Replica, now: float, request_id: int, message: EndQuorumEpochRequest
+) -> None:
+    error = ErrorCode.NONE
+    if message.epoch < replica.epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    elif message.leader_id not in replica.voters.ids or message.leader_id == replica.local.id:
+        error = ErrorCode.INVALID_REQUEST
+    else:
+        replica.observe(now, message.epoch, message.leader_id)
+        if replica.leader_id == message.leader_id:
+            leader_ended(replica, now, message.preferred_successors)
+        else:
+            error = ErrorCode.INVALID_REQUEST
+    response = EndQuorumEpochResponse(error, replica.known_leader, replica.epoch)
+    replica.reply(request_id, response)
+
+
+def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ()) -> None:
+    """The leader of this epoch leads no more: stand, the later the worse one's place in line."""
+    if replica.leader_gone:
+        return
+    replica.leader_gone = True
+    if not isinstance(replica.state, Follower | Prospective):
+        return
+    if replica.local.id not in successors:
+        delay = replica.timing.suspicion(replica.rng)
+    elif (position := successors.index(replica.local.id)) == 0:
+        delay = 0.0
+    else:
+        delay = replica.timing.suspicion_max_s * (position - 1) + replica.timing.suspicion(
+            replica.rng
+        )
+    replica.become_unattached(now, delay)
+
+
+# ---------------------------------------------------------------------------- contact
+
+
+def heard_from_leader(replica: Replica, now: float, state: Follower) -> None:
+    state.last_contact = now
+    state.suspects = False
+    state.stand_at = now + replica.timing.fetch_timeout_s
+
+
+def leader_unreachable(replica: Replica, now: float) -> None:
+    """The connection to the leader broke: unless it heals at once, ask for pre-votes."""
+    state = replica.state
+    if isinstance(state, Follower) and not state.suspects:
+        state.suspects = True
+        state.stand_at = min(state.stand_at, now + replica.timing.suspicion(replica.rng))
+
+
+# ----------------------------------------------------------------------------- standing
+
+
+def ask_for_votes(replica: Replica, now: float) -> None:
+    """Call every voter that is due. A candidate's calls wait for its own vote to be durable."""
+    state = replica.state
+    if not isinstance(state, Prospective | Candidate):
+        return
+    for voter in state.asking.due(now):
+        replica.call(
+            voter,
+            VoteRequest(
+                candidate_id=replica.local.id,
+                candidate_directory_id=replica.local.directory_id,
+                voter_id=voter,
+                voter_directory_id=replica.voters.directory_id(voter),
+                epoch=replica.epoch,
+                last_offset=replica.log.end_offset,
+                last_epoch=replica.log.last_epoch,
+                pre_vote=isinstance(state, Prospective),
+            ),
+        )
+
+
+def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResponse) -> None:
+    if replica.observe(now, message.epoch, message.leader_id):
+        return
+    state = replica.state
+    if isinstance(state, Prospective | Candidate):
+        if message.error not in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
+            _log.warning("voter %d refuses to vote: %s", voter, message.error.name)
+        state.asking.answer(voter)
+        state.tally.record(voter, message.error is ErrorCode.NONE and message.granted)
+        judge(replica, now)
+
+
+def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
+    state = replica.state
+    if isinstance(state, Prospective | Candidate):
+        state.asking.fail(voter, now, replica.timing)
+        judge(replica, now)
+
+
+def judge(replica: Replica, now: float) -> None:
+    """Draw the conclusion from the votes so far."""
+    state = replica.state
+    if isinstance(state, Prospective):
+        if state.tally.won:
+            replica.become_candidate(now)
+        elif state.tally.lost or state.asking.exhausted or now >= state.give_up_at:
+            _give_up(replica, now, state)
+    elif isinstance(state, Candidate):
+        if state.tally.won:
+            replica.become_leader(now, sorted(state.tally.granted))
+        elif now >= state.stand_again_at:
+            replica.become_prospective(now)
+        elif (state.tally.lost or _stalled(replica, state)) and not state.lost:
+            state.lost = True
+            replica.losses += 1
+            backoff = replica.timing.election_backoff(replica.losses, replica.rng)
+            state.stand_again_at = min(state.stand_again_at, now + backoff)
+
+
+def _stalled(replica: Replica, state: Candidate) -> bool:
+    """Everybody was heard or is out of reach, and it was not enough: do not wait it out."""
+    return replica.local.id in state.tally.granted and state.asking.exhausted
+
+
+def _give_up(replica: Replica, now: float, state: Prospective) -> None:
+    if replica.leader_id is not None and not replica.leader_gone:
+        replica.return_to_leader(now, state.last_contact)
+    else:
+        replica.losses += 1
+        replica.become_unattached(now, replica.timing.election_backoff(replica.losses, replica.rng))
+
+
+def count_own_vote(replica: Replica, now: float) -> None:
+    """A candidate's own vote counts once it would survive a crash."""
+    state = replica.state
+    if isinstance(state, Candidate) and replica.promises_durable:
+        state.tally.record(replica.local.id, granted=True)
+        judge(replica, now)
+
+
+def tick(replica: Replica, now: float) -> None:
+    """Do what the clock asks of a voter."""
+    state = replica.state
+    if isinstance(state, Unattached | Follower | Resigned) and now >= state.stand_at:
+        replica.become_prospective(now)
+    judge(replica, now)
+    state = replica.state
+    if isinstance(state, Leader) and now >= check_quorum_at(replica, state):
+        _log.warning("epoch %d: no majority fetches any more, resigning", replica.epoch)
+        replica.become_resigned(now)
+
+
+def check_quorum_at(replica: Replica, state: Leader) -> float:
+    """When the leader has to resign unless it is fetched from."""
+    return state.quorum_heard_at(replica.voters) + replica.timing.fetch_timeout_s
+
+
+# ------------------------------------------------------------------- announcing an epoch
+
+
+def announce(replica: Replica, now: float) -> None:
+    """Tell voters of the epoch that begins, or, having resigned, of its end."""
+    state = replica.state
+    if isinstance(state, Leader):
+        _announce_begin(replica, now, state)
+    elif isinstance(state, Resigned):
+        for voter in state.asking.due(now):
+            request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
+            replica.call(voter, request)
+
+
+def _announce_begin(replica: Replica, now: float, state: Leader) -> None:
+    for voter, progress in state.progress.items():
+        if progress.begin_at > now:
+            continue
+        if not progress.has_fetched or now >= _silent_at(replica, progress.last_contact):
+            replica.call(
+                voter,
+                BeginQuorumEpochRequest(
+                    leader_id=replica.local.id,
+                    epoch=replica.epoch,
+                    voter_id=voter,
+                    voter_directory_id=replica.voters.directory_id(voter),
+                ),
+            )
+            progress.begin_at = NEVER
+        else:
+            progress.begin_at = _silent_at(replica, progress.last_contact)
+
+
+def _silent_at(replica: Replica, last_contact: float) -> float:
+    return last_contact + replica.timing.fetch_timeout_s / 2
+
+
+def on_announced(
+    replica: Replica,
+    now: float,
+    voter: int,
+    message: BeginQuorumEpochResponse | EndQuorumEpochResponse | None,
+) -> None:
+    """A voter answered an announcement, or could not be reached (``None``)."""
+    if message is not None and replica.observe(now, message.epoch, message.leader_id):
+        return
+    state = replica.state
+    if isinstance(state, Leader):
+        state.progress[voter].begin_at = now + replica.timing.fetch_timeout_s / 4
+    elif isinstance(state, Resigned):
+        if message is None:
+            state.asking.fail(voter, now, replica.timing)
+        else:
+            state.asking.answer(voter)

@@ -1,0 +1,332 @@
+"""A replica's state, and the steps from one role to the next.
+
+``raft.election`` and ``raft.replication`` decide when to step; ``raft.core`` is the way in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from raft.log_view import LogView
+from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response
+from raft.progress import ParkedFetch, Progress
+from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_value
+from raft.ready import Call, HardState, Outbound, ReadRange, Ready, Reply, Role, Status
+from raft.roles import (
+    NEVER,
+    Asking,
+    Candidate,
+    Fetching,
+    Follower,
+    Leader,
+    Observer,
+    Prospective,
+    Resigned,
+    RoleState,
+    Unattached,
+)
+from raft.timing import Timing
+from stele.errors import ErrorCode, SteleError
+from stele.world import Rng
+
+_log = logging.getLogger(__name__)
+
+_ROLES: dict[type[RoleState], Role] = {
+    Unattached: Role.UNATTACHED,
+    Follower: Role.FOLLOWER,
+    Prospective: Role.PROSPECTIVE,
+    Candidate: Role.CANDIDATE,
+    Leader: Role.LEADER,
+    Resigned: Role.RESIGNED,
+    Observer: Role.OBSERVER,
+}
+
+
+class InvariantError(SteleError):
+    """Something happened that Raft rules out. The replica must stop: going on may lose data."""
+
+
+class Replica:
+    """The state that all roles share, the role's own, and the work that has piled up."""
+
+    def __init__(
+        self,
+        local: ReplicaKey,
+        voters: VoterSet,
+        log: LogView,
+        hard_state: HardState,
+        timing: Timing,
+        rng: Rng,
+    ) -> None:
+        self.local = local
+        self.voters = voters
+        self.log = log
+        self.timing = timing
+        self.rng = rng
+        self.epoch = hard_state.epoch  # never goes back; >= the epoch of every record in the log
+        self.leader_id = hard_state.leader_id  # of this epoch; once known it never changes
+        self.leader_gone = False  # the epoch's leader said that it leads no more, or fell silent
+        self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
+        if hard_state.voted_id is not None:
+            self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
+        self.high_watermark = -1  # never goes back; <= log.end_offset; nothing below is truncated
+        self.losses = 0  # elections lost in a row
+        self.outstanding: dict[int, Call] = {}  # of the present role in the present epoch only
+        self.state: RoleState = Unattached(NEVER)
+        self._last_request_id = 0
+        self._ready = Ready()
+        self._outbound: list[Outbound] = []
+        self._status: Status | None = None
+        self._hard_state_changed = False
+        self._promise_changed = False
+        self._ticket = 0
+        self._promise_ticket = 0  # messages wait until it is persisted: epoch or vote changed in it
+        self._persisted_ticket = 0
+        self._unpersisted: list[tuple[int, int]] = []  # (ticket, log end offset), both ascending
+
+    # -------------------------------------------------------------------------- facts
+
+    @property
+    def role(self) -> Role:
+        return _ROLES[type(self.state)]
+
+    @property
+    def is_voter(self) -> bool:
+        return self.local in self.voters
+
+    @property
+    def known_leader(self) -> int | None:
+        """The leader to name to others: None once it is known to lead no more."""
+        return None if self.leader_gone else self.leader_id
+
+    @property
+    def fetching(self) -> Fetching | None:
+        """The fetch loop of a follower or an observer."""
+        state = self.state
+        return state.fetching if isinstance(state, Follower | Observer) else None
+
+    @property
+    def status(self) -> Status:
+        return Status(self.role, self.epoch, self.known_leader)
+
+    @property
+    def hard_state(self) -> HardState:
+        voted = self.voted
+        return HardState(
+            self.epoch,
+            self.leader_id,
+            voted.id if voted else None,
+            voted.directory_id if voted else None,
+        )
+
+    # --------------------------------------------------------------------- work going out
+
+    def call(self, to: int, message: Request) -> int:
+        self._last_request_id += 1
+        call = Call(self._last_request_id, to, message)
+        self.outstanding[call.request_id] = call
+        self._outbound.append(call)
+        return call.request_id
+
+    def reply(self, request_id: int, message: Response, read: ReadRange | None = None) -> None:
+        self._outbound.append(Reply(request_id, message, read))
+
+    def refuse_fetch(self, request_id: int, error: ErrorCode) -> None:
+        self.reply(request_id, FetchResponse(error, self.known_leader, self.epoch))
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if batch.epoch > self.epoch:
+                raise InvariantError(f"{batch} is of an epoch that this replica is not in")
+            self.log.append(batch.base_offset, batch.count, batch.epoch)
+        self._ready.append.extend(batches)
+
+    def truncate_to(self, offset: int) -> None:
+        if offset < self.high_watermark:
+            raise InvariantError(
+                f"the leader {self.leader_id} of epoch {self.epoch} asks for a truncation to"
+                f" {offset}, below the high watermark {self.high_watermark}"
+            )
+        self.log.truncate_to(offset)
+        self._unpersisted = [(ticket, min(end, offset)) for ticket, end in self._unpersisted]
+        self._ready.truncate_to = offset
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Everything below ``offset`` is committed; lower news than known is no news."""
+        if offset <= self.high_watermark:
+            return False
+        if offset > self.log.end_offset:
+            raise InvariantError(f"high watermark {offset} is past the end {self.log.end_offset}")
+        known = max(self.high_watermark, self.log.start_offset)
+        start = self._ready.committed[0] if self._ready.committed else known
+        self._ready.committed = (start, offset)
+        self.high_watermark = offset
+        return True
+
+    def take_ready(self, deadline: float) -> Ready:
+        """Hand out what has piled up, and begin anew."""
+        ready, self._ready = self._ready, Ready()
+        ready.deadline = deadline
+        if self._hard_state_changed:
+            ready.hard_state = self.hard_state
+        if ready.hard_state or ready.append or ready.truncate_to is not None:
+            self._ticket += 1
+            ready.ticket = self._ticket
+            self._unpersisted.append((self._ticket, self.log.end_offset))
+        if self._promise_changed:
+            self._promise_ticket = self._ticket
+        self._hard_state_changed = self._promise_changed = False
+        durable = self._promise_ticket <= self._persisted_ticket
+        (ready.send if durable else ready.send_after_persist).extend(self._outbound)
+        self._outbound = []
+        if self.status != self._status:
+            self._status = ready.status = self.status
+        return ready
+
+    def persisted(self, ticket: int) -> None:
+        """Everything up to this ticket is durable."""
+        if not self._persisted_ticket <= ticket <= self._ticket:
+            raise ValueError(f"ticket {ticket} is not in {self._persisted_ticket}..{self._ticket}")
+        self._persisted_ticket = ticket
+        while self._unpersisted and self._unpersisted[0][0] <= ticket:
+            self.log.durable_to(self._unpersisted.pop(0)[1])
+
+    @property
+    def promises_durable(self) -> bool:
+        """Whether the epoch and the vote would survive a crash."""
+        return not self._promise_changed and self._promise_ticket <= self._persisted_ticket
+
+    # ------------------------------------------------------------------- epoch and vote
+
+    def enter_epoch(self, epoch: int, *, vote: ReplicaKey | None = None) -> None:
+        if epoch <= self.epoch:
+            raise InvariantError(f"epoch {epoch} does not follow {self.epoch}")
+        self.epoch = epoch
+        self.leader_id = None
+        self.leader_gone = False
+        self.voted = vote
+        self._promised()
+
+    def give_vote(self, candidate: ReplicaKey) -> None:
+        if self.voted is not None or self.leader_id is not None:
+            raise InvariantError(f"a second vote in epoch {self.epoch}: {self.voted}, {candidate}")
+        self.voted = candidate
+        self._promised()
+
+    def learn_leader(self, leader_id: int) -> None:
+        if self.leader_id not in (None, leader_id):
+            raise InvariantError(
+                f"epoch {self.epoch} has two leaders: {self.leader_id} and {leader_id}"
+            )
+        self._hard_state_changed |= self.leader_id != leader_id
+        self.leader_id = leader_id
+
+    def _promised(self) -> None:
+        self._hard_state_changed = self._promise_changed = True
+
+    # ------------------------------------------------------------------------- transitions
+
+    def _enter(self, state: RoleState) -> None:
+        """Leave the present role: its calls are void, and its parked fetches are refused."""
+        left, self.state = self.state, state
+        self._ready.cancel.extend(self.outstanding)
+        self.outstanding.clear()
+        if isinstance(left, Leader):
+            for fetch in left.parking.take_all():
+                self.refuse_fetch(fetch.request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def become_unattached(self, now: float, delay: float) -> None:
+        self._enter(Unattached(now + delay))
+
+    def become_follower(self, now: float, leader_id: int) -> None:
+        self.learn_leader(leader_id)
+        self.losses = 0
+        stand_at = now + self.timing.fetch_timeout_s
+        self._enter(Follower(Fetching(leader_id), stand_at, last_contact=float("-inf")))
+
+    def return_to_leader(self, now: float, last_contact: float) -> None:
+        """After a lost pre-vote: the others still hear the leader, so try it again."""
+        if self.leader_id is None:
+            raise InvariantError("there is no leader to return to")
+        stand_at = now + self.timing.election_timeout(self.rng)
+        self._enter(Follower(Fetching(self.leader_id), stand_at, last_contact))
+
+    def become_observer(self, now: float, target: int) -> None:
+        self._enter(Observer(Fetching(target), now + self.timing.fetch_timeout_s))
+
+    def become_prospective(self, now: float) -> None:
+        state = self.state
+        last_contact = state.last_contact if isinstance(state, Follower) else float("-inf")
+        tally = VoteTally(self.voters)
+        tally.record(self.local.id, granted=True)
+        asking = Asking.all(self.voters.others(self.local.id), now)
+        give_up_at = now + self.timing.election_timeout(self.rng)
+        self._enter(Prospective(tally, asking, give_up_at, last_contact))
+
+    def become_candidate(self, now: float) -> None:
+        self.enter_epoch(self.epoch + 1, vote=self.local)
+        asking = Asking.all(self.voters.others(self.local.id), now)
+        stand_again_at = now + self.timing.election_timeout(self.rng)
+        self._enter(Candidate(VoteTally(self.voters), asking, stand_again_at))
+
+    def become_leader(self, now: float, granting: Sequence[int]) -> None:
+        self.learn_leader(self.local.id)
+        self.losses = 0
+        others = self.voters.others(self.local.id)
+        progress = {voter: Progress(now, begin_at=now) for voter in others}
+        self._enter(Leader(self.log.end_offset, progress))
+        change = LeaderChange(self.local.id, self.voters.ids, tuple(sorted(granting)))
+        self.append([Batch(self.log.end_offset, 1, self.epoch, change)])
+
+    def become_resigned(self, now: float) -> None:
+        """Lead this epoch no more, and say so to the voters, the furthest log first."""
+        state = self.state
+        successors: tuple[int, ...] = ()
+        if isinstance(state, Leader):
+            by_end = sorted(state.progress.items(), key=lambda item: (-item[1].end_offset, item[0]))
+            successors = tuple(voter for voter, _ in by_end)
+        self.leader_gone = True
+        asking = Asking.all(self.voters.others(self.local.id) if successors else (), now)
+        stand_at = now + self.timing.election_timeout(self.rng)
+        self._enter(Resigned(asking, successors, stand_at))
+
+    # ----------------------------------------------------------------- news of other epochs
+
+    def observe(self, now: float, epoch: int, leader_id: int | None) -> bool:
+        """Take in what a message says of epoch and leader; return whether it was news."""
+        if leader_id == self.local.id:
+            leader_id = None  # an epoch led before a restart, or a peer's confusion: not to follow
+        if epoch > self.epoch:
+            self.enter_epoch(epoch)
+            self.losses = 0
+        elif epoch < self.epoch or self.leader_id is not None or leader_id is None:
+            return False
+        self._settle(now, leader_id)
+        return True
+
+    def _settle(self, now: float, leader_id: int | None) -> None:
+        if not self.is_voter:
+            if leader_id is not None:
+                self.learn_leader(leader_id)
+                self.become_observer(now, leader_id)
+        elif leader_id is not None:
+            self.become_follower(now, leader_id)
+        else:
+            self.become_unattached(now, self.timing.election_timeout(self.rng))
+
+    # --------------------------------------------------------------------------- commitment
+
+    def durable_majority(self, leader: Leader) -> int:
+        ends = {voter: progress.end_offset for voter, progress in leader.progress.items()}
+        return majority_value(self.voters, ends | {self.local.id: self.log.durable_end_offset})
+
+    def commit(self, leader: Leader) -> list[ParkedFetch]:
+        """Advance the high watermark if it may; return the parked fetches to answer.
+
+        Records of earlier epochs are committed only by way of one of this epoch (Raft §5.4.2).
+        """
+        offset = self.durable_majority(leader)
+        if offset > leader.start_offset:
+            self.advance_high_watermark(offset)
+        return leader.parking.take_answerable(self.log.end_offset, self.high_watermark)

@@ -1,0 +1,255 @@
+"""The log's way from the leader to the others: fetches asked, answered, parked and taken in."""
+
+from __future__ import annotations
+
+import logging
+
+from raft import election
+from raft.messages import Batch, EpochEnd, FetchRequest, FetchResponse
+from raft.progress import ParkedFetch, Progress
+from raft.quorum import NO_DIRECTORY, ReplicaKey
+from raft.ready import ReadRange
+from raft.replica import Replica
+from raft.roles import NEVER, Fetching, Follower, Leader, Observer
+from stele.errors import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+OBSERVER_SESSION_S = 300.0  # an observer that has not fetched for so long is forgotten
+
+# -------------------------------------------------------------------------- the leader's side
+
+
+def on_fetch_request(replica: Replica, now: float, request_id: int, message: FetchRequest) -> None:
+    state = replica.state
+    if message.epoch < replica.epoch:
+        replica.refuse_fetch(request_id, ErrorCode.FENCED_LEADER_EPOCH)
+    elif message.epoch > replica.epoch:
+        replica.refuse_fetch(request_id, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    elif not isinstance(state, Leader):
+        replica.refuse_fetch(request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif message.replica_id == replica.local.id or message.fetch_offset < 0:
+        replica.refuse_fetch(request_id, ErrorCode.INVALID_REQUEST)
+    else:
+        _serve_fetch(replica, now, state, request_id, message)
+
+
+def _serve_fetch(
+    replica: Replica, now: float, state: Leader, request_id: int, message: FetchRequest
+) -> None:
+    for stale in state.parking.take_replaced(message.replica_id, message.replica_directory_id):
+        _answer(replica, stale.request_id, stale.message)
+    progress = _progress_of(replica, now, state, message)
+    diverging = _divergence(replica, message)
+    if diverging is not None:
+        progress.contact(now)
+        replica.reply(
+            request_id,
+            FetchResponse(
+                ErrorCode.NONE,
+                replica.local.id,
+                replica.epoch,
+                replica.high_watermark,
+                replica.log.start_offset,
+                diverging,
+            ),
+        )
+        return
+    progress.fetched(message.fetch_offset, replica.log.end_offset, now)
+    deadline = now + message.max_wait_ms / 1000
+    state.parking.park(ParkedFetch(request_id, message, deadline))
+    answer_parked(replica, state)
+    expire_parked(replica, now, state)
+
+
+def _progress_of(replica: Replica, now: float, state: Leader, message: FetchRequest) -> Progress:
+    key = ReplicaKey(message.replica_id, message.replica_directory_id or NO_DIRECTORY)
+    if key in replica.voters:
+        return state.progress[key.id]
+    return state.observers.setdefault(key, Progress(now))
+
+
+def _divergence(replica: Replica, message: FetchRequest) -> EpochEnd | None:
+    """Where the fetcher's log leaves this one, if it does (KIP-595)."""
+    end = replica.log.end_offset_for(message.last_fetched_epoch)
+    if end.epoch == message.last_fetched_epoch and end.end_offset >= message.fetch_offset:
+        return None
+    return end
+
+
+def answer_parked(replica: Replica, state: Leader) -> None:
+    """Commit what may be committed, and answer every fetch for which there is news."""
+    for fetch in replica.commit(state):
+        _answer(replica, fetch.request_id, fetch.message)
+
+
+def expire_parked(replica: Replica, now: float, state: Leader) -> None:
+    for fetch in state.parking.take_expired(now):
+        _answer(replica, fetch.request_id, fetch.message)
+
+
+def forget_observers(now: float, state: Leader) -> None:
+    silent = [
+        key
+        for key, progress in state.observers.items()
+        if now - progress.last_contact > OBSERVER_SESSION_S
+    ]
+    for key in silent:
+        del state.observers[key]
+
+
+def _answer(replica: Replica, request_id: int, message: FetchRequest) -> None:
+    read = None
+    if message.fetch_offset < replica.log.end_offset:
+        read = ReadRange(message.fetch_offset, message.max_bytes)
+    response = FetchResponse(
+        ErrorCode.NONE,
+        replica.local.id,
+        replica.epoch,
+        replica.high_watermark,
+        replica.log.start_offset,
+    )
+    replica.reply(request_id, response, read)
+
+
+# ------------------------------------------------------------------------- the fetcher's side
+
+
+def fetch_at(replica: Replica) -> float:
+    """When the next fetch is due: never while one is out, nor before the log is durable."""
+    fetching = replica.fetching
+    if fetching is None or fetching.request_id is not None:
+        return NEVER
+    if replica.log.durable_end_offset < replica.log.end_offset or not replica.promises_durable:
+        return NEVER
+    return fetching.retry_at
+
+
+def fetch(replica: Replica, now: float) -> None:
+    """Send the next fetch if it is due. It acknowledges the whole log, so that must be durable."""
+    fetching = replica.fetching
+    if fetching is None or now < fetch_at(replica):
+        return
+    fetching.request_id = replica.call(
+        fetching.target,
+        FetchRequest(
+            replica_id=replica.local.id,
+            replica_directory_id=replica.local.directory_id,
+            epoch=replica.epoch,
+            fetch_offset=replica.log.end_offset,
+            last_fetched_epoch=replica.log.last_epoch,
+            max_wait_ms=replica.timing.fetch_max_wait_ms,
+            max_bytes=replica.timing.fetch_max_bytes,
+            high_watermark=replica.high_watermark,
+        ),
+    )
+
+
+def on_fetch_failed(replica: Replica, now: float, target: int) -> None:
+    fetching = replica.fetching
+    if fetching is not None:
+        fetching.failed(now, replica.timing)
+        _ask_next_voter(replica, target)
+
+
+def on_fetch_response(replica: Replica, now: float, sender: int, message: FetchResponse) -> None:
+    news = replica.observe(now, message.epoch, message.leader_id)
+    fetching = replica.fetching
+    if fetching is None or (news and replica.leader_id is not None):
+        return  # in another role, or already on the way to the leader
+    if message.error is not ErrorCode.NONE:
+        _on_fetch_refused(replica, now, fetching, sender, message)
+    elif message.epoch != replica.epoch or message.leader_id != sender:
+        _log.error("node %d answers a fetch in epoch %d with %s", sender, replica.epoch, message)
+        fetching.failed(now, replica.timing)
+    elif _take_in(replica, message):
+        fetching.succeeded()
+        _heard(replica, now)
+    else:
+        fetching.failed(now, replica.timing)
+
+
+def _on_fetch_refused(
+    replica: Replica, now: float, fetching: Fetching, sender: int, message: FetchResponse
+) -> None:
+    current = message.epoch == replica.epoch
+    if current and sender == replica.leader_id and message.leader_id is None:
+        election.leader_ended(replica, now)  # the only one who could lead this epoch does not
+    hint = message.leader_id if current and message.leader_id != sender else None
+    if isinstance(replica.state, Observer) and hint is not None:
+        fetching.redirect(hint)
+    elif replica.fetching is fetching:
+        fetching.failed(now, replica.timing)
+        _ask_next_voter(replica, sender)
+
+
+def _ask_next_voter(replica: Replica, after: int) -> None:
+    """An observer asks around; a voter waits for its leader, or stands itself."""
+    if isinstance(replica.state, Observer):
+        ids = replica.voters.ids
+        later = [voter for voter in ids if voter > after]
+        replica.state.fetching.target = later[0] if later else ids[0]
+
+
+def _heard(replica: Replica, now: float) -> None:
+    state = replica.state
+    if isinstance(state, Follower):
+        election.heard_from_leader(replica, now, state)
+    elif isinstance(state, Observer):
+        replica.leader_gone = False
+        state.doubt_at = now + replica.timing.fetch_timeout_s
+
+
+def _take_in(replica: Replica, message: FetchResponse) -> bool:
+    """Truncate or append as the leader says; False when what it says does not fit this log."""
+    if message.snapshot is not None:
+        _log.error("the leader's log starts at %d: a snapshot is needed", message.log_start_offset)
+        return False
+    if message.diverging is not None:
+        return _truncate(replica, message.diverging)
+    if not _fits(replica, message.batches):
+        return False
+    replica.append(message.batches)
+    replica.advance_high_watermark(min(message.high_watermark, replica.log.end_offset))
+    return True
+
+
+def _truncate(replica: Replica, diverging: EpochEnd) -> bool:
+    """Cut to the end of the greatest epoch that both logs have, as far as this step knows it."""
+    own = replica.log.end_offset_for(diverging.epoch)
+    offset = own.end_offset
+    if own.epoch == diverging.epoch:
+        offset = min(offset, diverging.end_offset)
+    if offset >= replica.log.end_offset:
+        _log.error("the leader sees a divergence at %s where there is none", diverging)
+        return False
+    _log.warning("truncating from %d to %d: %s", replica.log.end_offset, offset, diverging)
+    replica.truncate_to(offset)
+    return True
+
+
+def _fits(replica: Replica, batches: tuple[Batch, ...]) -> bool:
+    offset, epoch = replica.log.end_offset, replica.log.last_epoch
+    for batch in batches:
+        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch:
+            _log.error(
+                "fetched a batch (offset %d, epoch %d) that does not follow offset %d, epoch %d",
+                batch.base_offset,
+                batch.epoch,
+                offset,
+                epoch,
+            )
+            return False
+        offset, epoch = batch.end_offset, batch.epoch
+    return True
+
+
+def tick(replica: Replica, now: float) -> None:
+    """Do what the clock asks of the log's transport."""
+    state = replica.state
+    if isinstance(state, Leader):
+        expire_parked(replica, now, state)
+        forget_observers(now, state)
+    elif isinstance(state, Observer) and now >= state.doubt_at:
+        replica.leader_gone = replica.leader_id is not None
+        state.doubt_at = now + replica.timing.fetch_timeout_s

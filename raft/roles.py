@@ -1,0 +1,138 @@
+"""What a replica holds while it plays a role, and drops with it. Times: monotonic seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from raft.progress import Parking, Progress
+from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_time
+from raft.timing import Timing
+
+NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class Fetching:
+    """The one loop by which a follower or an observer gets the log."""
+
+    target: int  # whom to ask: the leader, or for an observer whoever may know it
+    request_id: int | None = None  # at most one fetch is outstanding
+    retry_at: float = 0.0
+    failures: int = 0  # in a row
+
+    def failed(self, now: float, timing: Timing) -> None:
+        self.request_id = None
+        self.failures += 1
+        self.retry_at = now + timing.retry(self.failures)
+
+    def redirect(self, target: int) -> None:
+        """Ask the one who was named at once; the next failure still waits for all those before."""
+        self.target = target
+        self.request_id = None
+        self.retry_at = 0.0
+
+    def succeeded(self) -> None:
+        self.request_id = None
+        self.failures = 0
+        self.retry_at = 0.0
+
+
+@dataclass(slots=True)
+class Asking:
+    """A round of calls to peers, each repeated until it is answered."""
+
+    due_at: dict[int, float]  # by peer, in order of ids; NEVER while a call is outstanding
+    answered: set[int] = field(default_factory=set)
+    failures: dict[int, int] = field(default_factory=dict)  # in a row, by peer
+
+    @classmethod
+    def all(cls, peers: Sequence[int], now: float) -> Asking:
+        return cls(dict.fromkeys(peers, now))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every peer has answered, or failed to at least once."""
+        return all(peer in self.answered or peer in self.failures for peer in self.due_at)
+
+    @property
+    def deadline(self) -> float:
+        return min(self.due_at.values(), default=NEVER)
+
+    def due(self, now: float) -> list[int]:
+        """The peers to call now; they count as called."""
+        due = [peer for peer, at in self.due_at.items() if at <= now]
+        for peer in due:
+            self.due_at[peer] = NEVER
+        return due
+
+    def answer(self, peer: int) -> None:
+        self.answered.add(peer)
+        self.due_at[peer] = NEVER
+
+    def fail(self, peer: int, now: float, timing: Timing) -> None:
+        self.failures[peer] = self.failures.get(peer, 0) + 1
+        self.due_at[peer] = now + timing.retry(self.failures[peer])
+
+
+@dataclass(slots=True)
+class Unattached:
+    stand_at: float
+
+
+@dataclass(slots=True)
+class Follower:
+    fetching: Fetching
+    stand_at: float  # moved on by every contact with the leader
+    last_contact: float  # a successful fetch or a BeginQuorumEpoch in this epoch; -inf: none yet
+    suspects: bool = False  # the connection to the leader broke since last_contact
+
+
+@dataclass(slots=True)
+class Prospective:
+    tally: VoteTally
+    asking: Asking
+    give_up_at: float
+    last_contact: float  # with the epoch's leader, if it has one; else -inf
+
+
+@dataclass(slots=True)
+class Candidate:
+    tally: VoteTally  # its own vote counts once it is durable
+    asking: Asking
+    stand_again_at: float
+    lost: bool = False  # a late grant may still win it
+
+
+@dataclass(slots=True)
+class Leader:
+    start_offset: int  # of the epoch: the high watermark passes it before it advances at all
+    progress: dict[int, Progress]  # of every voter but this one, by id
+    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    parking: Parking = field(default_factory=Parking)
+
+    def quorum_heard_at(self, voters: VoterSet) -> float:
+        """Since when some majority, this replica included, has been heard; inf when alone."""
+        return majority_time(
+            voters,
+            {
+                voter: self.progress[voter].last_contact if voter in self.progress else NEVER
+                for voter in voters.ids
+            },
+        )
+
+
+@dataclass(slots=True)
+class Resigned:
+    asking: Asking
+    successors: tuple[int, ...]
+    stand_at: float
+
+
+@dataclass(slots=True)
+class Observer:
+    fetching: Fetching
+    doubt_at: float  # then the leader is unknown; moved on by every successful fetch
+
+
+RoleState = Unattached | Follower | Prospective | Candidate | Leader | Resigned | Observer
