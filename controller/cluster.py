@@ -1,0 +1,208 @@
+"""Brokers: registered, fenced, unfenced, shut down in order (KIP-500, KIP-631, KIP-841)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.machine import Context, ControllerResult, Decision
+from controller.partitions import NOBODY, changes, is_leaderless
+from metadata.image import BrokerRegistration, PartitionState, TopicPartition
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStanding:
+    """What a heartbeat is answered."""
+
+    fenced: bool
+    caught_up: bool
+    may_shut_down: bool
+
+
+def register(
+    context: Context, request: RegisterBrokerRequest, *, session_alive: bool
+) -> ControllerResult[int]:
+    """Register a broker's process; the reply is its broker epoch.
+
+    ``session_alive``: whether the process registered under that id before is known to live.
+    A registration makes the broker fenced, and so takes it out of everything it led: a process
+    that starts anew never goes on with the leader epoch of the one before, whose followers may
+    have fetched what was not yet on its disk.
+    """
+    _check_registration(context, request)
+    decision = Decision(context)
+    existing = context.image.broker(request.broker_id)
+    lost = _Losses(existing, request)
+    if existing is not None and existing.incarnation_id == request.incarnation_id:
+        # The answer got lost, or the process found more broken replicas while it ran.
+        _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
+        return decision.result(existing.broker_epoch)
+    if existing is not None and not existing.fenced and session_alive:
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another process is registered as broker {request.broker_id} and alive",
+        )
+    broker_epoch = decision.next_offset
+    decision.add(
+        pb.MetadataRecord(
+            register_broker=pb.RegisterBrokerRecord(
+                broker_id=request.broker_id,
+                incarnation_id=request.incarnation_id,
+                broker_epoch=broker_epoch,
+                endpoints=request.endpoints,
+                rack=request.rack,
+                log_directories=request.log_directories,
+            )
+        )
+    )
+    _leave(decision, request.broker_id, leaving=frozenset({request.broker_id}), lost=lost)
+    return decision.result(broker_epoch)
+
+
+def _check_registration(context: Context, request: RegisterBrokerRequest) -> None:
+    if request.cluster_id != context.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
+            f"this is {context.cluster_id}",
+        )
+    if request.broker_id < 0 or not request.incarnation_id or not request.endpoints:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            "a registration needs a broker id, an incarnation id and endpoints",
+        )
+
+
+class _Losses:
+    """Which of a broker's replicas lost records, as far as its registration tells."""
+
+    def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
+        self._broker = frozenset({request.broker_id})
+        # A directory that is gone may have held any of them.
+        self._all = existing is not None and not (
+            set(existing.log_directories) <= set(request.log_directories)
+        )
+        self._reported = {
+            TopicPartition(reference.topic_id, reference.partition)
+            for reference in (*request.corrupt, *request.unsynced)
+        }
+
+    def __call__(self, key: TopicPartition) -> frozenset[int]:
+        return self._broker if self._all or key in self._reported else NOBODY
+
+
+def _leave(
+    decision: Decision, broker_id: int, *, leaving: frozenset[int], lost: _Losses | None = None
+) -> None:
+    """Take a broker that may no longer lead out of the partitions it stands in."""
+
+    def concerned(state: PartitionState) -> bool:
+        return broker_id in state.isr or (lost is not None and broker_id in state.elr)
+
+    decision.extend(
+        changes(
+            decision.image,
+            decision.context.static,
+            concerned,
+            leaving=leaving,
+            lossy=lost or (lambda key: NOBODY),
+        )
+    )
+
+
+def current(context: Context, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+    """The registration that a request names. Raises when it is not the present one."""
+    registration = context.image.broker(broker_id)
+    if registration is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if registration.broker_epoch != broker_epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} is registered with epoch {registration.broker_epoch}, "
+            f"not {broker_epoch}",
+        )
+    return registration
+
+
+def heartbeat(
+    context: Context, request: HeartbeatRequest, *, shutdown_offset: int | None
+) -> ControllerResult[BrokerStanding]:
+    """Move a broker on: unfence it once it has caught up, fence it or let it go as it wishes.
+
+    ``shutdown_offset``: the offset of the decision that put it into controlled shutdown; None
+    while there was none. It may go when it has itself applied that, and so leads nothing.
+    """
+    registration = current(context, request.broker_id, request.broker_epoch)
+    if registration.incarnation_id != request.incarnation_id:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id} is registered by another process",
+        )
+    # Its own registration is part of the metadata: until it has seen that, it does not know
+    # that what it led before is no longer its own.
+    caught_up = request.metadata_offset >= registration.broker_epoch
+    decision = Decision(context)
+    fenced = registration.fenced
+    may_shut_down = False
+    if request.want_shutdown:
+        if not fenced and not registration.in_controlled_shutdown:
+            _begin_shutdown(decision, registration)
+        elif fenced:
+            may_shut_down = True
+        elif shutdown_offset is not None and request.metadata_offset >= shutdown_offset:
+            _fence(decision, registration)
+            fenced = may_shut_down = True
+    elif request.want_fence:
+        if not fenced:
+            _fence(decision, registration)
+            fenced = True
+    elif fenced and caught_up:
+        _unfence(decision, registration)
+        fenced = False
+    return decision.result(BrokerStanding(fenced, caught_up, may_shut_down))
+
+
+def fence(context: Context, broker_id: int, broker_epoch: int) -> ControllerResult[bool]:
+    """Fence a broker that is gone; the reply says whether there was anything to do."""
+    decision = Decision(context)
+    registration = context.image.broker(broker_id)
+    if registration is None or registration.broker_epoch != broker_epoch or registration.fenced:
+        return decision.result(False)
+    _fence(decision, registration)
+    return decision.result(True)
+
+
+def _state(
+    registration: BrokerRegistration, *, fenced: bool, in_controlled_shutdown: bool
+) -> pb.MetadataRecord:
+    return pb.MetadataRecord(
+        broker_state=pb.BrokerStateRecord(
+            broker_id=registration.broker_id,
+            broker_epoch=registration.broker_epoch,
+            fenced=fenced,
+            in_controlled_shutdown=in_controlled_shutdown,
+        )
+    )
+
+
+def _fence(decision: Decision, registration: BrokerRegistration) -> None:
+    decision.add(
+        _state(
+            registration,
+            fenced=True,
+            in_controlled_shutdown=registration.in_controlled_shutdown,
+        )
+    )
+    _leave(decision, registration.broker_id, leaving=frozenset({registration.broker_id}))
+
+
+def _begin_shutdown(decision: Decision, registration: BrokerRegistration) -> None:
+    decision.add(_state(registration, fenced=False, in_controlled_shutdown=True))
+    _leave(decision, registration.broker_id, leaving=frozenset({registration.broker_id}))
+
+
+def _unfence(decision: Decision, registration: BrokerRegistration) -> None:
+    decision.add(_state(registration, fenced=False, in_controlled_shutdown=False))
+    decision.extend(changes(decision.image, decision.context.static, is_leaderless))

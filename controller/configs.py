@@ -1,0 +1,186 @@
+"""Dynamic configuration: altered on topics, brokers and the cluster; described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from controller.machine import Context, ControllerResult, Decision
+from controller.partitions import changes, is_leaderless
+from metadata.config_keys import (
+    NODE_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    Scope,
+    validate_broker_config,
+    validate_topic_config,
+)
+from metadata.effective import sourced
+from metadata.image import CLUSTER, ConfigResource, MetadataImage
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2 as pb
+
+METADATA_VERSION = "metadata.version"
+METADATA_VERSION_LEVEL = 1
+
+# When one of these changes, leaderless or eligible replicas may have to be judged anew.
+_ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+
+
+def bootstrap(context: Context) -> ControllerResult[None]:
+    """The first records of a cluster: its format, and what all its nodes must agree on."""
+    decision = Decision(context)
+    if METADATA_VERSION not in context.image.features:
+        level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=METADATA_VERSION_LEVEL)
+        decision.add(pb.MetadataRecord(feature_level=level))
+    key = NODE_KEYS["min.insync.replicas"]
+    if key.name not in context.image.config(CLUSTER):
+        value = context.static.get(key.name, key.default)
+        decision.add(_record(CLUSTER, key.name, value))
+    return decision.result(None)
+
+
+def _record(resource: ConfigResource, name: str, value: str | None) -> pb.MetadataRecord:
+    record = pb.ConfigRecord(
+        resource_type=cast("pb.ConfigResourceType", resource.type),
+        resource_name=resource.name,
+        name=name,
+    )
+    if value is not None:
+        record.value = value
+    return pb.MetadataRecord(config=record)
+
+
+# ---------------------------------------------------------------------------------- altering
+
+
+def alter_configs(
+    context: Context, request: admin.AlterConfigsRequest
+) -> ControllerResult[admin.AlterConfigsResponse]:
+    """Set and remove single keys; a resource is changed as a whole or not at all."""
+    decision = Decision(context)
+    answers = []
+    for resource in request.resources:
+        answer = admin.AlterConfigsResponse.Resource(resource=resource.resource)
+        try:
+            _alter(decision, resource)
+        except ApiError as error:
+            answer.error, answer.message = error.code, error.message
+        answers.append(answer)
+    response = admin.AlterConfigsResponse(resources=answers)
+    return decision.nothing(response) if request.validate_only else decision.result(response)
+
+
+def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> None:
+    resource = ConfigResource(request.resource.type, request.resource.name)
+    names = [change.name for change in request.changes]
+    _check_resource(decision.image, resource)
+    for change in request.changes:
+        value = change.value if change.HasField("value") else None
+        if names.count(change.name) > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
+        _check_change(resource, change.name, value)
+    before = decision.image.config(resource)
+    for change in request.changes:
+        value = change.value if change.HasField("value") else None
+        if before.get(change.name) != value:
+            decision.add(_record(resource, change.name, value))
+    if _ELECTION.intersection(names):
+        _elect_anew(decision, resource)
+
+
+def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
+    if resource.type == pb.ConfigResourceType.TOPIC:
+        if image.topic(resource.name) is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}"
+            )
+    elif resource.type != pb.ConfigResourceType.BROKER:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"configurations of type {resource.type} are not known"
+        )
+    elif resource != CLUSTER and _broker_id(resource) is None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{resource.name!r} is not a broker's number; empty it means all brokers",
+        )
+
+
+def _check_change(resource: ConfigResource, name: str, value: str | None) -> None:
+    if resource.type == pb.ConfigResourceType.BROKER:
+        validate_broker_config(name, value, one_broker=resource != CLUSTER)
+    elif value is not None or name not in TOPIC_KEYS:
+        validate_topic_config(name, value or "")
+
+
+def _broker_id(resource: ConfigResource) -> int | None:
+    name = resource.name
+    return int(name) if name.isdecimal() and name.isascii() else None
+
+
+def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
+    """Bring partitions in line with changed rules of election.
+
+    An unclean election may be allowed now. With fewer in-sync replicas required, an ISR that was
+    too small may commit again, and those that left it are eligible no longer: that must be
+    written with the change itself, before any leader acts on it.
+    """
+    image = decision.image
+    topics = None
+    if resource != CLUSTER:
+        topic = image.topic(resource.name)
+        topics = [] if topic is None else [topic]
+    decision.extend(
+        changes(
+            image,
+            decision.context.static,
+            lambda state: is_leaderless(state) or bool(state.elr or state.last_known_elr),
+            topics=topics,
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------- describing
+
+
+def describe_configs(
+    image: MetadataImage, static: Mapping[str, str], request: admin.DescribeConfigsRequest
+) -> admin.DescribeConfigsResponse:
+    """Every key of each resource with its value and where that comes from.
+
+    ``static`` is the answering node's own: another broker's server.properties is not known here.
+    """
+    answers = []
+    for wanted in request.resources:
+        answer = admin.DescribeConfigsResponse.Resource(resource=wanted)
+        try:
+            answer.entries.extend(_entries(image, static, ConfigResource(wanted.type, wanted.name)))
+        except ApiError as error:
+            answer.error, answer.message = error.code, error.message
+        answers.append(answer)
+    return admin.DescribeConfigsResponse(resources=answers)
+
+
+def _entries(
+    image: MetadataImage, static: Mapping[str, str], resource: ConfigResource
+) -> Iterable[admin.ConfigEntry]:
+    _check_resource(image, resource)
+    if resource.type == pb.ConfigResourceType.TOPIC:
+        for key in TOPIC_KEYS.values():
+            yield _entry(key, *sourced(image, key, static=static, topic=resource.name))
+        return
+    for key in NODE_KEYS.values():
+        found = sourced(image, key, static=static, broker_id=_broker_id(resource))
+        yield _entry(key, *found)
+
+
+def _entry(key: ConfigKey, value: str, source: str) -> admin.ConfigEntry:
+    return admin.ConfigEntry(
+        name=key.name,
+        value=value,
+        source=source,
+        type=key.type.value,
+        documentation=key.doc,
+        read_only=key.scope is Scope.STATIC,
+    )

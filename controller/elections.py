@@ -1,0 +1,108 @@
+"""Elections that somebody asks for, or that time brings."""
+
+from __future__ import annotations
+
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.partitions import Election, Rules, change, changes, is_leaderless, prefers_another
+from metadata.image import NO_LEADER, TopicPartition
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse
+
+Answer = ElectLeadersResponse.Partition
+
+
+def elect_leaders(
+    context: Context, request: ElectLeadersRequest
+) -> ControllerResult[ElectLeadersResponse]:
+    """Elect the preferred leader, or an unclean one where there is none.
+
+    Without partitions named all are meant; then those that need no election are left out.
+    """
+    decision = Decision(context)
+    if request.partitions:
+        named = [(partition.topic, partition.partition) for partition in request.partitions]
+        answers = [_elect_named(decision, *name, request.unclean) for name in named]
+    else:
+        named = [(topic.name, number) for topic, number, _ in context.image.sorted_partitions()]
+        tried = [_elect_named(decision, *name, request.unclean) for name in named]
+        answers = [answer for answer in tried if answer.error != ErrorCode.ELECTION_NOT_NEEDED]
+    return decision.result(ElectLeadersResponse(partitions=answers))
+
+
+def _elect_named(decision: Decision, topic_name: str, number: int, unclean: bool) -> Answer:
+    answer = Answer(topic=topic_name, partition=number)
+    try:
+        election = Election.UNCLEAN if unclean else Election.PREFERRED
+        _elect(decision, topic_name, number, election)
+    except ApiError as error:
+        answer.error, answer.message = error.code, error.message
+    return answer
+
+
+def _elect(decision: Decision, topic_name: str, number: int, election: Election) -> None:
+    topic = decision.image.topic(topic_name)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_name}-{number}"
+        )
+    state = topic.partitions[number]
+    if election is Election.UNCLEAN:
+        wanted = state.leader == NO_LEADER
+        refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    else:
+        wanted = state.leader != state.preferred_leader
+        refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    if not wanted:
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads it")
+    record = change(
+        TopicPartition(topic.topic_id, number),
+        state,
+        Rules.of(decision.image, topic_name, decision.context.static),
+        election=election,
+    )
+    leader = state.leader
+    if record is not None:
+        decision.add(record)
+        leader = decision.image.topics[topic.topic_id].partitions[number].leader
+    if leader == NO_LEADER or (election is Election.PREFERRED and leader != state.preferred_leader):
+        raise ApiError(refusal, f"replicas {list(state.replicas)}, ISR {list(state.isr)}")
+
+
+def elect_leaderless(context: Context) -> ControllerResult[int]:
+    """Elect wherever there is no leader and there could be one; the reply counts the changes.
+
+    Every change that makes an election possible elects at once; this is for the controller
+    that takes over, should one before it have seen that differently.
+    """
+    decision = Decision(context)
+    decision.extend(changes(context.image, context.static, is_leaderless))
+    return decision.result(decision.next_offset - context.next_offset)
+
+
+def rebalance(context: Context, *, percentage: int) -> ControllerResult[int]:
+    """Give leadership back to preferred replicas of brokers that lead too few of theirs.
+
+    ``percentage``: the share of a broker's preferred partitions that may be led elsewhere
+    (leader.imbalance.per.broker.percentage). The reply counts the partitions changed.
+    """
+    decision = Decision(context)
+    preferred: dict[int, int] = {}
+    elsewhere: dict[int, int] = {}
+    for _, _, state in context.image.sorted_partitions():
+        broker_id = state.preferred_leader
+        preferred[broker_id] = preferred.get(broker_id, 0) + 1
+        if state.leader != broker_id:
+            elsewhere[broker_id] = elsewhere.get(broker_id, 0) + 1
+    unbalanced = {
+        broker_id
+        for broker_id, count in elsewhere.items()
+        if 100 * count > percentage * preferred[broker_id]
+    }
+    records = changes(
+        context.image,
+        context.static,
+        lambda state: prefers_another(state) and state.preferred_leader in unbalanced,
+        election=Election.PREFERRED,
+    )
+    decision.extend(records[:RECORDS_MAX])
+    return decision.result(len(records[:RECORDS_MAX]))

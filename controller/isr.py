@@ -1,0 +1,116 @@
+"""AlterPartition: a leader proposes its ISR (KIP-497, KIP-841, KIP-903).
+
+A compare-and-set: the proposal counts only if it was made on the partition's present epochs, by
+its leader, with members that are alive in the incarnation the leader saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller import cluster
+from controller.machine import Context, ControllerResult, Decision
+from controller.partitions import Rules, change
+from metadata.image import RECOVERING, MetadataImage, PartitionState, TopicPartition
+from stele.errors import ErrorCode
+from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
+
+Proposal = AlterPartitionRequest.Partition
+Answer = AlterPartitionResponse.Partition
+
+
+def alter_partitions(
+    context: Context, request: AlterPartitionRequest
+) -> ControllerResult[AlterPartitionResponse]:
+    """Decide every proposal by itself; errors are per partition.
+
+    Raises ApiError (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) for the request as a whole.
+    """
+    cluster.current(context, request.broker_id, request.broker_epoch)
+    decision = Decision(context)
+    answers = [_alter(decision, request.broker_id, proposal) for proposal in request.partitions]
+    return decision.result(AlterPartitionResponse(partitions=answers))
+
+
+def _alter(decision: Decision, broker_id: int, proposal: Proposal) -> Answer:
+    topic = decision.image.topic_by_id(proposal.topic_id)
+    if topic is None:
+        return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID)
+    state = decision.image.partition(proposal.topic_id, proposal.partition)
+    if state is None:
+        return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = _error(decision.image, state, broker_id, proposal)
+    if error is not ErrorCode.NONE:
+        return _refused(proposal, error)
+    record = change(
+        TopicPartition(proposal.topic_id, proposal.partition),
+        state,
+        Rules.of(decision.image, topic.name, decision.context.static),
+        isr=[member.broker_id for member in proposal.isr],
+        recovery=proposal.leader_recovery_state,
+    )
+    if record is not None:
+        decision.add(record)
+    return _accepted(decision.image, proposal)
+
+
+def _error(
+    image: MetadataImage, state: PartitionState, broker_id: int, proposal: Proposal
+) -> ErrorCode:
+    """Why a proposal does not count; NONE if it does."""
+    # A leader that knows more than we do was told by a controller after us.
+    if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > (
+        state.partition_epoch
+    ):
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != state.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < state.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [member.broker_id for member in proposal.isr]
+    if len(set(members)) < len(members) or not set(members) <= set(state.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if broker_id not in members:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or state.leader_recovery_state != RECOVERING
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return _eligibility(image, proposal.isr)
+
+
+def _eligibility(
+    image: MetadataImage, members: Sequence[AlterPartitionRequest.Member]
+) -> ErrorCode:
+    """A member must be active in the registration that the leader heard it fetch under.
+
+    A broker that restarted in between may lack what its earlier process had.
+    """
+    for member in members:
+        registration = image.broker(member.broker_id)
+        if (
+            registration is None
+            or not registration.active
+            or registration.broker_epoch != member.broker_epoch
+        ):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _refused(proposal: Proposal, error: ErrorCode) -> Answer:
+    return Answer(topic_id=proposal.topic_id, partition=proposal.partition, error=error)
+
+
+def _accepted(image: MetadataImage, proposal: Proposal) -> Answer:
+    state = image.topics[proposal.topic_id].partitions[proposal.partition]
+    return Answer(
+        topic_id=proposal.topic_id,
+        partition=proposal.partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        leader_recovery_state=state.leader_recovery_state,
+    )

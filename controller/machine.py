@@ -1,0 +1,80 @@
+"""The frame of every decision: an image and a request in, records and a reply out.
+
+A decision is pure. What it may look at stands in ``Context``; what it writes is collected by a
+``Decision``, which replays each record at once, so that later steps of the same decision see the
+earlier ones. All its records go into the log as one batch: the cluster is never in between.
+Refusals are ``ApiError``; then nothing was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.world import Rng
+
+Reply = TypeVar("Reply")
+
+RECORDS_MAX = 10_000
+"""Records that one request may cause: a batch is applied in one go, so its size is a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a decision may look at besides its request."""
+
+    # Everything decided so far, whether committed or not.
+    image: MetadataImage
+    # What the next record's offset will be. Above `image.offset`, not always by one: the quorum
+    # has records of its own.
+    next_offset: int
+    # The controller's own server.properties: the layer under the dynamic configuration.
+    static: Mapping[str, str]
+    rng: Rng
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[Reply]):
+    """What to write, as one batch, and what to answer once that is committed."""
+
+    records: tuple[pb.MetadataRecord, ...]
+    # After the records: the service keeps it instead of replaying them again.
+    image: MetadataImage
+    reply: Reply
+
+
+class Decision:
+    """Records in the making, and the image they lead to."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.image = context.image
+        self._records: list[pb.MetadataRecord] = []
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record added will have."""
+        return self.context.next_offset + len(self._records)
+
+    def add(self, *records: pb.MetadataRecord) -> None:
+        """Write records; ``image`` shows them at once."""
+        self.extend(records)
+
+    def extend(self, records: Iterable[pb.MetadataRecord]) -> None:
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(self.next_offset, record)
+            self._records.append(record)
+        self.image = delta.apply()
+
+    def result(self, reply: Reply) -> ControllerResult[Reply]:
+        return ControllerResult(tuple(self._records), self.image, reply)
+
+    def nothing(self, reply: Reply) -> ControllerResult[Reply]:
+        """The reply alone: for a request that only asked what would happen."""
+        return ControllerResult((), self.context.image, reply)

@@ -1,0 +1,202 @@
+"""How a partition changes: its ISR, its eligible leader replicas, its leader.
+
+All changes of all causes go through ``change``, which keeps the rules of KIP-966:
+
+- Committed records are on every member of the ISR. While the ISR is below
+  min(min.insync.replicas, replicas) its leader commits nothing, so whoever leaves it then, or
+  makes it so small by leaving, still has everything committed: an eligible leader replica.
+- Once the ISR is large enough again, records are committed that eligible replicas may lack:
+  they are eligible no longer.
+- A replica that lost records is in neither.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from metadata.effective import min_insync_replicas, unclean_election_enabled
+from metadata.image import (
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    MetadataImage,
+    PartitionState,
+    Topic,
+    TopicPartition,
+)
+from stele.wire.v1 import metadata_pb2 as pb
+
+NOBODY: frozenset[int] = frozenset()
+
+
+class Election(enum.Enum):
+    """Which leader is wanted. All leave a good leader alone unless they say otherwise."""
+
+    CLEAN = "clean"  # unclean too where the topic allows it
+    PREFERRED = "preferred"  # replaces a leader by the first replica, if that is in the ISR
+    UNCLEAN = "unclean"  # whoever is there, when no other is left; an operator asked for it
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides about the partitions of one topic, besides their own state."""
+
+    is_active: Callable[[int], bool]  # may the broker lead
+    min_insync_replicas: int
+    unclean_allowed: bool
+
+    @classmethod
+    def of(cls, image: MetadataImage, topic: str, static: Mapping[str, str]) -> Rules:
+        return cls(
+            image.is_active,
+            min_insync_replicas(image, topic),
+            unclean_election_enabled(image, topic, static),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    leader: int
+    isr: tuple[int, ...]
+    unclean: bool = False
+
+
+def change(
+    key: TopicPartition,
+    state: PartitionState,
+    rules: Rules,
+    *,
+    isr: Iterable[int] | None = None,
+    leaving: frozenset[int] = NOBODY,
+    lossy: frozenset[int] = NOBODY,
+    election: Election = Election.CLEAN,
+    recovery: pb.LeaderRecoveryState | None = None,
+) -> pb.MetadataRecord | None:
+    """The record that changes a partition as wanted, None when nothing changes.
+
+    ``isr`` replaces the ISR. ``leaving`` brokers leave it, but if none remained they stay in it
+    without leading: they alone have everything. ``lossy`` brokers have lost records: they leave
+    the ISR in any case, and are not eligible. ``recovery`` is the new leader recovery state.
+    """
+    wanted = set(state.isr if isr is None else isr) - lossy
+    remaining = tuple(sorted(wanted - leaving)) or tuple(sorted(wanted))
+    eligible = tuple(replica for replica in state.elr if replica not in lossy)
+    choice = _choose(state, remaining, eligible, rules, election)
+
+    unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
+    record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
+    if choice.leader != state.leader:
+        record.leader = choice.leader
+    new_recovery = RECOVERING if choice.unclean else recovery
+    if new_recovery is not None and new_recovery != state.leader_recovery_state:
+        record.leader_recovery_state = new_recovery
+    record.unclean = choice.unclean
+    elr, last_known_elr = _eligible(state, choice, lossy, rules)
+    for name, before, after in (
+        ("isr", state.isr, choice.isr),
+        ("elr", state.elr, elr),
+        ("last_known_elr", state.last_known_elr, last_known_elr),
+    ):
+        if before != after:
+            getattr(record, name).CopyFrom(pb.PartitionChangeRecord.Nodes(ids=after))
+    return None if record == unchanged else pb.MetadataRecord(partition_change=record)
+
+
+def _choose(
+    state: PartitionState,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    rules: Rules,
+    election: Election,
+) -> _Choice:
+    def may_lead(replica: int) -> bool:
+        return replica in isr and rules.is_active(replica)
+
+    if election is Election.PREFERRED and may_lead(state.preferred_leader):
+        return _Choice(state.preferred_leader, isr)
+    if state.leader != NO_LEADER and may_lead(state.leader):
+        return _Choice(state.leader, isr)
+    for replica in state.replicas:
+        if may_lead(replica):
+            return _Choice(replica, isr)
+    for replica in state.replicas:
+        if replica in eligible and rules.is_active(replica):
+            return _Choice(replica, (replica,))
+    if election is Election.UNCLEAN or rules.unclean_allowed:
+        # Those last known to be eligible lack the least.
+        for replica in (*state.last_known_elr, *state.replicas):
+            if replica in state.replicas and rules.is_active(replica):
+                return _Choice(replica, (replica,), unclean=True)
+    return _Choice(NO_LEADER, isr)
+
+
+def _eligible(
+    state: PartitionState, choice: _Choice, lossy: frozenset[int], rules: Rules
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The eligible leader replicas after the change; those that were until they lost records."""
+    enough = min(rules.min_insync_replicas, len(state.replicas))
+    if choice.unclean or len(choice.isr) >= enough:
+        return (), ()
+    had_everything = {*state.isr, *state.elr}
+    elr = had_everything - lossy - {*choice.isr}
+    last_known = {*state.last_known_elr, *(had_everything & lossy)} - elr - {*choice.isr}
+    return tuple(sorted(elr)), tuple(sorted(last_known))
+
+
+def changes(
+    image: MetadataImage,
+    static: Mapping[str, str],
+    concerned: Callable[[PartitionState], bool],
+    *,
+    leaving: frozenset[int] = NOBODY,
+    lossy: Callable[[TopicPartition], frozenset[int]] = lambda key: NOBODY,
+    election: Election = Election.CLEAN,
+    topics: Iterable[Topic] | None = None,
+) -> list[pb.MetadataRecord]:
+    """``change`` for every concerned partition (of ``topics``, else of all), in order."""
+    records = []
+    for topic in image.sorted_topics() if topics is None else topics:
+        rules: Rules | None = None
+        for number, state in enumerate(topic.partitions):
+            if not concerned(state):
+                continue
+            rules = rules or Rules.of(image, topic.name, static)
+            key = TopicPartition(topic.topic_id, number)
+            record = change(key, state, rules, leaving=leaving, lossy=lossy(key), election=election)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def new_partition(
+    topic_id: bytes, number: int, replicas: tuple[int, ...], rules: Rules
+) -> pb.MetadataRecord | None:
+    """The record of a new partition; None when none of its replicas is active.
+
+    Only active replicas are in the first ISR: with nothing written they all have everything.
+    """
+    isr = sorted(replica for replica in replicas if rules.is_active(replica))
+    if not isr:
+        return None
+    leader = next(replica for replica in replicas if replica in isr)
+    return pb.MetadataRecord(
+        partition=pb.PartitionRecord(
+            topic_id=topic_id,
+            partition=number,
+            replicas=replicas,
+            isr=isr,
+            leader=leader,
+            leader_recovery_state=RECOVERED,
+        )
+    )
+
+
+def is_leaderless(state: PartitionState) -> bool:
+    return state.leader == NO_LEADER
+
+
+def prefers_another(state: PartitionState) -> bool:
+    """Whether the preferred replica could lead, as far as the ISR tells, and does not."""
+    return state.leader != state.preferred_leader and state.preferred_leader in state.isr

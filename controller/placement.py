@@ -1,0 +1,81 @@
+"""Where the replicas of a new topic go.
+
+Striped, in the manner of Kafka's KRaft controller: the racks take turns in leading, within a
+rack its brokers do, and a partition's further replicas go to the following racks before any rack
+gets a second one. Where the turns begin is random, or small topics would all pile up on the
+first brokers. A fenced broker never leads, and gets replicas of its rack's share last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from metadata.image import BrokerRegistration
+from stele.errors import ApiError, ErrorCode
+from stele.world import Rng
+
+
+@dataclass(slots=True)
+class _Rack:
+    active: tuple[int, ...]
+    fenced: tuple[int, ...]
+    # Moves on each time the rack leads, so that its brokers lead equally often; in between all
+    # partitions see the same order, so that they follow equally often too.
+    turn: int
+
+    def brokers(self) -> Iterator[int]:
+        """All its brokers in the present order, the fenced ones last."""
+        for brokers in (self.active, self.fenced):
+            for step in range(len(brokers)):
+                yield brokers[(self.turn + step) % len(brokers)]
+
+
+class StripedPlacer:
+    """Places partitions one after the other on the same brokers."""
+
+    def __init__(self, brokers: Sequence[BrokerRegistration], rng: Rng) -> None:
+        by_rack: dict[str, list[BrokerRegistration]] = {}
+        for broker in sorted(brokers, key=lambda broker: broker.broker_id):
+            by_rack.setdefault(broker.rack or "", []).append(broker)
+        self._broker_count = len(brokers)
+        self._racks = [
+            _Rack(
+                active=tuple(broker.broker_id for broker in members if broker.active),
+                fenced=tuple(broker.broker_id for broker in members if not broker.active),
+                turn=rng.randrange(0, len(members)),
+            )
+            for _, members in sorted(by_rack.items())
+        ]
+        self._leading = rng.randrange(0, len(self._racks)) if self._racks else 0
+
+    def place(self, replication_factor: int) -> tuple[int, ...]:
+        """The replicas of the next partition, the one to lead first.
+
+        Raises ApiError INVALID_REPLICATION_FACTOR where there are too few brokers.
+        """
+        if not 1 <= replication_factor <= self._broker_count:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"a replication factor of {replication_factor} is impossible with "
+                f"{self._broker_count} registered brokers",
+            )
+        leading = self._next_leading_rack()
+        order = [*self._racks[leading:], *self._racks[:leading]]
+        shares = [rack.brokers() for rack in order]
+        replicas: list[int] = []
+        while len(replicas) < replication_factor:
+            for share in shares:
+                broker = next(share, None)
+                if broker is not None and len(replicas) < replication_factor:
+                    replicas.append(broker)
+        self._racks[leading].turn += 1
+        self._leading = (leading + 1) % len(self._racks)
+        return tuple(replicas)
+
+    def _next_leading_rack(self) -> int:
+        for step in range(len(self._racks)):
+            index = (self._leading + step) % len(self._racks)
+            if self._racks[index].active:
+                return index
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced")

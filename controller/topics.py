@@ -1,0 +1,214 @@
+"""Topics: made and deleted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.partitions import Rules, new_partition
+from controller.placement import StripedPlacer
+from metadata.config_keys import validate_topic_config
+from metadata.effective import cluster_int
+from metadata.image import Topic
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.admin_pb2 import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+)
+
+NAME_LENGTH_MAX = 249
+TOPIC_ID_BYTES = 16
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_RESERVED = frozenset({"__cluster_metadata"})  # its directory is the metadata log's
+
+
+def validate_name(name: str) -> None:
+    """Raises ApiError INVALID_TOPIC_EXCEPTION unless Kafka allows the name."""
+    if not name or name in (".", ".."):
+        fault = "it must not be empty, . or .."
+    elif len(name) > NAME_LENGTH_MAX:
+        fault = f"it has {len(name)} characters, {NAME_LENGTH_MAX} are the most"
+    elif not _NAME.fullmatch(name):
+        fault = "only ASCII letters, digits, ., _ and - may stand in it"
+    elif name in _RESERVED:
+        fault = "it is the cluster's own"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name[:300]!r}: {fault}")
+
+
+# ---------------------------------------------------------------------------------- creation
+
+
+def create_topics(
+    context: Context, request: CreateTopicsRequest
+) -> ControllerResult[CreateTopicsResponse]:
+    """Make topics, each by itself: one that is refused leaves the others alone."""
+    decision = Decision(context)
+    names = [topic.name for topic in request.topics]
+    answers = []
+    for topic in request.topics:
+        try:
+            if names.count(topic.name) > 1:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice"
+                )
+            answers.append(_create(decision, topic))
+        except ApiError as error:
+            answers.append(
+                CreateTopicsResponse.Topic(name=topic.name, error=error.code, message=error.message)
+            )
+    response = CreateTopicsResponse(topics=answers)
+    return decision.nothing(response) if request.validate_only else decision.result(response)
+
+
+def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
+    validate_name(topic.name)
+    if decision.image.topic(topic.name) is not None:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists already")
+    for name in sorted(topic.configs):
+        validate_topic_config(name, topic.configs[name])
+    replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)
+    room = RECORDS_MAX - (decision.next_offset - decision.context.next_offset)
+    if len(replicas) + len(topic.configs) + 1 > room:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(replicas)} partitions are too many for one request: make fewer topics at "
+            "once, or fewer partitions",
+        )
+    topic_id = _new_topic_id(decision)
+    decision.extend(_records(decision, topic, topic_id, replicas))
+    return CreateTopicsResponse.Topic(
+        name=topic.name,
+        topic_id=topic_id,
+        partitions=len(replicas),
+        replication_factor=len(replicas[0]),
+    )
+
+
+def _records(
+    decision: Decision, topic: NewTopic, topic_id: bytes, replicas: Sequence[tuple[int, ...]]
+) -> list[pb.MetadataRecord]:
+    records = [pb.MetadataRecord(topic=pb.TopicRecord(name=topic.name, topic_id=topic_id))]
+    for name in sorted(topic.configs):
+        config = pb.ConfigRecord(
+            resource_type=pb.ConfigResourceType.TOPIC,
+            resource_name=topic.name,
+            name=name,
+            value=topic.configs[name],
+        )
+        records.append(pb.MetadataRecord(config=config))
+    # Nothing but liveness decides about a new partition: all its replicas have everything.
+    rules = Rules(decision.image.is_active, min_insync_replicas=1, unclean_allowed=False)
+    for number, assignment in enumerate(replicas):
+        record = new_partition(topic_id, number, assignment, rules)
+        if record is None:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"all replicas of partition {number} would be on fenced brokers",
+            )
+        records.append(record)
+    return records
+
+
+def _placed(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
+    image, static = decision.image, decision.context.static
+    partitions, factor = topic.partitions, topic.replication_factor
+    if partitions == -1:
+        partitions = cluster_int(image, "num.partitions", static)
+    if factor == -1:
+        factor = cluster_int(image, "default.replication.factor", static)
+    if partitions < 1:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed"
+        )
+    if partitions > RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"{partitions} partitions: {RECORDS_MAX} are the most"
+        )
+    placer = StripedPlacer(image.sorted_brokers(), decision.context.rng)
+    return [placer.place(factor) for _ in range(partitions)]
+
+
+def _assigned(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
+    """The replicas that the request itself gives, checked."""
+    if topic.partitions != -1 or topic.replication_factor != -1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "with assignments, partitions and replication factor must both be -1",
+        )
+    given: dict[int, tuple[int, ...]] = {}
+    for assignment in topic.assignments:
+        if assignment.partition in given:
+            raise _bad_assignment(f"partition {assignment.partition} is assigned twice")
+        given[assignment.partition] = tuple(assignment.replicas)
+    if sorted(given) != list(range(len(given))):
+        raise _bad_assignment("partitions must be numbered from 0 without gaps")
+    assignments = [given[number] for number in range(len(given))]
+    for number, replicas in enumerate(assignments):
+        if not replicas or len(replicas) != len(assignments[0]):
+            raise _bad_assignment("all partitions must have the same number of replicas, 1 or more")
+        if len(set(replicas)) < len(replicas):
+            raise _bad_assignment(f"partition {number} names a broker twice")
+        for broker_id in replicas:
+            if decision.image.broker(broker_id) is None:
+                raise _bad_assignment(f"broker {broker_id} is not registered")
+    return assignments
+
+
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _new_topic_id(decision: Decision) -> bytes:
+    """16 random bytes that no topic has; never one of those Kafka reserves (0 and 1)."""
+    while True:
+        topic_id = decision.context.rng.randbytes(TOPIC_ID_BYTES)
+        if int.from_bytes(topic_id, "big") > 1 and decision.image.topic_by_id(topic_id) is None:
+            return topic_id
+
+
+# ---------------------------------------------------------------------------------- deletion
+
+
+def delete_topics(
+    context: Context, request: DeleteTopicsRequest
+) -> ControllerResult[DeleteTopicsResponse]:
+    """Delete topics by name or id, each by itself. Their configurations go with them."""
+    decision = Decision(context)
+    answers = [_delete_named(decision, name) for name in request.names]
+    answers += [_delete_by_id(decision, topic_id) for topic_id in request.topic_ids]
+    return decision.result(DeleteTopicsResponse(topics=answers))
+
+
+def _delete_named(decision: Decision, name: str) -> DeleteTopicsResponse.Topic:
+    topic = decision.image.topic(name)
+    if topic is None:
+        return DeleteTopicsResponse.Topic(
+            name=name,
+            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            message=f"there is no topic {name}",
+        )
+    return _delete(decision, topic)
+
+
+def _delete_by_id(decision: Decision, topic_id: bytes) -> DeleteTopicsResponse.Topic:
+    topic = decision.image.topic_by_id(topic_id)
+    if topic is None:
+        return DeleteTopicsResponse.Topic(
+            topic_id=topic_id,
+            error=ErrorCode.UNKNOWN_TOPIC_ID,
+            message=f"there is no topic with the id {topic_id.hex()}",
+        )
+    return _delete(decision, topic)
+
+
+def _delete(decision: Decision, topic: Topic) -> DeleteTopicsResponse.Topic:
+    decision.add(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=topic.topic_id)))
+    return DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
