@@ -1,6 +1,6 @@
 """The options of producer, consumer and admin client: names and defaults, checked once.
 
-Names are Kafka's with underscores for dots. Where a default differs from Kafka's, the field says why.
+Names are Kafka's with underscores for dots; a field whose default is not Kafka's says why.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ClientConfig:
     request_timeout_ms: int = 30_000
     """One attempt of one request, the long poll of a fetch not counted."""
     default_api_timeout_ms: int = 60_000
-    """A whole call with its retries: admin calls, offset look-ups, waiting for a topic to appear."""
+    """A whole call with its retries: admin calls, offset look-ups, a topic that must appear."""
     retry_backoff_ms: int = 50
     """Kafka has 100; a killed leader is replaced in less."""
     retry_backoff_max_ms: int = 1_000

@@ -1,0 +1,270 @@
+"""The lane against a deliberately dumb broker that loses requests and answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stele.errors import ApiError, DeliveryTimeoutError, ErrorCode, SequenceError
+from stele.idempotence import SEQUENCE_MASK, Entry, Failed, Identity, Lane
+
+ONE = Identity(1, 0)
+TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+LATE = DeliveryTimeoutError("late", maybe_written=False)
+
+
+def lane_of(*counts: int) -> tuple[Lane[str], list[Entry[str]]]:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    entries = [lane.admit("abcdefgh"[i], count) for i, count in enumerate(counts)]
+    return lane, entries
+
+
+def admit_and_send(lane: Lane[str], name: str, count: int = 1) -> Entry[str]:
+    entry = lane.admit(name, count)
+    lane.sending(entry)
+    return entry
+
+
+def test_sequences_count_records_and_wrap() -> None:
+    lane: Lane[str] = Lane()
+    assert lane.needs_identity
+    lane.give(ONE)
+    lane.next_sequence = SEQUENCE_MASK - 1
+    entries = [admit_and_send(lane, name, 3) for name in "ab"]
+    assert [entry.sequence for entry in entries] == [SEQUENCE_MASK - 1, 1]
+
+
+def test_the_window_is_five() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    for name in "abcde":
+        assert lane.may_admit()
+        admit_and_send(lane, name)
+    assert not lane.may_admit()
+
+
+def test_after_a_failure_the_oldest_goes_alone_then_the_others_in_order() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, b, c = (admit_and_send(lane, name) for name in "abc")
+    assert lane.refused(a) == []
+    assert lane.to_resend() is None  # b and c are still on their way
+    assert lane.out_of_order(b, "") == []
+    assert lane.out_of_order(c, "") == []
+    assert not lane.may_admit()
+    assert lane.to_resend() is a
+    lane.sending(a)
+    assert lane.to_resend() is None
+    lane.written(a)
+    assert lane.to_resend() is b
+    lane.sending(b)
+    assert lane.to_resend() is c
+    assert [b.sequence, c.sequence] == [1, 2]
+
+
+def test_out_of_order_of_the_oldest_is_loud() -> None:
+    lane, (a,) = lane_of(1)
+    lane.sending(a)
+    with pytest.raises(SequenceError, match="acknowledged records may be lost"):
+        lane.out_of_order(a, "")
+
+
+def test_out_of_order_that_comes_after_the_answer_before_it_is_no_alarm() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, b = (admit_and_send(lane, name) for name in "ab")
+    lane.written(a)
+    assert lane.out_of_order(b, "") == []
+    assert lane.to_resend() is b
+
+
+def test_a_rejected_batch_gives_its_sequences_to_those_behind() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, b = (admit_and_send(lane, name, 2) for name in "ab")
+    assert lane.rejected(a, TOO_LARGE) == []
+    assert lane.out_of_order(b, "") == [Failed("a", TOO_LARGE, False)]
+    assert lane.to_resend() is b
+    assert (b.sequence, b.identity, lane.next_sequence) == (0, ONE, 2)
+
+
+def test_a_batch_given_up_with_unknown_outcome_costs_the_producer_id() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, b, c = (admit_and_send(lane, name) for name in "abc")
+    lane.unknown(a)
+    lane.unknown(b)
+    lane.out_of_order(c, "")
+    failed = lane.give_up(a, LATE)
+    assert failed == [Failed("a", LATE, True), Failed("b", LATE, True)]
+    assert lane.needs_identity
+    assert lane.to_resend() is None
+    lane.give(Identity(2, 0))
+    assert lane.to_resend() is c
+    assert (c.sequence, c.identity.producer_id) == (0, 2)
+
+
+def test_a_forgotten_producer_starts_afresh() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, b = (admit_and_send(lane, name) for name in "ab")
+    assert lane.unknown_producer(a, "") == []
+    (failed,) = lane.unknown(b)
+    assert failed.batch == "b"
+    assert isinstance(failed.cause, SequenceError)
+    assert lane.needs_identity
+
+
+def test_without_idempotence_nothing_is_numbered() -> None:
+    lane: Lane[str] = Lane(numbered=False)
+    a = admit_and_send(lane, "a")
+    assert (a.sequence, a.identity.producer_id) == (-1, -1)
+    lane.unknown(a)
+    assert lane.give_up(a, LATE) == [Failed("a", LATE, True)]
+    assert not lane.needs_identity
+    assert lane.may_admit()
+
+
+# ------------------------------------------------------------- against a dumb broker
+
+
+@dataclass
+class DumbBroker:
+    """One partition. Remembers everything, so it is simpler than a real one."""
+
+    log: list[int] = field(default_factory=list)
+    seen: dict[tuple[Identity, int], int] = field(default_factory=dict)
+    expected: dict[Identity, int] = field(default_factory=dict)
+
+    def produce(self, identity: Identity, sequence: int, records: tuple[int, ...]) -> str:
+        if self.seen.get((identity, sequence)) == len(records):
+            return "written"
+        if sequence != self.expected.get(identity, 0):
+            return "out_of_order"
+        self.seen[identity, sequence] = len(records)
+        self.expected[identity] = sequence + len(records)
+        self.log.extend(records)
+        return "written"
+
+
+Request = tuple[Entry[tuple[int, ...]], Identity, int, int]
+
+
+class World:
+    """A producer of one lane, a dumb broker, and a connection that fails as the test says."""
+
+    def __init__(self) -> None:
+        self.lane: Lane[tuple[int, ...]] = Lane()
+        self.broker = DumbBroker()
+        self.wire: deque[Request] = deque()  # on its way, in order
+        self.ghosts: deque[Request] = deque()  # given up by the client, may still arrive
+        self.next_record = 0
+        self.next_producer = 0
+        self.acknowledged: list[int] = []
+        self.failed: dict[int, bool] = {}
+
+    def note(self, failed: list[Failed[tuple[int, ...]]]) -> None:
+        for each in failed:
+            self.failed.update(dict.fromkeys(each.batch, each.maybe_written))
+
+    def send(self, size: int) -> None:
+        """Send what waits, or a new batch of ``size`` records (0: no new one)."""
+        if self.lane.needs_identity:
+            if self.lane.any_in_flight:
+                return
+            self.lane.give(Identity(self.next_producer, 0))
+            self.next_producer += 1
+        entry = self.lane.to_resend()
+        if entry is None:
+            if not size or not self.lane.may_admit():
+                return
+            batch = tuple(range(self.next_record, self.next_record + size))
+            self.next_record += size
+            entry = self.lane.admit(batch, size)
+        attempt = self.lane.sending(entry)
+        self.wire.append((entry, entry.identity, entry.sequence, attempt))
+
+    def deliver(self, outcome: str) -> None:
+        """The oldest request on the wire meets its fate."""
+        if not self.wire:
+            return
+        entry, identity, sequence, _ = self.wire.popleft()
+        lane = self.lane
+        if outcome == "arrive":
+            answer = self.broker.produce(identity, sequence, entry.batch)
+            if answer == "written":
+                self.acknowledged.extend(entry.batch)
+                self.note(lane.written(entry))
+            else:
+                self.note(lane.out_of_order(entry, answer))
+        elif outcome == "refuse":
+            self.note(lane.refused(entry))
+        elif outcome == "reject":
+            self.note(lane.rejected(entry, TOO_LARGE))
+        elif outcome == "lose answer":
+            self.broker.produce(identity, sequence, entry.batch)
+            self.note(lane.unknown(entry))
+        elif outcome == "lose request":
+            self.note(lane.unknown(entry))
+        else:
+            self.ghosts.append((entry, identity, sequence, 0))
+            self.note(lane.unknown(entry))
+
+    def give_up(self) -> None:
+        if self.lane.window and not self.lane.any_in_flight:
+            self.note(self.lane.give_up(self.lane.window[0], LATE))
+
+    def haunt(self) -> None:
+        """A request that the client has given up arrives after all."""
+        if self.ghosts:
+            entry, identity, sequence, _ = self.ghosts.popleft()
+            self.broker.produce(identity, sequence, entry.batch)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("send"), st.integers(1, 3)),
+    st.tuples(
+        st.just("deliver"),
+        st.sampled_from(
+            ["arrive", "arrive", "refuse", "reject", "lose answer", "lose request", "delay"]
+        ),
+    ),
+    st.tuples(st.just("give up"), st.none()),
+    st.tuples(st.just("haunt"), st.none()),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEPS, max_size=60))
+def test_acknowledged_once_in_order_and_never_twice(steps: list[tuple[str, object]]) -> None:
+    world = World()
+    for action, argument in steps:
+        if action == "send":
+            assert isinstance(argument, int)
+            world.send(argument)
+        elif action == "deliver":
+            world.deliver(str(argument))
+        elif action == "give up":
+            world.give_up()
+        else:
+            world.haunt()
+    while world.lane.window or world.wire:  # the weather clears up
+        world.send(0)
+        world.deliver("arrive")
+    while world.ghosts:
+        world.haunt()
+
+    log = world.broker.log
+    assert len(set(log)) == len(log), "written twice"
+    assert set(world.acknowledged) <= set(log), "acknowledged and missing"
+    kept = [record for record in log if record not in world.failed]
+    assert kept == sorted(kept), "out of order"
+    for record in range(world.next_record):
+        assert (record in world.failed) != (record in world.acknowledged)
+        if world.failed.get(record) is False:
+            assert record not in log, "reported as surely not written, but it was"
