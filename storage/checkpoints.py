@@ -1,0 +1,175 @@
+"""The small text files of a log directory, in Kafka's formats.
+
+Each is replaced whole and atomically, so a malformed one is never the work of a crash.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stele.world import Disk
+from storage.errors import LogDirectoryError
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE: Final = "partition.metadata"
+META_PROPERTIES_FILE: Final = "meta.properties"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+_VERSION: Final = "0"
+
+
+class TopicPartition(NamedTuple):
+    """A partition by name, as directories and checkpoint files know it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def _read_text(disk: Disk, path: str) -> str | None:
+    if not disk.exists(path):
+        return None
+    try:
+        return bytes(disk.read_file(path)).decode()
+    except UnicodeDecodeError:
+        raise _malformed(path, "it is not text") from None
+
+
+def _malformed(path: str, what: str) -> LogDirectoryError:
+    return LogDirectoryError(
+        f"{path} is malformed: {what}; restore the file, or empty this log directory and let the "
+        "replicas be fetched again"
+    )
+
+
+def _encode_lines(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "\n".join([_VERSION, str(len(body)), *body, ""]).encode()
+
+
+def _decode_lines(path: str, text: str) -> list[list[str]]:
+    """The fields of each entry: version line, count line, entries."""
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
+        raise _malformed(path, "version or count does not fit")
+    return [line.split(" ") for line in lines[2:]]
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """A checkpoint of one offset for each partition."""
+    return _encode_lines(
+        f"{partition.topic} {partition.partition} {offset}"
+        for partition, offset in sorted(offsets.items())
+    )
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """Empty if the file is absent. LogDirectoryError if it is malformed."""
+    text = _read_text(disk, path)
+    if text is None:
+        return {}
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partition, offset in _decode_lines(path, text)
+        }
+    except ValueError:
+        raise _malformed(path, "an entry is not <topic> <partition> <offset>") from None
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """A leader-epoch-checkpoint: epoch and start offset of each."""
+    return _encode_lines(f"{epoch} {start}" for epoch, start in entries)
+
+
+def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    """(epoch, start offset) in file order; empty if absent. LogDirectoryError if malformed."""
+    text = _read_text(disk, path)
+    if text is None:
+        return []
+    try:
+        return [(int(epoch), int(start)) for epoch, start in _decode_lines(path, text)]
+    except ValueError:
+        raise _malformed(path, "an entry is not <epoch> <start offset>") from None
+
+
+def encode_uuid(value: bytes) -> str:
+    """Kafka's text form of a 16-byte id: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> bytes:
+    """Raises ValueError."""
+    value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(value) != 16:
+        raise ValueError(f"{text} is not the text of a 16-byte id")
+    return value
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
+
+
+def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
+    """The topic id; None if the file is absent or empty. LogDirectoryError if malformed."""
+    text = _read_text(disk, path)
+    if not text:
+        return None
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    try:
+        return decode_uuid(fields["topic_id"])
+    except (KeyError, ValueError):
+        raise _malformed(path, "no topic id in it") from None
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Whose directory it is: ``meta.properties``, version 1. Ids in their text form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+    def encode(self) -> bytes:
+        return (
+            f"cluster.id={self.cluster_id}\ndirectory.id={self.directory_id}\n"
+            f"node.id={self.node_id}\nversion=1\n"
+        ).encode()
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
+    """None if the file is absent. LogDirectoryError if it is malformed."""
+    text = _read_text(disk, path)
+    if text is None:
+        return None
+    lines = [line.strip() for line in text.splitlines()]
+    fields = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    try:
+        return MetaProperties(
+            cluster_id=fields["cluster.id"],
+            node_id=int(fields["node.id"]),
+            directory_id=fields.get("directory.id", ""),
+        )
+    except (KeyError, ValueError):
+        raise _malformed(path, "cluster.id and node.id are missing or wrong") from None
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The broker epoch of the shutdown; -1 if the file does not tell."""
+    try:
+        return int(json.loads(bytes(data))["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1

@@ -1,0 +1,860 @@
+"""One partition's log: segments, leader epochs, producer state, and what of it is durable.
+
+Everything is synchronous and runs on the event loop. What would wait for the disk does not happen
+here: a sync is begun and finished by the group commit, and a read that would wait says what to
+warm. The exceptions are rare: opening, truncating, and the sync of a full segment.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import (
+    NO_TIMESTAMP,
+    BatchError,
+    BatchHeader,
+    CorruptBatchError,
+    batches,
+    check_crc,
+    decode,
+    stamp,
+)
+from stele.world import Buffer, Clock, Disk
+from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
+from storage.config import NO_LIMIT, LogConfig
+from storage.errors import OutOfOrderOffsetsError, StorageError
+from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.producer_state import ProducerStates
+from storage.recovery import (
+    RecoveredSegments,
+    RecoveryRequest,
+    recover_producers,
+    recover_segments,
+    replay,
+    snapshot_offsets,
+)
+from storage.segment import SNAPSHOT_SUFFIX, ColdRange, Segment, file_name
+
+logger = logging.getLogger(__name__)
+
+_CURSORS: Final = 32  # readers whose next position is remembered
+_LOADED_SEALED: Final = 4  # sealed segments kept open for reading
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LogOwner(Protocol):
+    """What a log tells the directory that it belongs to."""
+
+    def dirty(self, log: PartitionLog) -> None:
+        """There is something to sync: call ``begin_sync`` when the next group begins."""
+        ...
+
+    def failed(self, log: PartitionLog, error: OSError) -> None:
+        """The disk failed under the log: take the whole directory offline."""
+        ...
+
+    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+        """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
+
+        Durable before it returns. Raises OSError.
+        """
+        ...
+
+
+class AppendResult(NamedTuple):
+    """Where batches stand. ``duplicate``: they stood there already, nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    duplicate: bool = False
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, or why there are none yet.
+
+    ``data`` is empty if nothing readable stands there, or if ``cold`` says what to warm first:
+    ``await disk.warm(*result.cold)``, check leadership and truncation generation, read again.
+    """
+
+    data: Buffer
+    next_offset: int
+    cold: ColdRange | None = None
+
+
+class SyncTicket(NamedTuple):
+    """What one log puts into a group, and what is durable once the group is on disk."""
+
+    paths: tuple[str, ...]
+    end_offset: int
+    generation: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """A partition's records on this node's disk. See ``open``."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        recovered: RecoveredSegments,
+        *,
+        topic_id: bytes | None,
+        owner: LogOwner | None,
+    ) -> None:
+        """Use ``open``."""
+        self.directory = directory
+        self.topic_id = topic_id
+        self.config = config
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self.start_offset = recovered.segments[0].base_offset
+        """Records below do not count any more; their segments may still be there."""
+        self.end_offset = recovered.segments[-1].end_offset
+        """Offset of the next record. The last segment's end offset, always."""
+        self.synced_offset = self.end_offset
+        """Everything below is on disk. Falls by truncation only."""
+        self.durable_offset = self.end_offset
+        """Everything below may be acknowledged: ``synced_offset``, or ``end_offset`` where the
+        topic's flush is relaxed. Never above ``end_offset``; falls by truncation only."""
+        self.high_watermark = 0
+        """As the replica's owner last told; never above ``end_offset``. For checkpoints."""
+        self.truncation_generation = 0
+        """Rises with every truncation. A completion that was begun under another is stale."""
+        self.truncated_bytes = recovered.truncated_bytes
+        """What recovery took off as a torn write."""
+        self.offline: OSError | None = None
+        """Why the log takes and gives nothing any more."""
+        self.on_durable: Callable[[PartitionLog], None] | None = None
+        """Called on the event loop after a sync raised ``durable_offset``."""
+        self._disk = disk
+        self._clock = clock
+        self._owner = owner
+        self._segments = recovered.segments  # rising, adjacent, never empty; the last is active
+        self._bases = [segment.base_offset for segment in self._segments]  # parallel
+        self._active = self._segments[-1]
+        self._cursors: dict[int, tuple[Segment, int]] = {}  # next offset of a reader → its place
+        self._loaded: list[Segment] = []  # sealed ones that hold a handle, least recent first
+        self._dirty = False  # the owner was told, and has not begun a sync since
+        self._unsynced_paths: dict[str, None] = {}  # to be synced beside the active segment's file
+        self._unflushed_records = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark_checkpoint: int = 0,
+        clean_shutdown: bool = False,
+        topic_id: bytes | None = None,
+        owner: LogOwner | None = None,
+    ) -> PartitionLog:
+        """Open the log in ``directory``, which is made if absent, and recover it.
+
+        The three offsets are those of the checkpoint files, 0 where they name none. After an
+        unclean shutdown everything from the recovery point's segment on is checked and synced.
+        Raises CorruptLogError, LogDirectoryError, OSError.
+        """
+        is_new = not disk.exists(directory)
+        disk.make_directory(directory)
+        request = RecoveryRequest(
+            disk,
+            directory,
+            start_offset=start_offset,
+            recovery_point=recovery_point,
+            high_watermark=high_watermark_checkpoint,
+            clean_shutdown=clean_shutdown,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=clock.time_ms(),
+        )
+        recovered = recover_segments(request)
+        log = cls(disk, directory, config, clock, recovered, topic_id=topic_id, owner=owner)
+        log.start_offset = max(log.start_offset, start_offset)
+        log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
+        log._recover_epochs(request)
+        log.producers = recover_producers(request, log._segments, log.end_offset)
+        if is_new or log.end_offset == log._bases[0]:
+            # The entries of directory and segment file become durable with the first group.
+            parent = directory.rpartition("/")[0]
+            log._mark_unsynced(parent, directory, log._active.path)
+        return log
+
+    def _recover_epochs(self, request: RecoveryRequest) -> None:
+        """The file is right below the recovery point; above it the batches tell."""
+        epochs = LeaderEpochs(read_epochs(self._disk, f"{self.directory}/{LEADER_EPOCH_FILE}"))
+        if not request.clean_shutdown:
+            known = epochs.entries
+            epochs.truncate_from(request.recovery_point)
+            replay(
+                self._segments,
+                max(request.recovery_point, self.start_offset),
+                lambda header: epochs.assign(header.leader_epoch, header.base_offset),
+            )
+            epochs.dirty = epochs.entries != known
+        epochs.truncate_from(self.end_offset)
+        epochs.advance_start(self.start_offset)
+        self.epochs = epochs
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
+
+    # ----------------------------------------------------------------------------- facts
+
+    @property
+    def name(self) -> str:
+        """``<topic>-<partition>``."""
+        return self.directory.rpartition("/")[2]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_bases(self) -> list[int]:
+        """Base offsets of the segments, rising."""
+        return list(self._bases)
+
+    @property
+    def latest_epoch(self) -> int:
+        """Leader epoch of the last batch, or one assigned since; -1 if none."""
+        return self.epochs.latest_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """The greatest epoch not above ``epoch`` and where it ends (KIP-320); -1, -1: unknown."""
+        return self.epochs.end_offset_for(epoch, self.end_offset)
+
+    def configure(self, config: LogConfig) -> None:
+        """Take a changed topic configuration; what is there stays as it is."""
+        self.config = config
+        if config.strict_flush and self.synced_offset < self.end_offset:
+            self._mark_dirty()
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Remember it for the checkpoints; clamped to the log."""
+        self.high_watermark = min(max(offset, self.start_offset), self.end_offset)
+
+    # ----------------------------------------------------------------------------- append
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """This node begins to lead ``epoch``, which starts at the log's end."""
+        self.epochs.assign(epoch, self.end_offset)
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        check_sequence: bool = True,
+    ) -> AppendResult:
+        """Give one validated batch its offsets and append it; its bytes are stamped in place.
+
+        ``header`` is the batch's own, its CRC checked (``stele.wire.batch.validate_produced``).
+        A batch that a producer repeats is answered with its original place. Raises ApiError:
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing
+        was appended.
+        """
+        self._check_online()
+        if leader_epoch < self.epochs.latest_epoch:
+            raise ValueError(f"epoch {leader_epoch} after {self.epochs.latest_epoch} in {self}")
+        config = self.config
+        if header.producer_id >= 0 and check_sequence:
+            original = self.producers.check(header)
+            if original is not None:
+                time_ms = original.timestamp_ms if config.log_append_time else NO_TIMESTAMP
+                return AppendResult(original.base_offset, original.last_offset, time_ms, True)
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        append_time_ms = NO_TIMESTAMP
+        if config.log_append_time:
+            append_time_ms = now_ms
+            header = header._replace(max_timestamp_ms=now_ms)
+        stamp(
+            batch,
+            0,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            log_append_time_ms=now_ms if config.log_append_time else None,
+        )
+        size, newest_ms = header.size_bytes, header.max_timestamp_ms
+        if self._active.must_roll(size, last_offset, newest_ms, config, now_ms):
+            self._roll()
+        segment = self._active
+        position = self._write(batch)
+        segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
+        if leader_epoch != self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+        if header.producer_id >= 0:
+            self.producers.update(header, base_offset)
+        self._advance(last_offset + 1)
+        return AppendResult(base_offset, last_offset, append_time_ms)
+
+    def append_as_follower(self, data: Buffer, *, verify_crc: bool = True) -> AppendResult:
+        """Append the whole batches of ``data``, which carry offsets and epochs already.
+
+        Also how a Raft leader writes its own. A part of a batch at the end is left out. Raises
+        OutOfOrderOffsetsError, CorruptBatchError (CORRUPT_MESSAGE) with nothing of the faulty
+        batch nor of those behind it appended, StorageError.
+        """
+        self._check_online()
+        first_offset = self.end_offset
+        view = memoryview(data)
+        pending: list[tuple[int, BatchHeader]] = []  # adjacent in data, for the active segment
+        pending_bytes = 0
+        now_ms = self._clock.time_ms()
+        try:
+            for at, header in batches(view):
+                self._check_follows(header, pending)
+                if verify_crc and not check_crc(view, at, header):
+                    raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
+                if self._must_roll(header, pending, pending_bytes, now_ms):
+                    self._append_run(view, pending)
+                    pending, pending_bytes = [], 0
+                    self._roll()
+                pending.append((at, header))
+                pending_bytes += header.size_bytes
+        finally:
+            self._append_run(view, pending)
+        return AppendResult(first_offset, self.end_offset - 1)
+
+    def _check_follows(self, header: BatchHeader, pending: list[tuple[int, BatchHeader]]) -> None:
+        expected = pending[-1][1].next_offset if pending else self.end_offset
+        epoch = pending[-1][1].leader_epoch if pending else self.epochs.latest_epoch
+        if header.base_offset < expected:
+            raise OutOfOrderOffsetsError(
+                f"{self.name}: a batch at {header.base_offset}, the log ends at {expected}"
+            )
+        if header.leader_epoch < epoch:
+            raise OutOfOrderOffsetsError(
+                f"{self.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "
+                f"the log is in epoch {epoch}"
+            )
+
+    def _must_roll(
+        self,
+        header: BatchHeader,
+        pending: list[tuple[int, BatchHeader]],
+        pending_bytes: int,
+        now_ms: int,
+    ) -> bool:
+        segment, config = self._active, self.config
+        if not pending:
+            return segment.must_roll(
+                header.size_bytes, header.last_offset, header.max_timestamp_ms, config, now_ms
+            )
+        if segment.size + pending_bytes + header.size_bytes > config.segment_bytes:
+            return True
+        first_ms = segment.first_timestamp_ms if segment.size else pending[0][1].max_timestamp_ms
+        return first_ms >= 0 and header.max_timestamp_ms - first_ms > config.segment_ms
+
+    def _append_run(self, view: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
+        if not run:
+            return
+        segment = self._active
+        start = run[0][0]
+        end = run[-1][0] + run[-1][1].size_bytes
+        offset = self._write(view[start:end]) - start
+        interval = self.config.index_interval_bytes
+        for at, header in run:
+            segment.note(
+                header.last_offset,
+                header.max_timestamp_ms,
+                offset + at,
+                header.size_bytes,
+                interval,
+            )
+            if header.leader_epoch != self.epochs.latest_epoch:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self.producers.update(header, header.base_offset)
+        self._advance(run[-1][1].next_offset)
+
+    def _write(self, data: Buffer) -> int:
+        """Append to the active segment's file; return the position. Raises StorageError."""
+        try:
+            return self._active.write([data])
+        except OSError as error:
+            if error.errno in _DISK_FULL and self._active.intact:
+                raise StorageError(
+                    f"{self.directory}: {error.strerror}; nothing was written; free space or "
+                    "lower retention.ms or retention.bytes"
+                ) from error
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+
+    def _advance(self, end_offset: int) -> None:
+        records = end_offset - self.end_offset
+        self.end_offset = end_offset
+        if self.config.strict_flush:
+            if not self._dirty:
+                self._mark_dirty()
+            return
+        self.durable_offset = end_offset
+        self._unflushed_records += records
+        if self._unflushed_records >= self.config.flush_messages:
+            self._mark_dirty()
+
+    # ----------------------------------------------------------------------------- sync
+
+    def _mark_dirty(self) -> None:
+        if not self._dirty:
+            self._dirty = True
+            if self._owner is not None:
+                self._owner.dirty(self)
+
+    def _mark_unsynced(self, *paths: str) -> None:
+        """These too must be on disk before anything appended from now on counts as such."""
+        self._unsynced_paths.update(dict.fromkeys(paths))
+        self._mark_dirty()
+
+    def begin_sync(self) -> SyncTicket:
+        """A group begins: what of this log goes into it."""
+        self._dirty = False
+        self._unflushed_records = 0
+        paths = dict.fromkeys((self._active.path, *self._unsynced_paths))
+        return SyncTicket(tuple(paths), self.end_offset, self.truncation_generation)
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        """The group is on disk. After a truncation since, it says nothing about offsets."""
+        if self.offline is not None or ticket.generation != self.truncation_generation:
+            return
+        for path in ticket.paths:
+            self._unsynced_paths.pop(path, None)
+        self.synced_offset = max(self.synced_offset, ticket.end_offset)
+        if self.synced_offset > self.durable_offset:
+            self.durable_offset = self.synced_offset
+            if self.on_durable is not None:
+                self.on_durable(self)
+
+    def sync_now(self) -> None:
+        """Sync everything, waiting for the device. For tests and tools without an owner."""
+        ticket = self.begin_sync()
+        for path in ticket.paths:
+            self._disk.sync_now(path)
+        self.finish_sync(ticket)
+
+    def go_offline(self, error: OSError) -> None:
+        """Take and give nothing any more."""
+        if self.offline is None:
+            self.offline = error
+            for segment in self._segments:
+                segment.close()
+
+    def _fail(self, error: OSError) -> None:
+        logger.error("%s fails: %s", self.directory, error)
+        self.go_offline(error)
+        if self._owner is not None:
+            self._owner.failed(self, error)
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise StorageError(f"{self.directory} is offline: {self.offline}")
+
+    # ----------------------------------------------------------------------------- roll
+
+    def _roll(self) -> None:
+        """Seal the active segment and begin one at the log's end."""
+        old = self._active
+        try:
+            if self.config.strict_flush:
+                # Else a crash could tear this one's tail and leave whole batches in the next,
+                # which would pass for corruption.
+                self._disk.sync_now(old.path)
+            new = Segment(
+                self._disk, self.directory, self.end_offset, created_ms=self._clock.time_ms()
+            )
+        except OSError as error:
+            if error.errno in _DISK_FULL:
+                raise StorageError(f"{self.directory}: {error.strerror}") from error
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+        self._segments.append(new)
+        self._bases.append(new.base_offset)
+        self._active = new
+        try:
+            old.seal()
+            self._write_snapshot()
+        except OSError as error:
+            # Both can be made anew from the log.
+            logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
+        self._mark_unsynced(self.directory, old.path, *old.index_paths())
+        self._cursors.clear()
+        self._keep_loaded(old)
+
+    def _write_snapshot(self) -> None:
+        """Producer state as of the log's end, for recovery to begin from."""
+        path = f"{self.directory}/{file_name(self.end_offset, SNAPSHOT_SUFFIX)}"
+        file = self._disk.open(path, create=True)
+        try:
+            if file.size:
+                file.truncate(0)
+            file.append([self.producers.encode()])
+        finally:
+            file.close()
+        self._mark_unsynced(path)
+
+    def _keep_loaded(self, segment: Segment) -> None:
+        """Note the use of a sealed segment; close the one that was not used for longest."""
+        if self._loaded and self._loaded[-1] is segment:
+            return
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self._loaded.append(segment)
+        if len(self._loaded) > _LOADED_SEALED:
+            self._loaded.pop(0).unload()
+
+    # ----------------------------------------------------------------------------- read
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        limit_offset: int | None = None,
+        min_one_batch: bool = True,
+    ) -> ReadResult:
+        """Whole batches of one segment, from the one that holds ``offset`` on.
+
+        All stand below ``limit_offset`` (the log's end if None: high watermark, last stable
+        offset) and take at most ``max_bytes`` together, but with ``min_one_batch`` the first may
+        be larger. Raises ApiError (OFFSET_OUT_OF_RANGE outside start and end, KAFKA_STORAGE_ERROR),
+        CorruptLogError.
+        """
+        self._check_online()
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} holds {self.start_offset} to {self.end_offset}, not {offset}",
+            )
+        limit = self.end_offset if limit_offset is None else min(limit_offset, self.end_offset)
+        if offset >= limit:
+            return ReadResult(b"", offset)
+        segment, position = self._cursors.get(offset, (None, None))
+        if segment is None:
+            segment = self._segment_of(offset)
+        try:
+            found = segment.read(
+                offset,
+                max_bytes,
+                limit_offset=limit,
+                min_one_batch=min_one_batch,
+                position=position,
+            )
+        except OSError as error:
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+        if isinstance(found, ColdRange):
+            return ReadResult(b"", offset, found)
+        if found.next_offset < segment.end_offset or segment is self._active:
+            self._remember(found.next_offset, segment, found.next_position)
+        return ReadResult(found.data, found.next_offset)
+
+    def _segment_of(self, offset: int) -> Segment:
+        if offset >= self._active.base_offset:
+            return self._active
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        self._keep_loaded(segment)
+        return segment
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        cursors = self._cursors
+        if offset not in cursors:
+            if len(cursors) >= _CURSORS:
+                del cursors[next(iter(cursors))]
+            cursors[offset] = (segment, position)
+
+    def batches_now(self, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
+        """Every batch from the one that holds ``offset`` on, waiting for the device: start-up."""
+        while offset < self.end_offset:
+            result = self.read(offset, 1 << 20)
+            if result.cold is not None:
+                path, position, size = result.cold
+                segment = self._segment_of(offset)
+                assert segment.path == path
+                segment.file.read_now(position, size)
+                continue
+            view = memoryview(result.data)
+            for at, header in batches(view):
+                yield header, view[at : at + header.size_bytes]
+            offset = result.next_offset
+
+    async def warm(self, cold: ColdRange) -> None:
+        """Bring what a read missed into memory. Raises OSError if the file is gone."""
+        await self._disk.warm(*cold)
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record whose time is at or after ``timestamp_ms``; None if there is none.
+
+        May wait for the disk: check leadership again afterwards.
+        """
+        for segment in list(self._segments):
+            if segment.end_offset <= self.start_offset:
+                continue
+            if segment.largest_timestamp_ms < timestamp_ms:
+                continue
+            found = await self._find_in(segment, timestamp_ms)
+            if found is not None:
+                return found
+        return None
+
+    async def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The record with the greatest time (KIP-734), the first of several."""
+        newest = max(segment.largest_timestamp_ms for segment in self._segments)
+        return None if newest == NO_TIMESTAMP else await self.offset_for_timestamp(newest)
+
+    async def _find_in(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
+        offset = max(segment.time_index.offset_before(timestamp_ms), self.start_offset)
+        generation = self.truncation_generation
+        while offset < segment.end_offset and self.truncation_generation == generation:
+            result = self.read(offset, self.config.index_interval_bytes)
+            if result.cold is not None:
+                await self.warm(result.cold)
+                continue
+            for at, header in batches(result.data):
+                if header.max_timestamp_ms < timestamp_ms:
+                    continue
+                for record in decode(result.data, at):
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
+                        return TimestampOffset(
+                            record.timestamp_ms, record.offset, header.leader_epoch
+                        )
+            offset = result.next_offset
+        return None
+
+    # ----------------------------------------------------------------------------- truncate
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off the batch that holds ``offset`` and all behind it; return the new end.
+
+        What is left is durable when it returns. Raises StorageError: the log is offline then.
+        """
+        self._check_online()
+        if offset >= self.end_offset:
+            return self.end_offset
+        if offset < self._bases[0]:
+            self.reset_to(offset)
+            return self.end_offset
+        try:
+            self._truncate_to(offset)
+        except OSError as error:
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+        return self.end_offset
+
+    def _truncate_to(self, offset: int) -> None:
+        keep = bisect_right(self._bases, offset)
+        segment = self._segments[keep - 1]
+        position = segment.locate(offset, wait=True)
+        if isinstance(position, ColdRange):
+            raise segment.corrupt(position.position, "the file ends inside a batch", offset)
+        if self._owner is not None:
+            self._owner.lower_checkpoints(self, offset)
+        self._begin_cut()
+        self._drop_segments(keep)
+        segment.truncate(position)
+        self._settle()
+
+    def _begin_cut(self) -> None:
+        self.truncation_generation += 1
+        self._cursors.clear()
+
+    def _drop_segments(self, keep: int) -> None:
+        """Delete segments from the end down to ``keep`` of them, so that no gap can be left."""
+        while len(self._segments) > keep:
+            segment = self._segments.pop()
+            self._bases.pop()
+            if segment in self._loaded:
+                self._loaded.remove(segment)
+            segment.delete()
+            self._disk.sync_now(self.directory)
+        if self._segments:
+            self._active = self._segments[-1]
+            if self._active in self._loaded:
+                self._loaded.remove(self._active)
+
+    def _settle(self) -> None:
+        """After a cut: everything that is left is on disk, and the state is that of the end."""
+        self.end_offset = self._active.end_offset
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self.epochs.truncate_from(self.end_offset)
+        self._drop_snapshots_above(self.end_offset)
+        for path in self._unsynced_paths:
+            if self._disk.exists(path):
+                self._disk.sync_now(path)
+        self._unsynced_paths.clear()
+        self.synced_offset = self.durable_offset = self.end_offset
+        self._unflushed_records = 0
+        self.producers = recover_producers(self._request(), self._segments, self.end_offset)
+
+    def _drop_snapshots_above(self, offset: int) -> None:
+        """One that came back after a crash would speak of other records than stand there."""
+        dropped = [o for o in snapshot_offsets(self._disk, self.directory) if o > offset]
+        for above in dropped:
+            self._disk.remove(f"{self.directory}/{file_name(above, SNAPSHOT_SUFFIX)}")
+        if dropped:
+            self._disk.sync_now(self.directory)
+
+    def _request(self) -> RecoveryRequest:
+        return RecoveryRequest(
+            self._disk,
+            self.directory,
+            start_offset=self.start_offset,
+            recovery_point=self.synced_offset,
+            high_watermark=self.high_watermark,
+            clean_shutdown=True,
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=self._clock.time_ms(),
+        )
+
+    def reset_to(self, offset: int) -> None:
+        """Delete everything; the log is empty and begins at ``offset``.
+
+        Raises StorageError: the log is offline then.
+        """
+        self._check_online()
+        try:
+            if self._owner is not None:
+                self._owner.lower_checkpoints(self, 0)
+            self._begin_cut()
+            self._drop_segments(0)
+            self._drop_snapshots_above(-1)
+            self._segments.append(
+                Segment(self._disk, self.directory, offset, created_ms=self._clock.time_ms())
+            )
+            self._bases.append(offset)
+            self._active = self._segments[0]
+            self.epochs.clear()
+            self.start_offset = self.high_watermark = self.end_offset = offset
+            self._disk.sync_now(self.directory)
+            self._settle()
+        except OSError as error:
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+
+    # ----------------------------------------------------------------------------- retention
+
+    def advance_start_offset(self, offset: int) -> None:
+        """Records below ``offset`` are gone for readers; DeleteRecords, retention, a leader's.
+
+        Their segments go with ``remove_dead_segments``, once the new start is checkpointed. Raises
+        ApiError (OFFSET_OUT_OF_RANGE) above the log's end. Never moves back.
+        """
+        self._check_online()
+        if offset > self.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} ends at {self.end_offset}, not {offset}",
+            )
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.high_watermark = max(self.high_watermark, offset)
+            self.epochs.advance_start(offset)
+
+    def retention_start_offset(self, now_ms: int) -> int:
+        """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
+
+        Whole segments only, never the active one, never above the high watermark.
+        """
+        start = self.start_offset
+        config = self.config
+        if not config.delete_old:
+            return start
+        excess = self.size_bytes - config.retention_bytes
+        for segment in self._segments[:-1]:
+            if segment.end_offset > self.high_watermark:
+                break
+            newest_ms = segment.largest_timestamp_ms
+            if newest_ms == NO_TIMESTAMP:
+                newest_ms = segment.created_ms
+            expired = config.retention_ms != NO_LIMIT and now_ms - newest_ms > config.retention_ms
+            too_much = config.retention_bytes != NO_LIMIT and excess >= segment.size
+            if not expired and not too_much:
+                break
+            excess -= segment.size
+            start = max(start, segment.end_offset)
+        return start
+
+    def remove_dead_segments(self) -> int:
+        """Delete segments that end at or below ``start_offset``; return how many."""
+        self._check_online()
+        dead = [
+            segment for segment in self._segments[:-1] if segment.end_offset <= self.start_offset
+        ]
+        if not dead:
+            return 0
+        del self._segments[: len(dead)], self._bases[: len(dead)]
+        self._cursors.clear()
+        try:
+            for segment in dead:
+                if segment in self._loaded:
+                    self._loaded.remove(segment)
+                segment.delete()
+            for offset in snapshot_offsets(self._disk, self.directory):
+                if offset < self._bases[0]:
+                    self._disk.remove(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+        except OSError as error:
+            self._fail(error)
+            raise StorageError(f"{self.directory}: {error}") from error
+        return len(dead)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for ``producer.id.expiration.ms``."""
+        self.producers.expire(now_ms - self.config.producer_id_expiration_ms)
+
+    # ----------------------------------------------------------------------------- end
+
+    def checkpoint_epochs(self) -> tuple[str, bytes] | None:
+        """The leader-epoch-checkpoint's path and new content; None if the file is right.
+
+        To be replaced before a recovery point is written that covers it.
+        """
+        if not self.epochs.dirty:
+            return None
+        self.epochs.dirty = False
+        return f"{self.directory}/{LEADER_EPOCH_FILE}", encode_epochs(self.epochs.entries)
+
+    def prepare_clean_shutdown(self) -> None:
+        """Write indexes and producer snapshot; the next group makes them durable."""
+        self._active.seal()
+        self._write_snapshot()
+        self._mark_unsynced(self.directory, *self._active.index_paths())
+
+    def close(self) -> None:
+        """Give back every handle."""
+        for segment in self._segments:
+            segment.close()
+        self._cursors.clear()
+
+
+__all__ = [
+    "AppendResult",
+    "BatchError",
+    "ColdRange",
+    "LogOwner",
+    "PartitionLog",
+    "ReadResult",
+    "SyncTicket",
+    "TimestampOffset",
+]

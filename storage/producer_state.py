@@ -1,0 +1,226 @@
+"""What a partition remembers of idempotent producers (KIP-98), and its ``.snapshot`` files.
+
+A snapshot has Kafka's layout, big-endian: version i16 = 1, CRC-32C u32 of all that follows, then
+an i32 count of entries: producer id i64, epoch i16, last sequence i32, last offset i64, offset
+delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64. It
+holds the last batch of each producer only, so a restart remembers one batch instead of five.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import BatchHeader
+from stele.world import Buffer
+
+CACHED_BATCHES: Final = 5
+"""How many of a producer's batches are told from new ones: its max.in.flight.requests."""
+
+_VERSION: Final = 1
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_MAX_SEQUENCE: Final = 0x7FFFFFFF
+NONE: Final = -1
+
+
+class SnapshotError(ValueError):
+    """A snapshot file that is not what was written. It can be made anew from the log."""
+
+
+class AppendedBatch(NamedTuple):
+    """One batch of a producer, as it was appended."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer, as of its last batch."""
+
+    producer_id: int
+    epoch: int
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
+    """Of ``epoch`` only, oldest first, each one's sequences following the one before."""
+    last_timestamp_ms: int = NONE
+    coordinator_epoch: int = NONE
+    transaction_first_offset: int = NONE
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 if nothing of this epoch is known."""
+        return self.batches[-1].last_sequence if self.batches else NONE
+
+    def find(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch that ``header`` repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        base, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.base_sequence == base and batch.last_sequence == last:
+                return batch
+        return None
+
+
+class ProducerStates:
+    """All producers of one log, as of ``end_offset`` of it."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(self, header: BatchHeader) -> AppendedBatch | None:
+        """Whether a client's batch may be appended; the original if it repeats one.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH for an epoch that is fenced,
+        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new epoch that does not begin with 0, and
+        for a repeated batch older than the last five. A producer that is not known (its state
+        expired, or its records are gone) may begin anywhere.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        if header.producer_epoch < entry.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {entry.epoch}, the batch "
+                f"{header.producer_epoch}",
+            )
+        if header.producer_epoch > entry.epoch:
+            expected = 0
+        else:
+            duplicate = entry.find(header)
+            if duplicate is not None:
+                return duplicate
+            expected = 0 if entry.last_sequence == NONE else _following(entry.last_sequence)
+        if header.base_sequence != expected:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, "
+                f"{expected} was next",
+            )
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """Remember a batch that was appended at ``base_offset``; on followers unchecked."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._entries[header.producer_id] = entry
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        if header.base_sequence != NONE:  # control batches carry none
+            entry.batches.append(
+                AppendedBatch(
+                    header.base_sequence,
+                    header.last_sequence,
+                    base_offset,
+                    base_offset + header.last_offset_delta,
+                    header.max_timestamp_ms,
+                )
+            )
+
+    def update_from(self, header: BatchHeader) -> None:
+        """Remember a batch that stands in the log, if a producer id is on it."""
+        if header.producer_id >= 0:
+            self.update(header, header.base_offset)
+
+    def expire(self, older_than_ms: int) -> None:
+        """Forget producers whose last batch is older. ``producer.id.expiration.ms``."""
+        gone = [e.producer_id for e in self if e.last_timestamp_ms < older_than_ms]
+        for producer_id in gone:
+            del self._entries[producer_id]
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    # -------------------------------------------------------------------------- snapshots
+
+    def encode(self) -> bytes:
+        entries = [_encode_entry(entry) for _, entry in sorted(self._entries.items())]
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
+        return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+    @classmethod
+    def decode(cls, data: Buffer) -> ProducerStates:
+        """Raises SnapshotError."""
+        states = cls()
+        for entry in decode_snapshot(data):
+            states._entries[entry.producer_id] = entry
+        return states
+
+
+def _following(sequence: int) -> int:
+    return (sequence + 1) & _MAX_SEQUENCE
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else None
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence if last else NONE,
+        last.last_offset if last else NONE,
+        last.last_offset - last.base_offset if last else 0,
+        entry.last_timestamp_ms,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator, first = fields
+    entry = ProducerEntry(
+        producer_id,
+        epoch,
+        last_timestamp_ms=timestamp_ms,
+        coordinator_epoch=coordinator,
+        transaction_first_offset=first,
+    )
+    if last_sequence != NONE:
+        base_sequence = (last_sequence - delta) & _MAX_SEQUENCE
+        entry.batches.append(
+            AppendedBatch(
+                base_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms
+            )
+        )
+    return entry
+
+
+def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
+    """The entries of a snapshot file, in file order. Raises SnapshotError."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise SnapshotError(f"{len(data)} bytes are too few")
+    version, crc = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise SnapshotError(f"version {version}")
+    body = memoryview(data)[_HEAD.size :]
+    if crc32c(body) != crc:
+        raise SnapshotError("the CRC does not match")
+    (count,) = _COUNT.unpack_from(body)
+    if len(body) != _COUNT.size + count * _ENTRY.size:
+        raise SnapshotError(f"{len(body)} bytes for {count} entries")
+    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]

@@ -1,0 +1,382 @@
+"""Opening a log's segments: what is there, what was torn off, what is corrupt.
+
+The rule. Walking the batches from the recovery point's segment on, the walk ends at the end of the
+last file, or at a *cut*: bytes that are no whole, sound, following batch. A cut is a torn write,
+and is truncated, only if it lies at or above the recovery point and the checkpointed high
+watermark, and no whole batch stands anywhere behind it. Anything else is corruption.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stele.wire.batch import (
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    BatchError,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+from stele.world import Buffer, Disk
+from storage.errors import CorruptLogError
+from storage.producer_state import ProducerStates, SnapshotError
+from storage.segment import (
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    ColdRange,
+    Segment,
+    file_name,
+    parse_file_name,
+)
+
+logger = logging.getLogger(__name__)
+
+_SCAN_BYTES: Final = 4 << 20
+_FRAME = struct.Struct(">qi")
+_MAGIC_AND_CRC = re.compile(rb"(?=\x02.{4}\x00)", re.DOTALL)
+"""Magic, CRC, and the high byte of the attributes, which no batch uses."""
+_MAGIC_POSITION: Final = 16
+
+
+class Cut(NamedTuple):
+    """Where the whole batches of a segment end before its file does."""
+
+    position: int
+    offset: int  # that the next batch would have had
+    reason: str
+
+
+@dataclass(slots=True)
+class RecoveredSegments:
+    """Segments in order, at least one; the last is the one to append to."""
+
+    segments: list[Segment]
+    scanned_from: int  # offset: batches from here on were checked in full
+    truncated_bytes: int = 0  # torn off the end
+
+
+class RecoveryRequest(NamedTuple):
+    """What is known from outside when a log is opened."""
+
+    disk: Disk
+    directory: str
+    start_offset: int  # of the log, as checkpointed; 0 if never
+    recovery_point: int  # everything below was on disk
+    high_watermark: int  # as checkpointed; 0 if never
+    clean_shutdown: bool
+    index_interval_bytes: int
+    now_ms: int
+
+    @property
+    def floor(self) -> int:
+        """No cut below this offset can be a torn write."""
+        return max(self.recovery_point, self.high_watermark)
+
+
+# ------------------------------------------------------------------------------- segments
+
+
+def recover_segments(request: RecoveryRequest) -> RecoveredSegments:
+    """Open all segments, check what a crash may have touched, truncate a torn tail.
+
+    What is kept is synced. Raises CorruptLogError, OSError.
+    """
+    bases = _clear_directory(request)
+    if not bases:
+        return _first_segment(request)
+    segments = [
+        Segment(request.disk, request.directory, base, created_ms=request.now_ms) for base in bases
+    ]
+    try:
+        return _recover(request, segments)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+
+
+def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegments:
+    for segment, following in itertools.pairwise(segments):
+        segment.mark_unloaded(following.base_offset)
+    first = _first_to_scan(request, segments)
+    result = RecoveredSegments(segments, scanned_from=segments[first].base_offset)
+    if request.clean_shutdown:
+        result.scanned_from = segments[-1].base_offset
+        _load_clean(request, segments[-1])
+    else:
+        _scan_all(request, result, first)
+    end_offset = segments[-1].end_offset
+    if end_offset < request.floor:
+        raise segments[-1].corrupt(
+            segments[-1].size,
+            f"the log ends at offset {end_offset}, {request.floor} was on disk",
+            end_offset,
+        )
+    if not request.clean_shutdown:
+        _sync_kept(request, segments[first:])
+    if end_offset < request.start_offset:
+        return _begin_again(request, segments)
+    return result
+
+
+def _clear_directory(request: RecoveryRequest) -> list[int]:
+    """Base offsets of the segments, rising. Removes what deletions cut short have left."""
+    disk, directory = request.disk, request.directory
+    named = [(parse_file_name(name), name) for name in disk.list(directory)]
+    bases = [key[0] for key, _ in named if key and key[1] == LOG_SUFFIX]
+    dead = {
+        base for base, following in itertools.pairwise(bases) if following <= request.start_offset
+    }
+    alive = [base for base in bases if base not in dead]
+    for key, name in named:
+        if key is None:
+            continue
+        base, suffix = key
+        is_index = suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX)
+        orphan = base not in alive if suffix != SNAPSHOT_SUFFIX else bool(alive) and base < alive[0]
+        if base in dead or (is_index and orphan) or (suffix == SNAPSHOT_SUFFIX and orphan):
+            disk.remove(f"{directory}/{name}")
+    return alive
+
+
+def _first_segment(request: RecoveryRequest) -> RecoveredSegments:
+    """A log without any file: new, or it has lost what it had."""
+    if request.floor > request.start_offset:
+        raise CorruptLogError(
+            request.directory,
+            position=0,
+            offset=request.start_offset,
+            reason=f"there is no segment, but offset {request.floor} was on disk",
+        )
+    base = request.start_offset
+    segment = Segment(request.disk, request.directory, base, created_ms=request.now_ms)
+    return RecoveredSegments([segment], scanned_from=base)
+
+
+def _begin_again(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegments:
+    """All that is left lies below the log's start: records deleted, then the tail lost."""
+    for segment in reversed(segments):
+        segment.delete()
+    request.disk.sync_now(request.directory)
+    return _first_segment(request._replace(recovery_point=0, high_watermark=0))
+
+
+def _first_to_scan(request: RecoveryRequest, segments: list[Segment]) -> int:
+    """The segment that holds the recovery point: those before it were on disk whole."""
+    at = len(segments) - 1
+    while at > 0 and segments[at].base_offset > request.recovery_point:
+        at -= 1
+    return at
+
+
+def _load_clean(request: RecoveryRequest, segment: Segment) -> None:
+    if not segment.load_indexes():
+        logger.warning("the indexes of %s are missing or wrong: made anew", segment.path)
+        segment.rebuild_indexes(request.index_interval_bytes)
+    segment.load_tail()
+
+
+def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -> None:
+    segments = result.segments
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        cut = scan_segment(segment, request.index_interval_bytes)
+        if cut is None and following is not None and segment.end_offset != following:
+            cut = Cut(segment.size, segment.end_offset, f"the next segment begins at {following}")
+        if cut is None:
+            continue
+        reason = _why_corrupt(request, segments[at:], cut)
+        if reason is not None:
+            raise segment.corrupt(cut.position, f"{cut.reason}; {reason}", cut.offset)
+        result.truncated_bytes = segment.size - cut.position
+        logger.warning(
+            "%s: %d bytes of a torn write truncated at byte %d (offset %d): %s",
+            segment.path,
+            result.truncated_bytes,
+            cut.position,
+            cut.offset,
+            cut.reason,
+        )
+        _truncate(request, segments, at, cut)
+        return
+
+
+def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) -> str | None:
+    """Why a cut in the first of ``segments`` is no torn write; None if it is one."""
+    if cut.offset < request.recovery_point:
+        return f"offset {request.recovery_point} and all before it was on disk"
+    if cut.offset < request.high_watermark:
+        return f"the high watermark was {request.high_watermark}"
+    if _is_batch(segments[0], cut.position, 0):
+        return "the batch there is whole"
+    if find_batch(segments[0], cut.position, cut.offset) is not None:
+        return "a whole batch stands behind it"
+    for segment in segments[1:]:
+        if find_batch(segment, 0, cut.offset) is not None:
+            return f"a whole batch stands in {segment.path}"
+    return None
+
+
+def _truncate(request: RecoveryRequest, segments: list[Segment], at: int, cut: Cut) -> None:
+    for segment in reversed(segments[at + 1 :]):
+        segment.delete()
+        request.disk.sync_now(request.directory)
+    del segments[at + 1 :]
+    segments[at].truncate(cut.position)
+
+
+def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> None:
+    """What a killed process left may be page cache only: it counts once it is on disk."""
+    for segment in segments:
+        request.disk.sync_now(segment.path)
+        if segment is not segments[-1]:
+            segment.seal()
+            for path in segment.index_paths():
+                request.disk.sync_now(path)
+            segment.unload()
+    request.disk.sync_now(request.directory)
+
+
+def scan_segment(segment: Segment, index_interval_bytes: int) -> Cut | None:
+    """Check every batch in full (frame, CRC, order) and make the indexes anew.
+
+    Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
+    """
+    segment.reset_summary()
+    position = 0
+    while position < segment.size:
+        chunk = segment.file.read_now(position, min(_SCAN_BYTES, segment.size - position))
+        at = 0
+        while at + HEADER_SIZE <= len(chunk):
+            checked = _check_batch(chunk, at, segment.end_offset)
+            if isinstance(checked, str):
+                return Cut(position + at, segment.end_offset, checked)
+            if at + checked.size_bytes > len(chunk):
+                break
+            segment.note(
+                checked.last_offset,
+                checked.max_timestamp_ms,
+                position + at,
+                checked.size_bytes,
+                index_interval_bytes,
+            )
+            at += checked.size_bytes
+        if at == 0:
+            cut, size = _scan_large(segment, position, index_interval_bytes)
+            if cut is not None:
+                return cut
+            at = size
+        position += at
+    return None
+
+
+def _scan_large(segment: Segment, position: int, interval: int) -> tuple[Cut | None, int]:
+    """A batch larger than a chunk, or one that the file's end cuts off."""
+    end_offset = segment.end_offset
+    head = segment.file.read_now(position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return Cut(position, end_offset, "the file ends inside a header"), 0
+    (_, length) = _FRAME.unpack_from(head)
+    size = length + PREFIX_SIZE
+    if size > segment.size - position:
+        return Cut(position, end_offset, "the file ends inside a batch"), 0
+    data = segment.file.read_now(position, size)
+    checked = _check_batch(data, 0, end_offset)
+    if isinstance(checked, str):
+        return Cut(position, end_offset, checked), 0
+    segment.note(checked.last_offset, checked.max_timestamp_ms, position, size, interval)
+    return None, size
+
+
+def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
+    """The header of the sound batch at ``at``, also if the chunk holds a part only; or a reason."""
+    try:
+        header = read_header(chunk, at)
+    except BatchError as error:
+        return error.message or str(error)
+    if header.base_offset < end_offset:
+        return f"offset {header.base_offset} after {end_offset - 1}"
+    if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):
+        return "the CRC does not match"
+    return header
+
+
+def find_batch(segment: Segment, position: int, offset: int) -> int | None:
+    """Where, behind ``position``, a whole and sound batch from ``offset`` on stands.
+
+    Looks at every byte: a cut may have taken the length that would lead on.
+    """
+    start = position
+    while start < segment.size:
+        chunk = segment.file.read_now(start, min(_SCAN_BYTES, segment.size - start))
+        for match in _MAGIC_AND_CRC.finditer(chunk):
+            candidate = start + match.start() - _MAGIC_POSITION
+            if candidate > position and _is_batch(segment, candidate, offset):
+                return candidate
+        if start + len(chunk) >= segment.size:
+            return None
+        start += len(chunk) - HEADER_SIZE  # a header may lie across two chunks
+    return None
+
+
+def _is_batch(segment: Segment, position: int, offset: int) -> bool:
+    frame = segment.file.read_now(position, HEADER_SIZE)
+    try:
+        header = read_header(frame)
+    except BatchError:
+        return False
+    if header.base_offset < offset or position + header.size_bytes > segment.size:
+        return False
+    return check_crc(segment.file.read_now(position, header.size_bytes), 0, header)
+
+
+# ------------------------------------------------------------------------------- state
+
+
+def recover_producers(
+    request: RecoveryRequest, segments: list[Segment], end_offset: int
+) -> ProducerStates:
+    """Producer state as of ``end_offset``: the newest sound snapshot, and the batches since."""
+    states, offset = _newest_snapshot(request, end_offset)
+    replay(segments, max(offset, request.start_offset), states.update_from)
+    return states
+
+
+def _newest_snapshot(request: RecoveryRequest, end_offset: int) -> tuple[ProducerStates, int]:
+    disk, directory = request.disk, request.directory
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+        if offset <= end_offset:
+            try:
+                return ProducerStates.decode(disk.read_file(path)), offset
+            except SnapshotError as error:
+                logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
+        disk.remove(path)
+    return ProducerStates(), 0
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """Offsets of the producer snapshots there, rising."""
+    keys = [parse_file_name(name) for name in disk.list(directory)]
+    return [key[0] for key in keys if key is not None and key[1] == SNAPSHOT_SUFFIX]
+
+
+def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]) -> None:
+    """Hand every batch from ``offset`` on to ``take``, in order, waiting for the device."""
+    for segment in segments:
+        if segment.end_offset <= offset and segment is not segments[-1]:
+            continue
+        position = segment.locate(offset, wait=True)
+        if isinstance(position, ColdRange):
+            raise segment.corrupt(position.position, "the file ends inside a batch")
+        for _, header in segment.headers(position):
+            if header.base_offset >= offset:
+                take(header)

@@ -1,0 +1,438 @@
+"""One segment of a log: a file of record batches and its two indexes."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from stele.wire.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_TIMESTAMP,
+    PREFIX_SIZE,
+    BatchError,
+    BatchHeader,
+    read_header,
+)
+from stele.world import Buffer, Disk, File
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+MAX_POSITION: Final = 0x7FFFFFFF
+"""Positions in an index are 32 bits wide."""
+
+_CHUNK_BYTES: Final = 4096  # read at a time while looking for one batch
+_SCAN_BYTES: Final = 1 << 20  # read at a time while looking at all of them
+_FRAME = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's name of a segment's file."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """Base offset and suffix of a segment's file; None for any other name."""
+    stem, dot, suffix = name.partition(".")
+    if len(stem) != 20 or not stem.isdigit():
+        return None
+    return int(stem), dot + suffix
+
+
+class ColdRange(NamedTuple):
+    """Bytes that are not in memory: await ``Disk.warm(*cold)``, then ask again."""
+
+    path: str
+    position: int
+    size: int
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches, and where the first one after them stands."""
+
+    data: Buffer
+    next_offset: int
+    next_position: int
+
+
+class Segment:
+    """Batches from ``base_offset`` up to ``end_offset``.
+
+    Only a log's last segment is written to. A sealed one holds no file handle and no index in
+    memory until it is read.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_index",
+        "_loaded",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "end_offset",
+        "first_timestamp_ms",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "path",
+        "size",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, created_ms: int) -> None:
+        """Opens the log file, making it if absent. Raises OSError."""
+        stem = f"{directory}/{base_offset:020d}"
+        self.path = stem + LOG_SUFFIX
+        self.base_offset = base_offset
+        self.end_offset = base_offset  # offset after the last record; set by append or loading
+        self.created_ms = created_ms
+        self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset  # last offset of the batch that has it
+        self.bytes_since_index = 0
+        self._disk = disk
+        self._file: File | None = disk.open(self.path, create=True)
+        self.size = self._file.size  # only whole batches once loaded
+        self._index = OffsetIndex(stem + INDEX_SUFFIX, base_offset)
+        self._time_index = TimeIndex(stem + TIME_INDEX_SUFFIX, base_offset)
+        self._loaded = True  # both indexes are in memory; if not, the files hold them
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    @property
+    def index(self) -> OffsetIndex:
+        self._ensure_loaded()
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        self._ensure_loaded()
+        return self._time_index
+
+    def index_paths(self) -> list[str]:
+        return [self._index.path, self._time_index.path]
+
+    def all_paths(self) -> list[str]:
+        return [self.path, *self.index_paths()]
+
+    # ----------------------------------------------------------------------------- writing
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        """Append bytes; return their position. On OSError the file is as it was before.
+
+        If it cannot be brought back, the second error is raised: the log must go offline.
+        """
+        try:
+            position = self.file.append(buffers)
+        except OSError:
+            self.file.truncate(self.size)
+            raise
+        self.size = self.file.size
+        return position
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file holds the noted batches and nothing more."""
+        return self._file is not None and self._file.size == self.size
+
+    def note(
+        self, last_offset: int, max_timestamp_ms: int, position: int, size: int, interval: int
+    ) -> None:
+        """Take a batch that stands at ``position`` into indexes and summary."""
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        if self.bytes_since_index > interval:
+            self._index.append(last_offset, position)
+            self._time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        self.end_offset = last_offset + 1
+
+    def must_roll(
+        self, size: int, last_offset: int, max_timestamp_ms: int, config: LogConfig, now_ms: int
+    ) -> bool:
+        """Whether a batch belongs into a new segment. Times are the records', as in Kafka, so
+        that all replicas cut alike."""
+        if self.size == 0:
+            return False
+        if self.size + size > min(config.segment_bytes, MAX_POSITION):
+            return True
+        if last_offset - self.base_offset > MAX_POSITION:
+            return True
+        if len(self._index) * OFFSET_ENTRY_SIZE >= config.segment_index_bytes - OFFSET_ENTRY_SIZE:
+            return True
+        if self.first_timestamp_ms != NO_TIMESTAMP and max_timestamp_ms != NO_TIMESTAMP:
+            return max_timestamp_ms - self.first_timestamp_ms > config.segment_ms
+        return now_ms - self.created_ms > config.segment_ms
+
+    def seal(self) -> None:
+        """No more appends: complete the time index and write both. Raises OSError."""
+        self._time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
+        if self._loaded:
+            self._index.flush(self._disk)
+            self._time_index.flush(self._disk)
+
+    def unload(self) -> None:
+        """Give back the handle, and the indexes if they are on file, of a sealed segment."""
+        self.close()
+        if self._index.dirty or self._time_index.dirty:
+            return
+        self._index.reset()
+        self._time_index.reset()
+        self._loaded = False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def delete(self) -> None:
+        """Remove the files. The directory is not synced."""
+        self.close()
+        for path in (*self.index_paths(), self.path):
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def truncate(self, position: int) -> None:
+        """Cut the file at a batch's start, sync it, and bring indexes and summary in line."""
+        self.index.truncate_to_position(position)
+        self.file.truncate(position)
+        self.size = position
+        self._disk.sync_now(self.path)
+        self.load_tail()
+        self._time_index.truncate_to_offset(self.end_offset)
+
+    # ----------------------------------------------------------------------------- loading
+
+    def _ensure_loaded(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        if not self.load_indexes():
+            self._replace_wrong_indexes()
+
+    def _replace_wrong_indexes(self) -> None:
+        logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
+        end_offset = self.end_offset  # a sealed segment's may lie behind its last record
+        self.rebuild_indexes(LogConfig().index_interval_bytes)
+        self.end_offset = end_offset
+        try:
+            self.seal()
+        except OSError as error:
+            logger.warning("the indexes of %s stay in memory only: %s", self.path, error)
+
+    def mark_unloaded(self, end_offset: int) -> None:
+        """At start: take the segment for sealed, ending where the next one begins."""
+        self.end_offset = end_offset
+        self.close()
+        self._loaded = False
+
+    def load_indexes(self) -> bool:
+        """Read the files; False if they do not fit the log and have to be made anew."""
+        self._loaded = True
+        if not (self._index.load(self._disk, self.size) and self._time_index.load(self._disk)):
+            return False
+        known, position = self._index.last
+        if known < 0:
+            return True
+        frame = self.file.read_now(position, _FRAME.size)
+        if len(frame) < _FRAME.size:
+            return False
+        base, _, magic, delta = _FRAME.unpack(frame)
+        return bool(magic == MAGIC and base + delta == known)
+
+    def reset_summary(self) -> None:
+        """Forget indexes and summary, before all batches are noted anew."""
+        self._index.reset()
+        self._time_index.reset()
+        self._loaded = True
+        self.end_offset = self.base_offset
+        self.first_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.bytes_since_index = 0
+
+    def rebuild_indexes(self, interval: int) -> None:
+        """Make both indexes anew from the batches' headers. Raises CorruptLogError."""
+        self.reset_summary()
+        for position, header in self.headers(0):
+            self.note(
+                header.last_offset, header.max_timestamp_ms, position, header.size_bytes, interval
+            )
+
+    def load_tail(self) -> None:
+        """Find end offset and greatest timestamp behind the last index entry.
+
+        Raises CorruptLogError if the file does not end with a whole batch.
+        """
+        _, start = self._index.last
+        self.end_offset = self.base_offset
+        self.max_timestamp_ms, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        for _, header in self.headers(start):
+            self.end_offset = header.next_offset
+            if header.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = header.max_timestamp_ms
+                self.max_timestamp_offset = header.last_offset
+        known = self._time_index.last
+        if known is not None and known[1] < self.end_offset and known[0] >= self.max_timestamp_ms:
+            self.max_timestamp_ms, self.max_timestamp_offset = known
+        self.bytes_since_index = self.size - start
+        self.first_timestamp_ms = NO_TIMESTAMP
+        if self.size:
+            first = self.file.read_now(0, HEADER_SIZE)
+            self.first_timestamp_ms = read_header(first).max_timestamp_ms
+
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Every batch from ``position`` on, waiting for the device. Raises CorruptLogError."""
+        chunk: Buffer = b""
+        start = position  # where the chunk begins
+        while position < self.size:
+            if position + HEADER_SIZE > start + len(chunk):
+                start = position
+                chunk = self.file.read_now(start, min(_SCAN_BYTES, self.size - start))
+            header = self._header(chunk, position - start, position)
+            yield position, header
+            position += header.size_bytes
+
+    def _header(self, chunk: Buffer, at: int, position: int) -> BatchHeader:
+        try:
+            header = read_header(chunk, at)
+        except BatchError as error:
+            raise self.corrupt(position, str(error)) from error
+        if position + header.size_bytes > self.size:
+            raise self.corrupt(position, "the file ends inside a batch")
+        return header
+
+    def corrupt(self, position: int, reason: str, offset: int | None = None) -> CorruptLogError:
+        return CorruptLogError(
+            self.path,
+            position=position,
+            offset=self.end_offset if offset is None else offset,
+            reason=reason,
+        )
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Of all records, -1 if it is empty or they have none."""
+        if self.max_timestamp_ms == NO_TIMESTAMP and self.size:
+            last = self.time_index.last  # a sealed segment's last entry holds the greatest
+            if last is not None:
+                self.max_timestamp_ms, self.max_timestamp_offset = last
+        return self.max_timestamp_ms
+
+    # ----------------------------------------------------------------------------- reading
+
+    def locate(self, offset: int, *, wait: bool = False) -> int | ColdRange:
+        """Position of the first batch that ends at or behind ``offset``; ``size`` if none.
+
+        ``wait`` waits for the device instead of answering with a cold range.
+        """
+        known, position = self.index.entry_before(offset)
+        while position < self.size:
+            chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
+            if chunk is None or len(chunk) < min(_FRAME.size, self.size - position):
+                return ColdRange(self.path, position, _CHUNK_BYTES)
+            at = 0
+            while at + _FRAME.size <= len(chunk):
+                base, length, magic, delta = _FRAME.unpack_from(chunk, at)
+                if known >= 0 and (base + delta != known or magic != MAGIC):
+                    self._replace_wrong_indexes()
+                    return self.locate(offset, wait=wait)
+                if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
+                    raise self.corrupt(position + at, "no batch stands here", offset)
+                if base + delta >= offset:
+                    return position + at
+                known = -1
+                at += length + PREFIX_SIZE
+            if at == 0:
+                raise self.corrupt(position, "the file ends inside a batch", offset)
+            position += at
+        return self.size
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        limit_offset: int,
+        min_one_batch: bool,
+        position: int | None = None,
+    ) -> SegmentRead | ColdRange:
+        """Whole batches from the one that holds ``offset`` on, all below ``limit_offset``.
+
+        At most ``max_bytes``, but with ``min_one_batch`` at least one batch. ``position`` is
+        where the first batch stands, if the caller knows. Raises CorruptLogError, OSError.
+        """
+        if position is None:
+            located = self.locate(offset)
+            if isinstance(located, ColdRange):
+                return located
+            position = located
+        wanted = min(max(max_bytes, HEADER_SIZE), self.size - position)
+        data = self.file.read(position, wanted)
+        if data is None or len(data) < _FRAME.size:
+            return ColdRange(self.path, position, wanted)
+        base, length, magic, delta = _FRAME.unpack_from(data)
+        if magic != MAGIC or base + delta < offset:
+            raise self.corrupt(position, f"offset {offset} does not stand here", offset)
+        first_size = length + PREFIX_SIZE
+        if base + delta >= limit_offset or (first_size > max_bytes and not min_one_batch):
+            return SegmentRead(b"", offset, position)
+        if first_size > min(len(data), max_bytes):
+            if first_size > self.size - position:
+                raise self.corrupt(position, "the file ends inside a batch", offset)
+            data = self.file.read(position, first_size)
+            if data is None or len(data) < first_size:
+                return ColdRange(self.path, position, first_size)
+            return SegmentRead(data, base + delta + 1, position + first_size)
+        return self._cut(data, position, limit_offset, max_bytes)
+
+    def _cut(self, data: Buffer, position: int, limit_offset: int, max_bytes: int) -> SegmentRead:
+        """The whole batches of ``data`` below ``limit_offset``; the first is known to be one.
+
+        Only the headers behind the last index entry are looked at.
+        """
+        if len(data) > max_bytes:
+            data = memoryview(data)[:max_bytes]
+        available = len(data)
+        if limit_offset >= self.end_offset and position + available == self.size:
+            return SegmentRead(data, self.end_offset, self.size)
+        at = self._index.last_position_upto(position + available - _FRAME.size)
+        if limit_offset < self.end_offset:
+            at = min(at, self._index.entry_before(limit_offset)[1])
+        at = max(at - position, 0)
+        next_offset = -1
+        while at + _FRAME.size <= available:
+            base, length, magic, delta = _FRAME.unpack_from(data, at)
+            if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
+                raise self.corrupt(position + at, "no batch stands here", next_offset)
+            if at + length + PREFIX_SIZE > available or base + delta >= limit_offset:
+                if next_offset < 0:
+                    next_offset = base
+                break
+            at += length + PREFIX_SIZE
+            next_offset = base + delta + 1
+        return SegmentRead(memoryview(data)[:at], next_offset, position + at)
