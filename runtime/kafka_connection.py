@@ -1,0 +1,298 @@
+"""The server's end of a Kafka connection: frames in, requests out to handlers, answers in order.
+
+Handlers may answer in any order and at any time; the connection writes the answers in the order of
+the requests, as the protocol demands. It stops reading while the peer does not take its answers and
+while too much is unanswered. What is no request closes the connection, and only that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka.frames import FrameReader
+from stele.wire.kafka.messages import api_versions
+from stele.world import Buffer
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT_REQUESTS: Final = 64
+MAX_IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
+WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
+
+Respond = Callable[[kafka.Struct | None], None]
+"""Gives the answer of one request, once; None for none (Produce with acks=0).
+
+After the connection is lost it does nothing, so a handler need not watch for that.
+"""
+
+
+class Dispatch(Protocol):
+    """Who handles requests: the broker's APIs."""
+
+    def serves(self, api_key: int, api_version: int) -> bool:
+        """Whether ``handle`` takes this; a request of any other kind closes the connection."""
+        ...
+
+    def handle(
+        self,
+        connection: KafkaServerProtocol,
+        header: kafka.RequestHeader,
+        message: kafka.Struct,
+        respond: Respond,
+    ) -> None:
+        """Take a request of a served kind; answer now or later through ``respond``.
+
+        Requests of one connection come in their order. ``connection.listener_name`` says which
+        endpoints to advertise. An exception is logged and closes the connection.
+        """
+        ...
+
+
+class _Pending:
+    """A request whose answer is not written yet."""
+
+    __slots__ = ("buffers", "done", "header", "size_bytes")
+
+    def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
+        self.header = header
+        self.size_bytes = size_bytes  # of the request's frame
+        self.done = False
+        self.buffers: list[Buffer] = []  # the answer; empty: none is due
+
+
+class KafkaServerProtocol(asyncio.BufferedProtocol):
+    """One connection. ``Network.listen`` makes one per accepted peer through its factory.
+
+    ``max_request_bytes`` is ``socket.request.max.bytes``. The hooks are called once each, when the
+    peer is there and when the connection is lost.
+    """
+
+    def __init__(
+        self,
+        handlers: Dispatch,
+        *,
+        max_request_bytes: int,
+        listener_name: str,
+        on_connect: Callable[[KafkaServerProtocol], None] | None = None,
+        on_close: Callable[[KafkaServerProtocol], None] | None = None,
+        max_in_flight_requests: int = MAX_IN_FLIGHT_REQUESTS,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        self.listener_name: Final = listener_name
+        self.peer = "?"
+        self.requests = 0  # taken so far
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.last_received_s = 0.0  # the loop's time: for connections.max.idle.ms
+        self._handlers = handlers
+        self._on_connect = on_connect
+        self._on_close = on_close
+        self._max_in_flight_requests = max_in_flight_requests
+        self._max_in_flight_bytes = max_in_flight_bytes
+        self._reader = FrameReader(max_request_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # In the order of arrival. The head is not done, unless _flush is at work.
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._is_writable = True
+        self._is_reading = True
+        self._is_draining = False  # takes no more requests
+        self._is_ended = False  # the peer sends no more
+        self._is_processing = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests taken and not answered yet."""
+        return len(self._pending)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close after what is written has gone out; unanswered requests stay so."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def drain(self) -> None:
+        """Take no more requests; close once those in flight are answered."""
+        self._is_draining = True
+        self._process()
+
+    # ------------------------------------------------------------------ asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self.last_received_s = self._loop.time()
+        self.peer = _name_of(transport.get_extra_info("peername"))
+        if self._on_connect is not None:
+            self._on_connect(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reader.has_partial and not self._is_draining:
+            logger.info("%s on %s left inside a request", self.peer, self.listener_name)
+        self._transport = None
+        self._pending.clear()
+        self._pending_bytes = 0
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.bytes_in += nbytes
+        if self._loop is not None:
+            self.last_received_s = self._loop.time()
+        self._reader.received(nbytes)
+        self._process()
+
+    def eof_received(self) -> bool:
+        """A peer that only stops sending still gets the answers it waits for."""
+        self._is_ended = True
+        self._process()
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._process()
+
+    # -------------------------------------------------------------------------- requests
+
+    def _may_take(self) -> bool:
+        return (
+            self._is_writable
+            and not self._is_draining
+            and len(self._pending) < self._max_in_flight_requests
+            and self._pending_bytes < self._max_in_flight_bytes
+        )
+
+    def _process(self) -> None:
+        """Take the frames that are there, as far as is allowed.
+
+        Handlers that answer at once come back here through ``_flush``: the loop goes on itself.
+        """
+        if self._is_processing:
+            return
+        self._is_processing = True
+        try:
+            while self._may_take() and not self.is_closed:
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
+                self._take(frame)
+        except kafka.MalformedMessageError as error:
+            self._refuse(error.message)
+        finally:
+            self._is_processing = False
+        if (self._is_ended or self._is_draining) and not self._pending:
+            self.close()
+        else:
+            self._update_reading()
+
+    def _update_reading(self) -> None:
+        """Read exactly while requests may be taken: what is behind stays with the peer."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_ended:
+            return
+        may_read = self._may_take()
+        if may_read and not self._is_reading:
+            self._is_reading = True
+            transport.resume_reading()
+        elif not may_read and self._is_reading:
+            self._is_reading = False
+            transport.pause_reading()
+
+    def _take(self, frame: bytearray) -> None:
+        self.requests += 1
+        try:
+            header, message = kafka.decode_request(frame)
+        except kafka.UnsupportedRequestError as error:
+            self._take_unsupported(error.header, len(frame))
+            return
+        if not self._handlers.serves(header.api_key, header.api_version):
+            self._take_unsupported(header, len(frame))
+            return
+        pending = self._begin(header, len(frame))
+        try:
+            self._handlers.handle(self, header, message, functools.partial(self._answer, pending))
+        except Exception:
+            logger.exception(
+                "handling %s from %s on %s failed", header, self.peer, self.listener_name
+            )
+            self.close()
+
+    def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> _Pending:
+        pending = _Pending(header, size_bytes)
+        self._pending.append(pending)
+        self._pending_bytes += size_bytes
+        return pending
+
+    def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
+        """A client that asks for versions in a newer way learns which to use (KIP-511)."""
+        if header.api_key != kafka.ApiKey.API_VERSIONS:
+            self._refuse(
+                f"API key {header.api_key} version {header.api_version} is not served here"
+            )
+            return
+        api = api_versions.API
+        own = api_versions.ApiVersion(api.key, api.min_version, api.max_version)
+        answer = api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
+        self._answer(self._begin(header._replace(api_version=0), size_bytes), answer)
+
+    def _refuse(self, reason: str) -> None:
+        logger.warning("closing %s on %s: %s", self.peer, self.listener_name, reason)
+        self.close()
+
+    # --------------------------------------------------------------------------- answers
+
+    def _answer(self, pending: _Pending, message: kafka.Struct | None) -> None:
+        if self.is_closed:
+            return
+        header = pending.header
+        if pending.done:
+            raise RuntimeError(f"{header} is answered twice")
+        if message is not None:
+            try:
+                pending.buffers = kafka.encode_response(
+                    header.api_key, header.api_version, header.correlation_id, message
+                )
+            except kafka.UnencodableMessageError:
+                logger.exception("the answer to %s from %s cannot be sent", header, self.peer)
+                self.close()
+                return
+        pending.done = True
+        if pending is self._pending[0]:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the answers at the head that are there, all with one call."""
+        buffers: list[Buffer] = []
+        while self._pending and self._pending[0].done:
+            pending = self._pending.popleft()
+            self._pending_bytes -= pending.size_bytes
+            buffers += pending.buffers
+        if buffers and self._transport is not None:
+            self.bytes_out += sum(map(len, buffers))
+            self._transport.writelines(buffers)
+        self._process()
+
+
+def _name_of(peer: object) -> str:
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(peer)

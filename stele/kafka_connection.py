@@ -1,0 +1,254 @@
+"""The client's end of a Kafka connection: requests pipelined, answers in the order of requests.
+
+Used by followers that fetch and by clients that bootstrap. Works over any byte transport that a
+``stele.world.Connector`` opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, TypeVar, cast
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka.frames import FrameReader
+from stele.wire.kafka.messages import api_versions
+from stele.world import Connector
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
+SOFTWARE_NAME = "stele"
+
+Request = TypeVar("Request", bound=kafka.Struct)
+Response = TypeVar("Response", bound=kafka.Struct)
+
+
+class ConnectionLostError(ApiError):
+    """The connection ended before the answer: whether the request took effect is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class _Pending:
+    """A request that is sent and not answered."""
+
+    __slots__ = ("answer", "api", "correlation_id", "version")
+
+    def __init__(
+        self,
+        api: kafka.Api[Any, Any],
+        version: int,
+        correlation_id: int,
+        answer: asyncio.Future[kafka.Struct],
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer = answer  # may be cancelled: then the answer is skipped when it comes
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """An open connection to one broker. It does not reconnect: open another one.
+
+    >>> connection = await KafkaConnection.open(connector, "localhost", 9092, "me")
+    >>> await connection.negotiate(timeout_s=5)
+    >>> version = connection.version_of(fetch.API)
+    >>> response = await connection.request(fetch.API, version, fetch.FetchRequest(), timeout_s=5)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client_id: str | None,
+        *,
+        max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
+    ) -> None:
+        self.name = name  # host:port, for messages
+        self.client_id = client_id
+        self.broker_versions: dict[int, tuple[int, int]] = {}
+        """By API key, what the broker speaks; empty before ``negotiate``."""
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(max_response_bytes)
+        self._next_correlation_id = 0
+        self._pending: deque[_Pending] = deque()  # in the order they were sent
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reason = "it is closed"  # why there is no transport any more
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @classmethod
+    async def open(
+        cls,
+        connector: Connector,
+        host: str,
+        port: int,
+        client_id: str | None = None,
+        *,
+        max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
+    ) -> KafkaConnection:
+        """Connect. Raises OSError as the connector does."""
+        connection = cls(f"{host}:{port}", client_id, max_response_bytes=max_response_bytes)
+        await connector.connect(host, port, lambda: connection)
+        return connection
+
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not answered."""
+        return len(self._pending)
+
+    def close(self) -> None:
+        """Close; what is unanswered fails with ConnectionLostError. Idempotent."""
+        self._abandon("it was closed on this side")
+
+    async def wait_closed(self) -> None:
+        """Until the connection is lost, for whatever reason."""
+        await asyncio.shield(self._lost)
+
+    # -------------------------------------------------------------------------- requests
+
+    async def request(
+        self,
+        api: kafka.Api[Request, Response],
+        version: int,
+        message: Request,
+        *,
+        timeout_s: float,
+    ) -> Response:
+        """Send and await the answer. Requests leave in the order of the calls.
+
+        Raises ConnectionLostError, MalformedMessageError for an answer that is none, and ApiError
+        REQUEST_TIMED_OUT. A request that is not answered in time closes the connection, since
+        everything behind it would wait as well. Cancelling does not: the answer is skipped.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._send(api, version, message)
+                return cast(Response, await answer)
+        except TimeoutError:
+            reason = f"{api.key.name} was not answered within {timeout_s:g} s"
+            self._abandon(reason)
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{self.name}: {reason}") from None
+
+    async def _send(
+        self, api: kafka.Api[Request, Response], version: int, message: Request
+    ) -> asyncio.Future[kafka.Struct]:
+        while not self._writable.is_set():
+            await self._writable.wait()
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLostError(f"{self.name}: {self._reason}")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
+        answer: asyncio.Future[kafka.Struct] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Pending(api, version, correlation_id, answer))
+        self._transport.writelines(buffers)
+        return answer
+
+    async def negotiate(self, *, timeout_s: float, software_version: str = "0") -> None:
+        """Learn the broker's versions into ``broker_versions``. Raises as ``request`` does."""
+        api = api_versions.API
+        message = api_versions.ApiVersionsRequest(SOFTWARE_NAME, software_version)
+        version = api.max_version
+        response = await self.request(api, version, message, timeout_s=timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
+            # An older broker: it has answered in version 0 and may have named its range (KIP-511).
+            ranges = {each.api_key: each.max_version for each in response.api_keys}
+            version = min(version - 1, ranges.get(api.key, 0))
+            response = await self.request(api, max(version, 0), message, timeout_s=timeout_s)
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(_error_code(response.error_code), f"{self.name}: ApiVersions")
+        self.broker_versions = {
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+        }
+
+    def version_of(self, api: kafka.Api[Any, Any], at_most: int | None = None) -> int:
+        """The newest version that both sides speak. ApiError UNSUPPORTED_VERSION if none."""
+        first, last = self.broker_versions.get(api.key, (0, -1))
+        version = min(last, api.max_version if at_most is None else min(at_most, api.max_version))
+        if version < max(first, api.min_version):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.name} speaks {api.key.name} {first} to {last}, "
+                f"this program {api.min_version} to {api.max_version}",
+            )
+        return version
+
+    # ------------------------------------------------------------------ asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._reason = "the connection was lost" + (f": {exc}" if exc else "")
+        self._transport = None
+        self._fail_pending()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.received(nbytes)
+        try:
+            while (frame := self._reader.next_frame()) is not None:
+                self._take(frame)
+        except kafka.MalformedMessageError as error:
+            logger.warning("closing the connection to %s: %s", self.name, error.message)
+            self._abandon(error.message)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # --------------------------------------------------------------------------- answers
+
+    def _take(self, frame: bytearray) -> None:
+        correlation_id = kafka.read_correlation_id(frame)
+        if not self._pending:
+            raise kafka.MalformedMessageError(f"an answer {correlation_id} to no request")
+        pending = self._pending.popleft()
+        if correlation_id != pending.correlation_id:
+            self._pending.appendleft(pending)
+            raise kafka.MalformedMessageError(
+                f"an answer {correlation_id} where {pending.correlation_id} is due"
+            )
+        if pending.answer.done():  # nobody waits any more
+            return
+        try:
+            pending.answer.set_result(kafka.decode_response(pending.api, pending.version, frame))
+        except kafka.MalformedMessageError as error:
+            pending.answer.set_exception(error)
+            raise
+
+    def _abandon(self, reason: str) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            self._reason = reason
+            transport.abort()
+        self._fail_pending()
+
+    def _fail_pending(self) -> None:
+        self._writable.set()
+        while self._pending:
+            answer = self._pending.popleft().answer
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
+
+
+def _error_code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

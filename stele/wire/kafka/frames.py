@@ -1,0 +1,92 @@
+"""Cuts a byte stream into frames: four size bytes, then as many bytes.
+
+The shape fits ``asyncio.BufferedProtocol``: ``get_buffer`` gives the memory to receive into,
+``received`` says how much came, ``next_frame`` hands out what is complete. Small frames arrive many
+at a time through one chunk and are copied out of it; the rest of a large one is received where it
+stays. A frame's ``bytearray`` is new and never used again here, so views of it stay valid.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from stele.wire.kafka.codec import SIZE_BYTES
+from stele.wire.kafka.primitives import MalformedMessageError
+
+_SIZE = struct.Struct(">i")
+
+CHUNK_BYTES: Final = 32 * 1024
+GROWTH_BYTES: Final = 1024 * 1024
+"""A larger frame gets its memory as it arrives: an announced size alone costs a peer nothing."""
+
+
+class FrameReader:
+    """The receiving half of a connection."""
+
+    __slots__ = ("_chunk", "_end", "_filled", "_frame", "_frame_size", "_max_bytes", "_start")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._chunk = bytearray(CHUNK_BYTES)
+        # Of the chunk, [start, end) is received and not yet handed out. While a large frame is
+        # open it is empty: all that comes belongs to the frame.
+        self._start = 0
+        self._end = 0
+        self._frame: bytearray | None = None  # of frame_size bytes at last, filled so far
+        self._frame_size = 0
+        self._filled = 0
+
+    @property
+    def has_partial(self) -> bool:
+        """Whether a frame has begun that is not complete: an end of the stream would cut it."""
+        return self._frame is not None or self._end > self._start
+
+    def get_buffer(self) -> memoryview:
+        """Where to receive into; never empty as long as ``next_frame`` is called until None."""
+        frame = self._frame
+        if frame is not None:
+            if self._filled == len(frame):
+                frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
+            return memoryview(frame)[self._filled :]
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == len(self._chunk):
+            rest = self._chunk[self._start : self._end]
+            self._chunk[: len(rest)] = rest
+            self._start, self._end = 0, len(rest)
+        return memoryview(self._chunk)[self._end :]
+
+    def received(self, size: int) -> None:
+        """``size`` bytes were put into the buffer last got."""
+        if self._frame is not None:
+            self._filled += size
+        else:
+            self._end += size
+
+    def next_frame(self) -> bytearray | None:
+        """The next whole frame without its size bytes; None until more is received.
+
+        Raises MalformedMessageError for a size that is negative or above the maximum; the stream
+        has lost its meaning then.
+        """
+        if self._frame is not None:
+            if self._filled < self._frame_size:
+                return None
+            frame, self._frame = self._frame, None
+            return frame
+        available = self._end - self._start - SIZE_BYTES
+        if available < 0:
+            return None
+        (size,) = _SIZE.unpack_from(self._chunk, self._start)
+        if not 0 <= size <= self._max_bytes:
+            raise MalformedMessageError(f"a frame of {size} bytes, at most {self._max_bytes}")
+        start = self._start + SIZE_BYTES
+        if available >= size:
+            self._start = start + size
+            return self._chunk[start : self._start]
+        self._frame = bytearray(min(size, max(GROWTH_BYTES, available)))
+        self._frame[:available] = self._chunk[start : self._end]
+        self._frame_size, self._filled = size, available
+        self._start = self._end = 0
+        return None
