@@ -1,0 +1,148 @@
+"""A Raft replica for tests: the real core on a disk of lists that forgets what was not synced."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+from raft.core import RaftCore
+from raft.log_view import LogView
+from raft.messages import Batch, FetchResponse, Inbound
+from raft.quorum import ReplicaKey, VoterSet
+from raft.ready import HardState, Outbound, ReadRange, Ready, Reply
+from raft.timing import Timing
+from stele.world import Rng
+
+
+@dataclass(slots=True)
+class Sync:
+    """A sync under way: what will be durable when it ends, and what may then leave."""
+
+    ticket: int
+    log: list[Batch]
+    hard_state: HardState
+    outbound: list[Outbound]
+
+
+@dataclass(slots=True)
+class FakeNode:
+    """Carries out Readys as ``raft.ready`` says, but syncs only when told to."""
+
+    id: int
+    voters: VoterSet
+    timing: Timing
+    rng: Rng
+    max_batches_per_fetch: int = 100
+    durable_log: list[Batch] = field(default_factory=list)
+    durable_hard_state: HardState = HardState()
+    log: list[Batch] = field(default_factory=list)
+    hard_state: HardState = HardState()
+    core: RaftCore | None = None  # None while down
+    life: int = 0
+    deadline: float = float("inf")
+    delivered: list[Batch] = field(default_factory=list)  # committed in this life, in order
+    truncations: int = 0
+    ticket: int = 0
+    waiting: list[Outbound] = field(default_factory=list)
+    syncing: Sync | None = None
+
+    @property
+    def running(self) -> RaftCore:
+        assert self.core is not None, f"node {self.id} is down"
+        return self.core
+
+    def start(self, now: float) -> tuple[Ready, list[Outbound]]:
+        assert self.core is None
+        self.life += 1
+        self.log = list(self.durable_log)
+        self.hard_state = self.durable_hard_state
+        self.core = RaftCore(
+            ReplicaKey(self.id),
+            self.voters,
+            view_of(self.log),
+            self.hard_state,
+            self.timing,
+            self.rng,
+        )
+        ready = self.core.start(now)
+        return ready, self.apply(ready)
+
+    def apply(self, ready: Ready) -> list[Outbound]:
+        """Carry out a Ready; return what may leave at once."""
+        if ready.truncate_to is not None:
+            self.truncations += 1
+            while self.log and self.log[-1].end_offset > ready.truncate_to:
+                dropped = self.log.pop()
+                if dropped.base_offset < ready.truncate_to:
+                    count = ready.truncate_to - dropped.base_offset
+                    self.log.append(replace(dropped, count=count))
+        self.log.extend(ready.append)
+        if ready.hard_state is not None:
+            self.hard_state = ready.hard_state
+        self.ticket = max(self.ticket, ready.ticket)
+        self.waiting.extend(ready.send_after_persist)
+        self.deadline = ready.deadline
+        if ready.committed is not None:
+            first, end = ready.committed
+            self.delivered.extend(b for b in self.log if first <= b.base_offset < end)
+        return ready.send
+
+    @property
+    def wants_sync(self) -> bool:
+        return self.core is not None and self.syncing is None and self.ticket > 0
+
+    def begin_sync(self) -> None:
+        assert self.wants_sync
+        self.syncing = Sync(self.ticket, list(self.log), self.hard_state, self.waiting)
+        self.ticket, self.waiting = 0, []
+
+    def end_sync(self, now: float) -> tuple[Ready, list[Outbound]]:
+        """The disk has it: release what waited, and tell the core."""
+        sync, self.syncing = self.syncing, None
+        assert sync is not None
+        self.durable_log, self.durable_hard_state = sync.log, sync.hard_state
+        ready = self.running.persisted(sync.ticket, now)
+        return ready, sync.outbound + self.apply(ready)
+
+    def crash(self, rng: random.Random | None = None) -> None:
+        """Lose what was not synced; with ``rng``, keep a part of it, as a disk may."""
+        if rng is not None:
+            self._survive(rng)
+        self.core = None
+        self.deadline = float("inf")
+        self.ticket, self.waiting, self.syncing = 0, [], None
+        self.delivered = []
+
+    def _survive(self, rng: random.Random) -> None:
+        if rng.random() < 0.5:
+            self.durable_hard_state = self.hard_state
+        if rng.random() < 0.5:
+            common = 0
+            for ours, durable in zip(self.log, self.durable_log, strict=False):
+                if ours != durable:
+                    break
+                common += 1
+            self.durable_log = self.log[: rng.randint(common, len(self.log))]
+
+    def filled(self, reply: Reply) -> Reply:
+        """The reply with the records that it is to carry."""
+        if reply.read is None:
+            return reply
+        assert isinstance(reply.message, FetchResponse)
+        return Reply(reply.request_id, replace(reply.message, batches=self.read(reply.read)))
+
+    def read(self, wanted: ReadRange) -> tuple[Batch, ...]:
+        found = [batch for batch in self.log if batch.end_offset > wanted.offset]
+        return tuple(found[: self.max_batches_per_fetch])
+
+    def step(self, inbound: Inbound, now: float) -> tuple[Ready, list[Outbound]]:
+        ready = self.running.step(inbound, now)
+        return ready, self.apply(ready)
+
+
+def view_of(log: list[Batch]) -> LogView:
+    epochs: list[tuple[int, int]] = []
+    for batch in log:
+        if not epochs or batch.epoch > epochs[-1][0]:
+            epochs.append((batch.epoch, batch.base_offset))
+    return LogView(end_offset=log[-1].end_offset if log else 0, epochs=epochs)

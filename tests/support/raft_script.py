@@ -1,0 +1,368 @@
+"""Interaction scripts for the Raft core: text commands in, a printed transcript out.
+
+A script is a list of blocks: command lines, a line ``----``, what they print, an empty line.
+Nothing is random and nothing happens by itself: messages wait to be delivered, syncs to be done.
+``COMMANDS`` below is the list of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from raft.messages import (
+    Batch,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    CallFailed,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderChange,
+    Request,
+    RequestReceived,
+    Response,
+    ResponseReceived,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.quorum import VoterSet
+from raft.ready import Call, Outbound, Ready
+from raft.timing import Timing
+from stele.errors import ErrorCode
+from tests.support.raft_node import FakeNode
+
+
+class LeastRng:
+    """Draws the least of every range, plus a little by node: timeouts differ, predictably."""
+
+    def __init__(self, node_id: int) -> None:
+        self._share = node_id * 0.1
+
+    def random(self) -> float:
+        return self._share
+
+    def uniform(self, a: float, b: float, /) -> float:
+        return a + (b - a) * self._share
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        return start
+
+    def randbytes(self, n: int, /) -> bytes:
+        return bytes(n)
+
+
+@dataclass(slots=True)
+class Packet:
+    source: int
+    target: int
+    request_id: int  # the caller's
+    request: Request | None
+    response: Response | None = None
+
+
+class Script:
+    """The nodes of one script, the messages between them, and the transcript."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.nodes: dict[int, FakeNode] = {}
+        self.packets: list[Packet] = []
+        self.cuts: set[tuple[int, int]] = set()
+        self._served: list[tuple[int, int]] = []  # by our id of a received request: its caller
+        self._lines: list[str] = []
+
+    # ---------------------------------------------------------------------------- running
+
+    def run(self, text: str) -> str:
+        """Run a whole script; return it with what was printed in place of what it had."""
+        out = []
+        for block in text.strip("\n").split("\n\n"):
+            commands, _, _ = block.partition("\n----")
+            out.append(commands)
+            if any(line and not line.startswith("#") for line in commands.splitlines()):
+                out[-1] += "\n----\n" + self._run_block(commands)
+        return "\n\n".join(out) + "\n"
+
+    def _run_block(self, commands: str) -> str:
+        self._lines = []
+        for line in commands.splitlines():
+            if line and not line.startswith("#"):
+                name, *arguments = line.split()
+                COMMANDS[name](self, *arguments)
+        return "\n".join(self._lines) or "(nothing)"
+
+    def say(self, line: str) -> None:
+        self._lines.append(line)
+
+    # --------------------------------------------------------------------------- commands
+
+    def voters(self, *ids: str) -> None:
+        """voters 1 2 3: make these voters, all down, with empty disks"""
+        voters = VoterSet.of_ids(*map(int, ids))
+        for node in map(int, ids):
+            self.nodes[node] = FakeNode(node, voters, Timing(), LeastRng(node))
+
+    def observer(self, node: str) -> None:
+        """observer 4: make a node that does not vote"""
+        voters = next(iter(self.nodes.values())).voters
+        self.nodes[int(node)] = FakeNode(int(node), voters, Timing(), LeastRng(int(node)))
+
+    def disk(self, node: str, epoch: str, *epochs: str) -> None:
+        """disk 1 3 1 1 2: node 1, down, was last in epoch 3; its log has records of these epochs"""
+        owner = self.nodes[int(node)]
+        owner.durable_hard_state = type(owner.durable_hard_state)(int(epoch))
+        owner.durable_log = [
+            Batch(offset, 1, int(of), f"{of}.{offset}".encode()) for offset, of in enumerate(epochs)
+        ]
+
+    def start(self, *ids: str) -> None:
+        """start 1 2: start nodes from what their disks hold"""
+        for node in map(int, ids):
+            self._carry_out(node, *self.nodes[node].start(self.now))
+
+    def crash(self, node: str) -> None:
+        """crash 1: the node loses what is not synced; calls to and from it are gone"""
+        self.nodes[int(node)].crash()
+        self.packets = [p for p in self.packets if int(node) not in (p.source, p.target)]
+
+    def advance(self, milliseconds: str) -> None:
+        """advance 100: let time pass; ticks nodes that are due, delivers nothing"""
+        self._advance(float(milliseconds) / 1000, lambda: None)
+
+    def run_for(self, milliseconds: str) -> None:
+        """run 100: let time pass, settling after every tick"""
+        self._advance(float(milliseconds) / 1000, self.settle)
+
+    def _advance(self, seconds: float, then: Callable[[], None]) -> None:
+        end = self.now + seconds
+        while True:
+            due = min(self.nodes.values(), key=lambda node: (node.deadline, node.id))
+            if due.deadline > end:
+                break
+            self.now = max(self.now, due.deadline)
+            ready = due.running.tick(self.now)
+            if due.deadline <= self.now and ready.deadline <= self.now and not ready.send:
+                assert ready.status or ready.send_after_persist, f"node {due.id} is due for ever"
+            self._carry_out(due.id, ready, due.apply(ready))
+            then()
+        self.now = end
+
+    def deliver(self, *pair: str) -> None:
+        """deliver [1 2]: hand over what is under way (from 1 to 2), and what that leads to"""
+        while packet := self._next_packet(pair):
+            self._hand_over(packet)
+
+    def sync(self, *ids: str) -> None:
+        """sync [1]: make durable what the nodes have written so far"""
+        for node in map(int, ids) if ids else list(self.nodes):
+            owner = self.nodes[node]
+            if owner.wants_sync:
+                owner.begin_sync()
+                self._carry_out(node, *owner.end_sync(self.now))
+
+    def settle(self) -> None:
+        """settle: deliver and sync until nothing is left to do"""
+        while self.packets or any(node.wants_sync for node in self.nodes.values()):
+            self.deliver()
+            self.sync()
+
+    def drop(self, source: str, target: str) -> None:
+        """drop 1 2: lose what is under way from 1 to 2"""
+        pair = (int(source), int(target))
+        self.packets = [p for p in self.packets if (p.source, p.target) != pair]
+
+    def cut(self, *ids: str) -> None:
+        """cut 1 [2]: lose from now on what goes between 1 and 2 (or 1 and everybody)"""
+        first = int(ids[0])
+        for other in map(int, ids[1:]) if len(ids) > 1 else list(self.nodes):
+            self.cuts |= {(first, other), (other, first)}
+
+    def heal(self) -> None:
+        """heal: lose nothing any more"""
+        self.cuts.clear()
+
+    def fail(self, source: str, target: str) -> None:
+        """fail 2 1: every call of 2 to 1 that is not answered fails"""
+        node = self.nodes[int(source)]
+        self.drop(source, target)
+        for call in list(node.running._replica.outstanding.values()):
+            if call.to == int(target):
+                self._carry_out(node.id, *node.step(CallFailed(call.request_id), self.now))
+
+    def unreachable(self, node: str) -> None:
+        """unreachable 2: the connection of node 2 to its leader broke"""
+        owner = self.nodes[int(node)]
+        ready = owner.running.leader_unreachable(self.now)
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
+    def propose(self, node: str, *values: str) -> None:
+        """propose 1 a b: append one batch of two records as leader"""
+        owner = self.nodes[int(node)]
+        ready = owner.running.propose(" ".join(values).encode(), len(values), self.now)
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
+    def resign(self, node: str) -> None:
+        """resign 1: give up leadership in good order"""
+        owner = self.nodes[int(node)]
+        ready = owner.running.resign(self.now)
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
+    def status(self) -> None:
+        """status: print every node's role, epoch, leader, log end, high watermark"""
+        for node in self.nodes.values():
+            if node.core is None:
+                self.say(f"{node.id}: down, durable {node.durable_hard_state.epoch}")
+                continue
+            core = node.core
+            self.say(
+                f"{node.id}: {show_status(core.status)} end={core.log.end_offset}"
+                f" hw={core.high_watermark}"
+            )
+
+    def log(self, node: str) -> None:
+        """log 1: print the node's log"""
+        for batch in self.nodes[int(node)].log:
+            self.say(show_batch(batch))
+
+    def quiet(self, *commands: str) -> None:
+        """quiet settle: run a command and print nothing"""
+        kept, self._lines = self._lines, []
+        COMMANDS[commands[0]](self, *commands[1:])
+        self._lines = kept
+
+    # ----------------------------------------------------------------------------- wiring
+
+    def _next_packet(self, pair: tuple[str, ...]) -> Packet | None:
+        for index, packet in enumerate(self.packets):
+            if not pair or (packet.source, packet.target) == tuple(map(int, pair)):
+                return self.packets.pop(index)
+        return None
+
+    def _hand_over(self, packet: Packet) -> None:
+        target = self.nodes[packet.target]
+        if (packet.source, packet.target) in self.cuts:
+            return
+        if target.core is None:
+            if packet.request is not None:
+                self.say(f"{packet.source} cannot reach {packet.target}")
+                source = self.nodes[packet.source]
+                failed = CallFailed(packet.request_id)
+                self._carry_out(packet.source, *source.step(failed, self.now))
+            return
+        if packet.request is not None:
+            self._served.append((packet.source, packet.request_id))
+            received = RequestReceived(len(self._served) - 1, packet.request)
+            self._carry_out(packet.target, *target.step(received, self.now))
+        else:
+            assert packet.response is not None
+            answered = ResponseReceived(packet.request_id, packet.response)
+            self._carry_out(packet.target, *target.step(answered, self.now))
+
+    def _carry_out(self, node: int, ready: Ready, outbound: list[Outbound]) -> None:
+        for line in show_ready(ready):
+            self.say(f"{node}: {line}")
+        for item in ready.send_after_persist:
+            self.say(f"{node}: holds until durable: {self._show_outbound(node, item)}")
+        for item in outbound:
+            self.say(f"{node} -> {self._show_outbound(node, item)}")
+            self._post(node, item)
+
+    def _post(self, node: int, item: Outbound) -> None:
+        if isinstance(item, Call):
+            self.packets.append(Packet(node, item.to, item.request_id, item.message))
+            return
+        caller, request_id = self._served[item.request_id]
+        filled = self.nodes[node].filled(item)
+        self.packets.append(Packet(node, caller, request_id, None, filled.message))
+
+    def _show_outbound(self, node: int, item: Outbound) -> str:
+        if isinstance(item, Call):
+            return f"{item.to} {show_request(item.message)}"
+        filled = self.nodes[node].filled(item)
+        return f"{self._served[item.request_id][0]} {show_response(filled.message)}"
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "voters": Script.voters,
+    "observer": Script.observer,
+    "disk": Script.disk,
+    "start": Script.start,
+    "crash": Script.crash,
+    "advance": Script.advance,
+    "run": Script.run_for,
+    "deliver": Script.deliver,
+    "sync": Script.sync,
+    "settle": Script.settle,
+    "drop": Script.drop,
+    "cut": Script.cut,
+    "heal": Script.heal,
+    "fail": Script.fail,
+    "unreachable": Script.unreachable,
+    "propose": Script.propose,
+    "resign": Script.resign,
+    "status": Script.status,
+    "log": Script.log,
+    "quiet": Script.quiet,
+}
+
+
+def show_status(status: object) -> str:
+    role, epoch, leader = status.role, status.epoch, status.leader_id  # type: ignore[attr-defined]
+    return f"{role.value} epoch={epoch} leader={'-' if leader is None else leader}"
+
+
+def show_batch(batch: Batch) -> str:
+    payload = batch.payload
+    if isinstance(payload, LeaderChange):
+        text = f"leader-change to {payload.leader_id} by {payload.granting_voters}"
+    else:
+        text = payload.decode()
+    return f"[{batch.base_offset},{batch.end_offset}) epoch={batch.epoch} {text}"
+
+
+def show_ready(ready: Ready) -> list[str]:
+    lines = []
+    if ready.status is not None:
+        lines.append(show_status(ready.status))
+    if ready.truncate_to is not None:
+        lines.append(f"truncate to {ready.truncate_to}")
+    lines += [f"append {show_batch(batch)}" for batch in ready.append]
+    if ready.hard_state is not None:
+        hard = ready.hard_state
+        lines.append(f"persist epoch={hard.epoch} leader={hard.leader_id} vote={hard.voted_id}")
+    if ready.committed is not None:
+        lines.append("commit [{},{})".format(*ready.committed))
+    return lines
+
+
+def show_request(message: Request) -> str:
+    match message:
+        case VoteRequest():
+            kind = "PreVote" if message.pre_vote else "Vote"
+            return f"{kind} epoch={message.epoch} log={message.last_offset}@{message.last_epoch}"
+        case BeginQuorumEpochRequest():
+            return f"BeginQuorumEpoch epoch={message.epoch}"
+        case EndQuorumEpochRequest():
+            return f"EndQuorumEpoch epoch={message.epoch} next={message.preferred_successors}"
+        case FetchRequest():
+            log = f"{message.fetch_offset}@{message.last_fetched_epoch}"
+            return f"Fetch epoch={message.epoch} log={log} hw={message.high_watermark}"
+
+
+def show_response(message: Response) -> str:
+    leader = "-" if message.leader_id is None else message.leader_id
+    known = f"epoch={message.epoch} leader={leader}"
+    if message.error is not ErrorCode.NONE:
+        return f"{message.error.name} {known}"
+    match message:
+        case VoteResponse():
+            return f"{'granted' if message.granted else 'rejected'} {known}"
+        case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
+            return f"noted {known}"
+        case FetchResponse(diverging=None):
+            batches = ", ".join(show_batch(batch) for batch in message.batches)
+            return f"fetched {known} hw={message.high_watermark} {batches}".rstrip()
+        case FetchResponse(diverging=diverging):
+            return f"diverging {known} at {diverging.end_offset}@{diverging.epoch}"
