@@ -257,8 +257,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._answer(self._begin(header._replace(api_version=0), size_bytes), answer)
 
     def _refuse(self, reason: str) -> None:
+        """Take nothing more from this peer; what it asked for before is still answered."""
         logger.warning("closing %s on %s: %s", self.peer, self.listener_name, reason)
-        self.close()
+        self._is_draining = True
 
     # --------------------------------------------------------------------------- answers
 
