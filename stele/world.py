@@ -135,7 +135,8 @@ class Disk(Protocol):
     async def sync(self, paths: Sequence[str]) -> None:
         """Make files' bytes and directories' entries durable, off the event loop.
 
-        Covers everything written before the call. One call is one group.
+        Covers everything written before the call. One call is one group. A path that has been
+        removed meanwhile is skipped: who removes a file gives up its bytes.
         """
         ...
 
