@@ -6,6 +6,7 @@ and one application: half a batch is never seen by anybody.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -54,6 +55,7 @@ class MetadataPublisher:
         self._held_back: MetadataDelta | None = MetadataDelta(EMPTY)
         # After a failure the image may lack a batch: nothing is published any more.
         self._failed = False
+        self._published = asyncio.Event()
 
     @property
     def image(self) -> MetadataImage:
@@ -72,6 +74,16 @@ class MetadataPublisher:
         if registration is None or registration.incarnation_id != self._incarnation_id:
             return None
         return registration
+
+    async def wait_until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        """Wait for an image that ``holds`` accepts; False if none came in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds(self._image):
+                    await self._published.wait()
+        except TimeoutError:
+            return False
+        return True
 
     # ------------------------------------------------------------------ QuorumListener
 
@@ -115,6 +127,8 @@ class MetadataPublisher:
         self._image = image
         for subscriber in self._subscribers:
             subscriber.apply(delta, image)
+        self._published.set()
+        self._published = asyncio.Event()
         self._on_published()
 
     def _is_registered(self, delta: MetadataDelta) -> bool:

@@ -125,11 +125,23 @@ class _GaugeFamily:
         return GaugeMetricFamily(self.name, self.help, value=self.read())
 
 
+class _TotalFamily(_GaugeFamily):
+    """A counter that somebody else keeps."""
+
+    __slots__ = ()
+
+    def collect(self) -> Metric:
+        return CounterMetricFamily(self.name, self.help, value=self.read())
+
+
+_Family = _CounterFamily | _HistogramFamily | _GaugeFamily
+
+
 class MetricsRegistry:
     """All metrics of one node. A name is declared once; declaring it again is an error."""
 
     def __init__(self) -> None:
-        self._families: dict[str, _CounterFamily | _HistogramFamily | _GaugeFamily] = {}
+        self._families: dict[str, _Family] = {}
         self._prometheus = CollectorRegistry(auto_describe=False)
         self._prometheus.register(self)
 
@@ -171,6 +183,10 @@ class MetricsRegistry:
         """A value taken by calling ``read`` at every scrape."""
         self._add(name, _GaugeFamily(name, help_text, read))
 
+    def total(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """A counter that is kept elsewhere, taken by calling ``read`` at every scrape."""
+        self._add(name, _TotalFamily(name, help_text, read))
+
     def collect(self) -> Iterator[Metric]:
         """The families, sorted by name (called by ``prometheus_client``)."""
         for _, family in sorted(self._families.items()):
@@ -189,7 +205,7 @@ class MetricsRegistry:
                 samples[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
         return samples
 
-    def _add(self, name: str, family: _CounterFamily | _HistogramFamily | _GaugeFamily) -> None:
+    def _add(self, name: str, family: _Family) -> None:
         if name in self._families:
             raise ValueError(f"the metric {name} is declared already")
         self._families[name] = family

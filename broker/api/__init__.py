@@ -1,0 +1,209 @@
+"""The Kafka APIs of a broker: one file each, and the registry that dispatches to them.
+
+Every file opens with its versions and its known deviations from Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker.api import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from broker.api.call import Call, Reply, Served
+from broker.context import BrokerContext
+from broker.types import Cancel
+from runtime.kafka_connection import KafkaServerProtocol, Respond
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka import ApiKey, RequestHeader, Struct
+from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
+
+logger = logging.getLogger(__name__)
+
+
+async def _api_versions(context: BrokerContext, call: Call, request: Any) -> Struct:
+    return api_versions.respond(SERVED, call, request)
+
+
+SERVED = (
+    produce.SERVED,
+    fetch.SERVED,
+    list_offsets.SERVED,
+    metadata.SERVED,
+    find_coordinator.SERVED,
+    Served(API_VERSIONS, api_versions.refuse, handle_async=_api_versions),
+    create_topics.SERVED,
+    delete_topics.SERVED,
+    init_producer_id.SERVED,
+    offset_for_leader_epoch.SERVED,
+    describe_configs.SERVED,
+    describe_cluster.SERVED,
+)
+"""Everything that is served, by key: what ApiVersions tells is exactly this."""
+
+
+class KafkaApis:
+    """The ``runtime.kafka_connection.Dispatch`` of a broker.
+
+    Until ``open`` requests are taken but wait: a broker answers nothing before it is unfenced.
+    """
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._served = {int(each.api.key): each for each in SERVED}
+        self._waiting: list[Callable[[], None]] | None = []
+        # Of each connection: how to withdraw what it waits for. Insertion order, not a set.
+        self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
+        self._calls = 0
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def open(self) -> None:
+        """Answer from now on, beginning with what came before."""
+        waiting, self._waiting = self._waiting or [], None
+        for start in waiting:
+            start()
+
+    async def close(self) -> None:
+        """Cancel what is still being answered."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def forget(self, connection: KafkaServerProtocol) -> None:
+        """The connection is lost: withdraw what it still waits for."""
+        for withdraw in self._withdrawals.pop(connection, {}).values():
+            withdraw()
+
+    # ------------------------------------------------------------------ Dispatch
+
+    def serves(self, api_key: int, api_version: int) -> bool:
+        served = self._served.get(api_key)
+        return served is not None and served.supports(api_version)
+
+    def handle(
+        self,
+        connection: KafkaServerProtocol,
+        header: RequestHeader,
+        message: Struct,
+        respond: Respond,
+    ) -> None:
+        served = self._served[header.api_key]
+
+        def close(reason: str) -> None:
+            logger.info("closing %s: %s", connection.peer, reason)
+            connection.close()
+
+        call = Call(header.api_version, connection.listener_name, header.client_id, close)
+        reply = self._measured(ApiKey(header.api_key).name, respond)
+
+        def start() -> None:
+            self._start(connection, served, call, message, reply)
+
+        if self._waiting is None:
+            start()
+        else:
+            self._waiting.append(start)
+
+    def _measured(self, name: str, respond: Respond) -> Reply:
+        """Count a request's answer and its time."""
+        clock, metrics = self._context.clock, self._context.metrics
+        began = clock.monotonic()
+
+        def reply(message: Struct | None) -> None:
+            metrics.requests(name).value += 1
+            metrics.request_seconds(name).observe(clock.monotonic() - began)
+            respond(message)
+
+        return reply
+
+    # ------------------------------------------------------------------ handlers
+
+    def _start(
+        self,
+        connection: KafkaServerProtocol,
+        served: Served,
+        call: Call,
+        message: Struct,
+        reply: Reply,
+    ) -> None:
+        if served.handle_async is not None:
+            task = asyncio.get_running_loop().create_task(
+                self._answer(connection, served, call, message, reply)
+            )
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+            return
+        assert served.handle is not None
+        self._calls += 1
+        number = self._calls
+        answered = False
+
+        def reply_once(response: Struct | None) -> None:
+            nonlocal answered
+            answered = True
+            if (of_connection := self._withdrawals.get(connection)) is not None:
+                of_connection.pop(number, None)
+            reply(response)
+
+        try:
+            withdraw = served.handle(self._context, call, message, reply_once)
+        except Exception as error:
+            failure = self._failed(connection, served, call, message, error)
+            if not answered:
+                reply_once(failure)
+            return
+        if withdraw is not None and not answered:
+            self._withdrawals.setdefault(connection, {})[number] = withdraw
+
+    async def _answer(
+        self,
+        connection: KafkaServerProtocol,
+        served: Served,
+        call: Call,
+        message: Struct,
+        reply: Reply,
+    ) -> None:
+        assert served.handle_async is not None
+        try:
+            response = await served.handle_async(self._context, call, message)
+        except Exception as error:
+            response = self._failed(connection, served, call, message, error)
+        reply(response)
+
+    def _failed(
+        self,
+        connection: KafkaServerProtocol,
+        served: Served,
+        call: Call,
+        message: Struct,
+        error: Exception,
+    ) -> Struct:
+        """The answer to a request whose handler raised: the client's connection lives."""
+        if isinstance(error, ApiError):
+            return served.refuse(call, message, error.code)
+        name = served.api.key.name
+        logger.error(
+            "%s v%d from %s (client %r) failed",
+            name,
+            call.version,
+            connection.peer,
+            call.client_id,
+            exc_info=error,
+        )
+        self._context.metrics.failures(name).value += 1
+        return served.refuse(call, message, ErrorCode.UNKNOWN_SERVER_ERROR)

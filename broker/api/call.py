@@ -1,0 +1,72 @@
+"""What the handlers of the Kafka APIs share: the call, its answer, and how an API is served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.context import BrokerContext
+from broker.types import Cancel, LeaderHint
+from metadata.image import PLAINTEXT
+from stele.errors import ErrorCode
+from stele.wire.kafka import Api, Struct
+
+NO_OPERATIONS = -(2**31)
+"""What "authorized operations" says when they were not asked for (KIP-430)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request's circumstances."""
+
+    version: int
+    listener: str  # the name of the listener that it came in on
+    client_id: str | None = None
+    close: Callable[[str], None] = lambda reason: None
+    """Closes the connection where the client can be told nothing, but must notice."""
+
+
+Reply = Callable[[Struct | None], None]
+"""Takes the response, once, possibly before the handler returns; None: none is sent."""
+
+
+Handler = Callable[[BrokerContext, Call, Any, Reply], Cancel | None]
+AsyncHandler = Callable[[BrokerContext, Call, Any], Awaitable[Struct]]
+Refuse = Callable[[Call, Any, ErrorCode], Struct]
+"""The whole request's response when its handler failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An API as this broker serves it; exactly one of the two handlers is given."""
+
+    api: Api[Any, Any]
+    refuse: Refuse
+    handle: Handler | None = None
+    handle_async: AsyncHandler | None = None
+    advertised_from: int | None = None  # where that is less than what can be decoded
+    max_version: int | None = None  # where that is less than what can be decoded
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The range that ApiVersions tells."""
+        first = self.api.min_version if self.advertised_from is None else self.advertised_from
+        last = self.api.max_version if self.max_version is None else self.max_version
+        return first, last
+
+    def supports(self, version: int) -> bool:
+        return self.api.supports(version) and version <= self.versions[1]
+
+
+def hinted_endpoints(
+    context: BrokerContext, listener: str, hints: list[LeaderHint]
+) -> list[tuple[int, str, int, str | None]]:
+    """(id, host, port, rack) of the leaders that the answer's hints name, each once, by id."""
+    found = []
+    for broker_id in sorted({hint.leader_id for hint in hints if hint.leader_id >= 0}):
+        registration = context.image().broker(broker_id)
+        endpoint = registration.endpoint(listener, PLAINTEXT) if registration else None
+        if registration is not None and endpoint is not None:
+            found.append((broker_id, endpoint.host, endpoint.port, registration.rack))
+    return found

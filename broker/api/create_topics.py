@@ -1,0 +1,95 @@
+"""CreateTopics (19), versions 2-7, forwarded to the active controller.
+
+Deviations: the answer waits until this broker knows the topic too, a second at most; the
+created topic's configuration is not told (a null list).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.api import topic_requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import create_topics as messages
+from stele.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    wanted = []
+    for topic in request.topics:
+        refusal = _refusal(topic, named[topic.name])
+        if refusal is None:
+            wanted.append(_new_topic(topic))
+        else:
+            results[topic.name] = _failed(topic.name, *refusal)
+    if wanted:
+        try:
+            created = await topic_requests.create(
+                context,
+                wanted,
+                timeout_s=max(request.timeout_ms, 0) / 1000,
+                validate_only=request.validate_only,
+            )
+            results |= {topic.name: _result(topic) for topic in created}
+        except ApiError as error:
+            results |= {t.name: _failed(t.name, error.code, error.message) for t in wanted}
+    return CreateTopicsResponse(topics=[results[name] for name in named])
+
+
+def _refusal(topic: CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:
+    """What the controller's own form of the request cannot even say."""
+    if times > 1:
+        return ErrorCode.INVALID_REQUEST, f"the topic {topic.name} is named {times} times"
+    for config in topic.configs:
+        if config.value is None:
+            return ErrorCode.INVALID_CONFIG, f"{config.name} has no value"
+    return None
+
+
+def _new_topic(topic: CreatableTopic) -> pb.NewTopic:
+    return pb.NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            pb.NewTopic.Assignment(partition=a.partition_index, replicas=a.broker_ids)
+            for a in topic.assignments
+        ],
+        configs={config.name: config.value or "" for config in topic.configs},
+    )
+
+
+def _result(topic: pb.CreateTopicsResponse.Topic) -> CreatableTopicResult:
+    error = topic_requests.error_code(topic.error)
+    if error is not ErrorCode.NONE:
+        return _failed(topic.name, error, topic.message)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id.ljust(16, b"\x00"),  # with validate_only there is none
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
+
+
+def _failed(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error, error_message=message or None)
+
+
+def refuse(call: Call, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_failed(name, error, "") for name in names])
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,76 @@
+"""DescribeCluster (60), versions 0-2: the brokers, as seen from the listener asked.
+
+Deviations: beside Kafka's endpoint type 1 (brokers) there is 3: the brokers' gRPC endpoints on
+the listener of the same name. This is how a gRPC client finds them from ``bootstrap.servers``.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import NO_OPERATIONS, Call, Served
+from broker.context import BrokerContext
+from metadata.image import GRPC, PLAINTEXT
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import describe_cluster as messages
+from stele.wire.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+GRPC_BROKERS = 3
+
+_PROTOCOLS = {BROKERS: PLAINTEXT, GRPC_BROKERS: GRPC}
+
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""All that may be done to a cluster (KIP-430): there are no ACLs, so everybody may."""
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return refuse(call, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    protocol = _PROTOCOLS.get(request.endpoint_type)
+    if protocol is None:
+        return refuse(call, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    brokers = []
+    for registration in context.image().sorted_brokers():
+        endpoint = registration.endpoint(call.listener, protocol)
+        if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
+            continue
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=registration.broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=registration.rack,
+                is_fenced=registration.fenced,
+            )
+        )
+    wants_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type,
+        cluster_id=context.cluster_id,
+        controller_id=context.any_live_broker(),
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+    )
+
+
+def refuse(
+    call: Call, request: DescribeClusterRequest, error: ErrorCode
+) -> DescribeClusterResponse:
+    messages_ = {
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE: "this is a broker's endpoint, not a controller's",
+        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: f"no endpoint type {request.endpoint_type}",
+    }
+    return DescribeClusterResponse(
+        error_code=error,
+        error_message=messages_.get(error, error.name),
+        endpoint_type=request.endpoint_type,
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

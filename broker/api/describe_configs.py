@@ -1,0 +1,93 @@
+"""DescribeConfigs (32), versions 1-4: the configuration of topics and of this broker.
+
+Deviations: synonyms are not listed; only the broker asked can describe itself.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import Call, Served
+from broker.config_view import DescribedKey, describe_resource
+from broker.context import BrokerContext
+from metadata import effective
+from metadata.config_keys import Type
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import describe_configs as messages
+from stele.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+_SOURCES = {
+    effective.DYNAMIC_TOPIC: 1,
+    effective.DYNAMIC_BROKER: 2,
+    effective.DYNAMIC_DEFAULT_BROKER: 3,
+    effective.STATIC_BROKER: 4,
+    effective.DEFAULT: 5,
+}
+_TYPES = {
+    Type.BOOLEAN: 1,
+    Type.STRING: 2,
+    Type.INT: 3,
+    Type.LONG: 5,
+    Type.DOUBLE: 6,
+    Type.LIST: 7,
+}
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    results = [_describe(context, request, resource) for resource in request.resources]
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    context: BrokerContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        entries = describe_resource(context, resource.resource_type, resource.resource_name)
+    except ApiError as error:
+        return _failed(resource, error.code, error.message)
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _entry(entry, request.include_documentation)
+            for entry in entries
+            if wanted is None or entry.key.name in wanted
+        ],
+    )
+
+
+def _entry(entry: DescribedKey, include_documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.key.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=_SOURCES[entry.source],
+        config_type=_TYPES[entry.key.type],
+        documentation=entry.key.doc if include_documentation else None,
+    )
+
+
+def _failed(
+    resource: DescribeConfigsResource, error: ErrorCode, message: str
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error, message or None, resource.resource_type, resource.resource_name
+    )
+
+
+def refuse(
+    call: Call, request: DescribeConfigsRequest, error: ErrorCode
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_failed(resource, error, "") for resource in request.resources]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

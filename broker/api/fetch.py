@@ -1,0 +1,203 @@
+"""Fetch (1), versions 4-18: read record batches, for consumers and followers alike.
+
+Deviations: only brokers get a fetch session, others the session id 0 (KIP-227 allows that);
+no follower is ever named as a nearer replica (KIP-392); nothing is tiered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker import requests
+from broker.api.call import Call, Reply, Served, hinted_endpoints
+from broker.context import BrokerContext
+from broker.types import Cancel, FetchEntry, FetchQuery, FetchResult, PartitionId
+from metadata.image import MetadataImage
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import fetch as messages
+from stele.wire.kafka.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+_TOPIC_IDS_FROM = 13
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class _Names:
+    """Topic names ↔ ids within one request: before version 13 topics are named."""
+
+    def __init__(self, image: MetadataImage, version: int) -> None:
+        self._image = image
+        self._by_id = version >= _TOPIC_IDS_FROM
+        self._names: dict[bytes, str] = {}
+
+    def key(self, topic: str, topic_id: bytes) -> bytes:
+        """The topic's id; for a name that does not exist something that is no id."""
+        if self._by_id:
+            return topic_id
+        known = self._image.topic(topic)
+        key = known.topic_id if known else bytes(17) + topic.encode()
+        self._names[key] = topic
+        return key
+
+    def name(self, key: bytes) -> str:
+        """The name to answer with (left out of the answer where ids are used)."""
+        if key in self._names or self._by_id:
+            return self._names.get(key, "")
+        topic = self._image.topic_by_id(key)  # of an earlier request of the session
+        return topic.name if topic else ""
+
+    def missing(self, partition: PartitionId) -> ErrorCode | None:
+        """The error of a partition that is not in the metadata."""
+        topic = self._image.topic_by_id(partition.topic_id)
+        if topic is None:
+            return (
+                ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        if not 0 <= partition.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+
+
+def handle(
+    context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
+) -> Cancel | None:
+    names = _Names(context.image(), call.version)
+    replica_id, replica_epoch = request.replica_id, -1
+    if request.replica_state is not None:
+        replica_id = request.replica_state.replica_id
+        replica_epoch = request.replica_state.replica_epoch
+    try:
+        session = context.sessions.open(
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            replica_id=replica_id,
+            entries=_entries(names, request.topics),
+            forgotten=[
+                PartitionId(names.key(topic.topic, topic.topic_id), partition)
+                for topic in request.forgotten_topics_data
+                for partition in topic.partitions
+            ],
+        )
+    except ApiError as error:
+        reply(refuse(call, request, error.code))
+        return None
+    items: list[FetchEntry | FetchResult] = []
+    for entry in session.entries:
+        missing = names.missing(entry.id)
+        items.append(entry if missing is None else FetchResult(entry.id, missing))
+    query = FetchQuery(
+        entries=[],
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        read_committed=request.isolation_level == READ_COMMITTED,
+    )
+    if replica_id < 0:
+        query.max_bytes = min(query.max_bytes, context.config.fetch_max_bytes)
+
+    def done(results: list[FetchResult]) -> None:
+        answered = session.answer(results)
+        hints = [result.leader for result in answered if result.error in _HINTED]
+        reply(
+            FetchResponse(
+                session_id=session.session_id,
+                responses=_topics(names, answered, query.read_committed),
+                node_endpoints=[
+                    NodeEndpoint(*endpoint)
+                    for endpoint in hinted_endpoints(context, call.listener, hints)
+                ],
+            )
+        )
+
+    return requests.fetch(context, items, query, done)
+
+
+def _entries(names: _Names, topics: Iterable[FetchTopic]) -> list[FetchEntry]:
+    return [
+        _entry(names.key(topic.topic, topic.topic_id), partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+
+
+def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:
+    return FetchEntry(
+        PartitionId(topic_id, partition.partition),
+        fetch_offset=partition.fetch_offset,
+        max_bytes=partition.partition_max_bytes,
+        current_leader_epoch=partition.current_leader_epoch,
+        last_fetched_epoch=partition.last_fetched_epoch,
+        log_start_offset=partition.log_start_offset,
+    )
+
+
+def _topics(
+    names: _Names, results: list[FetchResult], read_committed: bool
+) -> list[FetchableTopicResponse]:
+    """The results in their order, neighbours of one topic together."""
+    topics: list[FetchableTopicResponse] = []
+    last: bytes | None = None
+    for result in results:
+        if result.id.topic_id != last:
+            last = result.id.topic_id
+            topics.append(
+                FetchableTopicResponse(
+                    topic=names.name(last), topic_id=last if len(last) == 16 else bytes(16)
+                )
+            )
+        topics[-1].partitions.append(_partition(result, read_committed))
+    return topics
+
+
+def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
+    diverging = hint = None
+    if result.diverging is not None:
+        diverging = EpochEndOffset(result.diverging.epoch, result.diverging.end_offset)
+    if result.error in _HINTED and result.leader.leader_id >= 0:
+        hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
+    return PartitionData(
+        partition_index=result.id.partition,
+        error_code=result.error,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        diverging_epoch=diverging,
+        current_leader=hint,
+        aborted_transactions=[] if read_committed else None,
+        records=result.records,
+    )
+
+
+def refuse(call: Call, request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """Before version 7 there is no error but each partition's."""
+    return FetchResponse(
+        error_code=error,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(partition.partition, error, high_watermark=-1, records=[])
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        if call.version < 7
+        else [],
+    )
+
+
+SERVED = Served(messages.API, refuse, handle=handle)

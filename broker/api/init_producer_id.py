@@ -1,0 +1,36 @@
+"""InitProducerId (22), versions 0-5: an id for an idempotent producer.
+
+Deviations: a transactional id is answered COORDINATOR_NOT_AVAILABLE, as there are no
+transactions; a producer that asks for a higher epoch gets another id instead, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import init_producer_id as messages
+from stele.wire.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    if request.transactional_id == "":
+        return refuse(call, request, ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return refuse(call, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        return InitProducerIdResponse(producer_id=await context.producer_ids.take())
+    except ApiError as error:
+        return refuse(call, request, error.code)
+
+
+def refuse(call: Call, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,113 @@
+"""ListOffsets (2), versions 1-11: offsets by time.
+
+Deviations: nothing is tiered, so the earliest local offset (-4) is the earliest, and the
+latest tiered (-5) and the earliest not yet tiered (-6) are none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker import requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from broker.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
+from metadata.image import MetadataImage
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import list_offsets as messages
+from stele.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+READ_COMMITTED = 1
+
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+# The version from which a special timestamp may be asked for.
+_SPECIAL_FROM = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    image = context.image()
+    asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    items = [
+        OffsetResult(ErrorCode.INVALID_REQUEST)
+        if asked[topic.name, partition.partition_index] > 1
+        else _item(image, call.version, topic.name, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    results = iter(
+        await requests.list_offsets(
+            context, items, read_committed=request.isolation_level == READ_COMMITTED
+        )
+    )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [
+                    _answer(partition.partition_index, next(results))
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _item(
+    image: MetadataImage, version: int, name: str, partition: ListOffsetsPartition
+) -> OffsetQuery | OffsetResult:
+    found = requests.partition_of(image.topic(name) or _UNKNOWN, partition.partition_index)
+    if isinstance(found, ErrorCode):
+        return OffsetResult(found)
+    timestamp_ms = partition.timestamp
+    if timestamp_ms < EARLIEST_TIMESTAMP and version < _SPECIAL_FROM.get(timestamp_ms, 2**15):
+        return OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return OffsetResult(ErrorCode.NONE)
+    if timestamp_ms == EARLIEST_LOCAL:
+        timestamp_ms = EARLIEST_TIMESTAMP
+    return OffsetQuery(found, timestamp_ms, partition.current_leader_epoch)
+
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _answer(index: int, result: OffsetResult) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=result.error,
+        timestamp=result.timestamp_ms,
+        offset=result.offset,
+        leader_epoch=result.leader_epoch,
+    )
+
+
+def refuse(call: Call, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name,
+                [ListOffsetsPartitionResponse(p.partition_index, error) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

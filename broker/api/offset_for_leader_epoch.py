@@ -1,0 +1,71 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where an epoch ends in the leader's log (KIP-320).
+
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from broker import requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from broker.types import EpochQuery, OffsetResult
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import offset_for_leader_epoch as messages
+from stele.wire.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    image = context.image()
+    items: list[EpochQuery | OffsetResult] = []
+    for topic in request.topics:
+        known = requests.find_topic(image, topic.topic, b"")
+        for partition in topic.partitions:
+            found = requests.partition_of(known, partition.partition)
+            if isinstance(found, ErrorCode):
+                items.append(OffsetResult(found))
+            else:
+                items.append(
+                    EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
+                )
+    results = iter(requests.epoch_ends(context, items))
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic,
+                [_answer(partition.partition, next(results)) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(partition: int, result: OffsetResult) -> EpochEndOffset:
+    return EpochEndOffset(
+        error_code=result.error,
+        partition=partition,
+        leader_epoch=result.leader_epoch,
+        end_offset=result.offset,
+    )
+
+
+def refuse(
+    call: Call, request: OffsetForLeaderEpochRequest, error: ErrorCode
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [EpochEndOffset(error, p.partition) for p in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

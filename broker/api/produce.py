@@ -1,0 +1,131 @@
+"""Produce (0), versions 3-13: append one record batch to each of some partitions.
+
+Advertised from version 0, for a higher minimum makes older librdkafka stop compressing
+(KAFKA-18659), but 0-2 cannot be decoded: they carry formats before record batches.
+
+Deviations: a transactional id is refused, as there are no transactions; errors are told for the
+batch, never for single records.
+"""
+
+from __future__ import annotations
+
+from broker import requests
+from broker.api.call import Call, Reply, Served, hinted_endpoints
+from broker.context import BrokerContext
+from broker.types import Cancel, PartitionId, ProduceEntry, ProduceResult
+from metadata.image import Topic
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import produce as messages
+from stele.wire.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(
+    context: BrokerContext, call: Call, request: ProduceRequest, reply: Reply
+) -> Cancel | None:
+    image = context.image()
+    items: list[ProduceEntry | ProduceResult] = []
+    for data in request.topic_data:
+        topic = requests.find_topic(image, data.name, data.topic_id)
+        items.extend(_item(request, topic, partition) for partition in data.partition_data)
+
+    def done(results: list[ProduceResult]) -> None:
+        if request.acks != 0:
+            reply(_response(context, call, request, results))
+        elif all(result.error is ErrorCode.NONE for result in results):
+            reply(None)
+        else:
+            # Without an answer only a lost connection makes the client look for the leader.
+            call.close(_first_error(results))
+
+    requests.produce(context, items, request.acks, request.timeout_ms, done)
+    return None
+
+
+def _item(
+    request: ProduceRequest, topic: Topic | ErrorCode, data: PartitionProduceData
+) -> ProduceEntry | ProduceResult:
+    found = requests.partition_of(topic, data.index)
+    if isinstance(found, ErrorCode):
+        return ProduceResult(PartitionId(requests.NO_TOPIC_ID, data.index), found)
+    if request.transactional_id is not None:
+        message = "transactions are not supported"
+        return ProduceResult(found, ErrorCode.INVALID_TXN_STATE, message)
+    if not isinstance(data.records, memoryview | bytearray) or not data.records:
+        message = "a partition of a Produce request holds exactly one record batch"
+        return ProduceResult(found, ErrorCode.INVALID_RECORD, message)
+    return ProduceEntry(found, data.records)
+
+
+def _response(
+    context: BrokerContext, call: Call, request: ProduceRequest, results: list[ProduceResult]
+) -> ProduceResponse:
+    remaining = iter(results)
+    topics = [
+        TopicProduceResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=[
+                _partition_response(partition.index, next(remaining))
+                for partition in data.partition_data
+            ],
+        )
+        for data in request.topic_data
+    ]
+    hints = [result.leader for result in results if result.error in _HINTED]
+    return ProduceResponse(
+        responses=topics,
+        node_endpoints=[
+            NodeEndpoint(*endpoint) for endpoint in hinted_endpoints(context, call.listener, hints)
+        ],
+    )
+
+
+def _partition_response(index: int, result: ProduceResult) -> PartitionProduceResponse:
+    hint = None
+    if result.error in _HINTED and result.leader.leader_id >= 0:
+        hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
+    return PartitionProduceResponse(
+        index=index,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        error_message=result.message or None,
+        current_leader=hint,
+    )
+
+
+def _first_error(results: list[ProduceResult]) -> str:
+    for result in results:
+        if result.error is not ErrorCode.NONE:
+            return f"acks=0 to partition {result.id.partition}: {result.error.name}"
+    return ""
+
+
+def refuse(call: Call, request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(partition.index, error, base_offset=-1)
+                    for partition in data.partition_data
+                ],
+            )
+            for data in request.topic_data
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle=handle, advertised_from=0)

@@ -1,0 +1,80 @@
+"""What a topic's or a broker's configuration comes to, key by key, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.context import BrokerContext
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
+from metadata.effective import sourced
+from metadata.image import CLUSTER
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.metadata_pb2 import ConfigResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedKey:
+    """One key of one resource; ``source`` in the words of ``metadata.effective``."""
+
+    key: ConfigKey
+    value: str
+    source: str
+    read_only: bool
+
+
+def describe_resource(
+    context: BrokerContext, resource_type: int, resource_name: str
+) -> list[DescribedKey]:
+    """Every key of a topic or of this broker, by name; of the cluster's default what is set.
+
+    Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
+    """
+    if resource_type == ConfigResourceType.TOPIC:
+        return _describe_topic(context, resource_name)
+    if resource_type == ConfigResourceType.BROKER:
+        return _describe_broker(context, resource_name)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configuration")
+
+
+def _describe_topic(context: BrokerContext, topic: str) -> list[DescribedKey]:
+    image = context.image()
+    if image.topic(topic) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+    static = context.config.raw
+    described = []
+    for key in _by_name(TOPIC_KEYS):
+        found = sourced(image, key, static=static, topic=topic, broker_id=context.broker_id)
+        described.append(DescribedKey(key, found.value, found.source, read_only=False))
+    return described
+
+
+def _describe_broker(context: BrokerContext, name: str) -> list[DescribedKey]:
+    if name == "":
+        return _describe_cluster_default(context)
+    if name != str(context.broker_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"ask broker {name} itself: this is broker {context.broker_id}",
+        )
+    described = []
+    for key in _by_name(NODE_KEYS):
+        found = sourced(
+            context.image(), key, static=context.config.raw, broker_id=context.broker_id
+        )
+        read_only = key.scope is Scope.STATIC
+        described.append(DescribedKey(key, found.value, found.source, read_only))
+    return described
+
+
+def _describe_cluster_default(context: BrokerContext) -> list[DescribedKey]:
+    image = context.image()
+    return [
+        DescribedKey(key, *sourced(image, key, static={}), read_only=False)
+        for key in _by_name(NODE_KEYS)
+        if key.name in image.config(CLUSTER)
+    ]
+
+
+def _by_name(keys: Mapping[str, ConfigKey]) -> list[ConfigKey]:
+    return [keys[name] for name in sorted(keys)]

@@ -1,0 +1,61 @@
+"""What every request handler of a broker works with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from broker.controller_client import ControllerClient
+from broker.fetch_session import FetchSessions
+from broker.metrics import BrokerMetrics
+from broker.producer_ids import ProducerIds
+from broker.replica_manager import ReplicaManager
+from metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from runtime.config import NodeConfig
+from stele.world import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """Handles to the parts of one broker.
+
+    ``image`` gives the newest published image, ``wait_until`` waits for one that a predicate
+    accepts, so many seconds, and says whether it came.
+    """
+
+    config: NodeConfig
+    cluster_id: str
+    clock: Clock
+    image: Callable[[], MetadataImage]
+    wait_until: Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    controller: ControllerClient
+    producer_ids: ProducerIds
+    metrics: BrokerMetrics
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.node_id
+
+    def live_endpoints(
+        self, listener: str, protocol: str
+    ) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Every broker that is not fenced and has such an endpoint, by id."""
+        found = []
+        for registration in self.image().sorted_brokers():
+            endpoint = registration.endpoint(listener, protocol)
+            if endpoint is not None and not registration.fenced:
+                found.append((registration, endpoint))
+        return found
+
+    def any_live_broker(self) -> int:
+        """The id given to Kafka's clients as the controller's; -1 when no broker is live.
+
+        In KRaft mode clients never reach the controllers: a broker forwards what is meant for
+        them. Spread over the brokers by who is asked, and constant while they are.
+        """
+        live = [b.broker_id for b in self.image().sorted_brokers() if not b.fenced]
+        if not live or self.broker_id in live:
+            return self.broker_id if live else -1
+        return live[self.broker_id % len(live)]

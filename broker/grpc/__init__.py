@@ -1,0 +1,1 @@
+"""The broker's services on the control plane: Data for clients, Admin for everybody."""

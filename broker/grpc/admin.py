@@ -1,0 +1,165 @@
+"""stele.v1.Admin on a broker: changes go to the active controller, questions are answered here.
+
+DescribeCluster and DescribeTopics are read from this broker's own image, which may be a moment
+behind; DescribeQuorum comes from the quorum's leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from broker.config_view import describe_resource
+from broker.context import BrokerContext
+from broker.grpc.messages import unary
+from metadata.image import GRPC, PLAINTEXT, BrokerRegistration, ConfigResource, Topic
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from stele.world import RpcCode, RpcError, Service
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+_TIMEOUT_S = 30.0
+
+
+class AdminService:
+    """The service as it is given to those who came in over one named listener."""
+
+    def __init__(self, context: BrokerContext, listener: str) -> None:
+        self._context = context
+        self._listener = listener
+
+    def service(self) -> Service:
+        prefix = "/stele.v1.Admin/"
+        forward = self._forward
+        return Service(
+            unary={
+                prefix + "CreateTopics": unary(
+                    pb.CreateTopicsRequest, forward("CreateTopics", pb.CreateTopicsResponse)
+                ),
+                prefix + "DeleteTopics": unary(
+                    pb.DeleteTopicsRequest, forward("DeleteTopics", pb.DeleteTopicsResponse)
+                ),
+                prefix + "AlterConfigs": unary(
+                    pb.AlterConfigsRequest, forward("AlterConfigs", pb.AlterConfigsResponse)
+                ),
+                prefix + "ElectLeaders": unary(
+                    pb.ElectLeadersRequest, forward("ElectLeaders", pb.ElectLeadersResponse)
+                ),
+                prefix + "DescribeQuorum": unary(
+                    DescribeQuorumRequest, forward("DescribeQuorum", DescribeQuorumResponse)
+                ),
+                prefix + "DescribeCluster": unary(
+                    pb.DescribeClusterRequest, self._describe_cluster
+                ),
+                prefix + "DescribeTopics": unary(pb.DescribeTopicsRequest, self._describe_topics),
+                prefix + "DescribeConfigs": unary(
+                    pb.DescribeConfigsRequest, self._describe_configs
+                ),
+            }
+        )
+
+    def _forward(self, name: str, response_type: type[R]) -> Callable[[Q], Awaitable[R]]:
+        method = f"/stele.v1.Admin/{name}"
+
+        async def ask(request: Q) -> R:
+            try:
+                return await self._context.controller.call(
+                    method, request, response_type, timeout_s=_TIMEOUT_S
+                )
+            except ApiError as error:
+                # What the client may try again, in its own words.
+                raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
+
+        return ask
+
+    # ------------------------------------------------------------------ from the image
+
+    async def _describe_cluster(
+        self, request: pb.DescribeClusterRequest
+    ) -> pb.DescribeClusterResponse:
+        image = self._context.image()
+        controller_id = self._context.controller.active_controller
+        return pb.DescribeClusterResponse(
+            cluster_id=self._context.cluster_id,
+            controller_id=-1 if controller_id is None else controller_id,
+            brokers=[self._broker(registration) for registration in image.sorted_brokers()],
+            metadata_offset=image.offset,
+        )
+
+    def _broker(self, registration: BrokerRegistration) -> pb.BrokerDescription:
+        kafka = registration.endpoint(self._listener, PLAINTEXT)
+        grpc = registration.endpoint(self._listener, GRPC)
+        return pb.BrokerDescription(
+            broker_id=registration.broker_id,
+            host=kafka.host if kafka else "",
+            port=kafka.port if kafka else -1,
+            rack=registration.rack or "",
+            fenced=registration.fenced,
+            in_controlled_shutdown=registration.in_controlled_shutdown,
+            broker_epoch=registration.broker_epoch,
+            grpc_host=grpc.host if grpc else "",
+            grpc_port=grpc.port if grpc else -1,
+        )
+
+    async def _describe_topics(
+        self, request: pb.DescribeTopicsRequest
+    ) -> pb.DescribeTopicsResponse:
+        image = self._context.image()
+        names = list(request.names) or [topic.name for topic in image.sorted_topics()]
+        return pb.DescribeTopicsResponse(
+            topics=[self._topic(name, image.topic(name)) for name in names]
+        )
+
+    def _topic(self, name: str, topic: Topic | None) -> pb.DescribeTopicsResponse.Topic:
+        if topic is None:
+            return pb.DescribeTopicsResponse.Topic(
+                name=name,
+                error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                message=f"there is no topic {name}",
+            )
+        configs = self._context.image().config(ConfigResource.topic(name))
+        return pb.DescribeTopicsResponse.Topic(
+            name=name,
+            topic_id=topic.topic_id,
+            configs=dict(sorted(configs.items())),
+            partitions=[
+                pb.PartitionDescription(
+                    partition=number,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=state.partition_epoch,
+                    replicas=state.replicas,
+                    isr=state.isr,
+                    elr=state.elr,
+                    unclean_elections=state.unclean_elections,
+                )
+                for number, state in enumerate(topic.partitions)
+            ],
+        )
+
+    async def _describe_configs(
+        self, request: pb.DescribeConfigsRequest
+    ) -> pb.DescribeConfigsResponse:
+        answer = pb.DescribeConfigsResponse()
+        for resource in request.resources:
+            described = answer.resources.add(resource=resource)
+            try:
+                entries = describe_resource(self._context, resource.type, resource.name)
+            except ApiError as error:
+                described.error, described.message = error.code, error.message
+                continue
+            for entry in entries:
+                described.entries.add(
+                    name=entry.key.name,
+                    value=entry.value,
+                    source=entry.source,
+                    type=entry.key.type.value,
+                    documentation=entry.key.doc,
+                    read_only=entry.read_only,
+                )
+        return answer

@@ -1,0 +1,298 @@
+"""stele.v1.Data: whole record batches for gRPC clients, by the functions of the Kafka plane.
+
+Deviations from the Kafka APIs of the same names: no topic is made by asking for it, acks=0 is
+answered too, and a topic may be given by its name in every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker import requests
+from broker.context import BrokerContext
+from broker.grpc.conversation import Conversation
+from broker.grpc.messages import parse, unary
+from broker.types import (
+    Cancel,
+    EpochQuery,
+    FetchEntry,
+    FetchQuery,
+    FetchResult,
+    OffsetQuery,
+    OffsetResult,
+    PartitionId,
+    ProduceEntry,
+    ProduceResult,
+)
+from metadata.image import GRPC, NO_LEADER, MetadataImage, Topic
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import data_pb2 as pb
+from stele.world import Service, Stream
+
+PRODUCE_IN_FLIGHT = 64
+FETCH_IN_FLIGHT = 16
+"""Unanswered requests of one stream; each fetch may hold a whole answer in memory."""
+
+READ_COMMITTED = 1
+
+
+class DataService:
+    """The service as it is given to those who came in over one named listener."""
+
+    def __init__(self, context: BrokerContext, listener: str) -> None:
+        self._context = context
+        self._listener = listener
+
+    def service(self) -> Service:
+        prefix = "/stele.v1.Data/"
+        return Service(
+            unary={
+                prefix + "Metadata": unary(pb.MetadataRequest, self._metadata),
+                prefix + "ListOffsets": unary(pb.ListOffsetsRequest, self._list_offsets),
+                prefix + "OffsetForLeaderEpoch": unary(
+                    pb.OffsetForLeaderEpochRequest, self._offset_for_leader_epoch
+                ),
+                prefix + "InitProducerId": unary(pb.InitProducerIdRequest, self._init_producer_id),
+            },
+            streams={prefix + "Produce": self._produce, prefix + "Fetch": self._fetch},
+        )
+
+    # ------------------------------------------------------------------ Produce
+
+    async def _produce(self, stream: Stream) -> None:
+        await Conversation(stream, PRODUCE_IN_FLIGHT).run(self._start_produce)
+
+    def _start_produce(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
+        request = parse(pb.ProduceRequest, payload)
+        image = self._context.image()
+        items = [_produce_item(image, partition) for partition in request.partitions]
+        names = [partition.topic for partition in request.partitions]
+
+        def done(results: list[ProduceResult]) -> None:
+            reply(_produce_response(request.correlation_id, names, results).SerializeToString())
+
+        requests.produce(self._context, items, request.acks, request.timeout_ms, done)
+        return None
+
+    # ------------------------------------------------------------------ Fetch
+
+    async def _fetch(self, stream: Stream) -> None:
+        await Conversation(stream, FETCH_IN_FLIGHT).run(self._start_fetch)
+
+    def _start_fetch(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
+        request = parse(pb.FetchRequest, payload)
+        image = self._context.image()
+        items = [_fetch_item(image, partition) for partition in request.partitions]
+        names = [partition.topic for partition in request.partitions]
+        query = FetchQuery(
+            entries=[],
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=min(request.max_bytes, self._context.config.fetch_max_bytes),
+            read_committed=request.isolation_level == READ_COMMITTED,
+        )
+
+        def done(results: list[FetchResult]) -> None:
+            reply(_fetch_response(request.correlation_id, names, results).SerializeToString())
+
+        return requests.fetch(self._context, items, query, done)
+
+    # ------------------------------------------------------------------ unary calls
+
+    async def _metadata(self, request: pb.MetadataRequest) -> pb.MetadataResponse:
+        context = self._context
+        image = context.image()
+        if request.topics:
+            topics = [_metadata_topic(name, image.topic(name)) for name in request.topics]
+        else:
+            topics = [_metadata_topic(topic.name, topic) for topic in image.sorted_topics()]
+        return pb.MetadataResponse(
+            cluster_id=context.cluster_id,
+            controller_id=_or_none(context.controller.active_controller),
+            brokers=[
+                pb.MetadataResponse.Broker(
+                    broker_id=registration.broker_id,
+                    grpc_host=endpoint.host,
+                    grpc_port=endpoint.port,
+                    rack=registration.rack or "",
+                )
+                for registration, endpoint in context.live_endpoints(self._listener, GRPC)
+            ],
+            topics=topics,
+        )
+
+    async def _list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+        image = self._context.image()
+        items: list[OffsetQuery | OffsetResult] = []
+        for partition in request.partitions:
+            found = _partition(image, partition.topic, b"", partition.partition)
+            if isinstance(found, ErrorCode):
+                items.append(OffsetResult(found))
+            else:
+                items.append(
+                    OffsetQuery(found, partition.timestamp_ms, partition.current_leader_epoch)
+                )
+        results = await requests.list_offsets(
+            self._context, items, read_committed=request.isolation_level == READ_COMMITTED
+        )
+        return pb.ListOffsetsResponse(
+            partitions=[
+                pb.ListOffsetsResponse.Partition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=result.error,
+                    timestamp_ms=result.timestamp_ms,
+                    offset=result.offset,
+                    leader_epoch=result.leader_epoch,
+                )
+                for partition, result in zip(request.partitions, results, strict=True)
+            ]
+        )
+
+    async def _offset_for_leader_epoch(
+        self, request: pb.OffsetForLeaderEpochRequest
+    ) -> pb.OffsetForLeaderEpochResponse:
+        image = self._context.image()
+        items: list[EpochQuery | OffsetResult] = []
+        for partition in request.partitions:
+            found = _partition(image, partition.topic, b"", partition.partition)
+            if isinstance(found, ErrorCode):
+                items.append(OffsetResult(found))
+            else:
+                items.append(
+                    EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
+                )
+        results = requests.epoch_ends(self._context, items)
+        return pb.OffsetForLeaderEpochResponse(
+            partitions=[
+                pb.OffsetForLeaderEpochResponse.Partition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=result.error,
+                    leader_epoch=result.leader_epoch,
+                    end_offset=result.offset,
+                )
+                for partition, result in zip(request.partitions, results, strict=True)
+            ]
+        )
+
+    async def _init_producer_id(
+        self, request: pb.InitProducerIdRequest
+    ) -> pb.InitProducerIdResponse:
+        if request.transactional_id:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # there are no transactions
+            return pb.InitProducerIdResponse(error=error, producer_id=-1, producer_epoch=-1)
+        try:
+            producer_id = await self._context.producer_ids.take()
+        except ApiError as refusal:
+            return pb.InitProducerIdResponse(error=refusal.code, producer_id=-1, producer_epoch=-1)
+        return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+# ---------------------------------------------------------------------- translation
+
+
+def _partition(
+    image: MetadataImage, name: str, topic_id: bytes, partition: int
+) -> PartitionId | ErrorCode:
+    return requests.partition_of(requests.find_topic(image, name, topic_id), partition)
+
+
+def _produce_item(
+    image: MetadataImage, partition: pb.ProduceRequest.Partition
+) -> ProduceEntry | ProduceResult:
+    found = _partition(image, partition.topic, partition.topic_id, partition.partition)
+    if isinstance(found, ErrorCode):
+        return ProduceResult(PartitionId(partition.topic_id, partition.partition), found)
+    return ProduceEntry(found, bytearray(partition.records))  # a copy, for it will be stamped
+
+
+def _produce_response(
+    correlation_id: int, names: list[str], results: list[ProduceResult]
+) -> pb.ProduceResponse:
+    return pb.ProduceResponse(
+        correlation_id=correlation_id,
+        partitions=[
+            pb.ProduceResponse.Partition(
+                topic_id=result.id.topic_id,
+                partition=result.id.partition,
+                error=result.error,
+                message=result.message,
+                base_offset=result.base_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+                leader=result.leader.leader_id,
+                leader_epoch=result.leader.leader_epoch,
+                topic=name,
+            )
+            for name, result in zip(names, results, strict=True)
+        ],
+    )
+
+
+def _fetch_item(
+    image: MetadataImage, partition: pb.FetchRequest.Partition
+) -> FetchEntry | FetchResult:
+    found = _partition(image, partition.topic, partition.topic_id, partition.partition)
+    if isinstance(found, ErrorCode):
+        return FetchResult(PartitionId(partition.topic_id, partition.partition), found)
+    return FetchEntry(
+        found,
+        fetch_offset=partition.fetch_offset,
+        max_bytes=partition.max_bytes,
+        current_leader_epoch=partition.current_leader_epoch,
+        last_fetched_epoch=partition.last_fetched_epoch,
+    )
+
+
+def _fetch_response(
+    correlation_id: int, names: list[str], results: list[FetchResult]
+) -> pb.FetchResponse:
+    return pb.FetchResponse(
+        correlation_id=correlation_id,
+        partitions=[
+            pb.FetchResponse.Partition(
+                topic_id=result.id.topic_id,
+                partition=result.id.partition,
+                error=result.error,
+                high_watermark=result.high_watermark,
+                last_stable_offset=result.last_stable_offset,
+                log_start_offset=result.log_start_offset,
+                records=b"".join(result.records),
+                diverging_epoch=-1 if result.diverging is None else result.diverging.epoch,
+                diverging_end_offset=-1
+                if result.diverging is None
+                else result.diverging.end_offset,
+                leader=result.leader.leader_id,
+                leader_epoch=result.leader.leader_epoch,
+                topic=name,
+            )
+            for name, result in zip(names, results, strict=True)
+        ],
+    )
+
+
+def _metadata_topic(name: str, topic: Topic | None) -> pb.MetadataResponse.Topic:
+    if topic is None:
+        return pb.MetadataResponse.Topic(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return pb.MetadataResponse.Topic(
+        name=name,
+        topic_id=topic.topic_id,
+        partitions=[
+            pb.MetadataResponse.Partition(
+                error=(
+                    ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
+                ),
+                partition=number,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                replicas=state.replicas,
+                isr=state.isr,
+            )
+            for number, state in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _or_none(controller_id: int | None) -> int:
+    return -1 if controller_id is None else controller_id

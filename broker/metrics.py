@@ -1,0 +1,77 @@
+"""What a broker counts, by Kafka's meanings (kafka.server, kafka.network)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.replica_manager import ReplicaCounters
+from runtime.metrics import MetricsRegistry
+
+_TOTALS = (
+    ("bytes_in", "Bytes of record batches from producers (BytesInPerSec)."),
+    ("bytes_out", "Bytes of record batches to consumers (BytesOutPerSec)."),
+    ("replication_bytes_in", "Bytes fetched from leaders (ReplicationBytesInPerSec)."),
+    ("replication_bytes_out", "Bytes fetched by followers (ReplicationBytesOutPerSec)."),
+    ("failed_produce_total", "Partitions refused in Produce (FailedProduceRequestsPerSec)."),
+    ("isr_shrinks_total", "ISR members taken out by this leader (IsrShrinksPerSec)."),
+    ("isr_expands_total", "ISR members taken in by this leader (IsrExpandsPerSec)."),
+)
+_PRESENT = (
+    ("leader_count", "Partitions that this broker leads (LeaderCount)."),
+    ("partition_count", "Replicas on this broker (PartitionCount)."),
+    ("under_replicated", "Led partitions with fewer in sync than assigned."),
+    ("under_min_isr", "Led partitions below min.insync.replicas (UnderMinIsrPartitionCount)."),
+    ("offline_replicas", "Replicas on a failed directory (OfflineReplicaCount)."),
+)
+_NAMES = {
+    "failed_produce_total": "stele_failed_produce_requests",
+    "isr_shrinks_total": "stele_isr_shrinks",
+    "isr_expands_total": "stele_isr_expands",
+    "under_replicated": "stele_under_replicated_partitions",
+    "under_min_isr": "stele_under_min_isr_partition_count",
+    "offline_replicas": "stele_offline_replica_count",
+}
+
+
+class BrokerMetrics:
+    """The counters that request handling adds to; the rest is read at each scrape."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._registry = registry
+        self.messages_in = registry.counter(
+            "stele_messages_in", "Records appended for producers (MessagesInPerSec)."
+        )
+        self.requests = registry.counters(
+            "stele_requests", "Requests answered, by API (RequestsPerSec).", "api"
+        )
+        self.failures = registry.counters(
+            "stele_request_failures", "Requests whose handler failed unexpectedly, by API.", "api"
+        )
+        self.request_seconds = registry.histograms(
+            "stele_request_seconds",
+            "From a request's arrival to its answer, waiting included, by API (TotalTimeMs).",
+            "api",
+        )
+        self.produce_waiting = 0
+        self.fetch_waiting = 0
+        registry.gauge(
+            "stele_produce_purgatory_size",
+            "Produce requests that wait for replication or disk (PurgatorySize).",
+            lambda: self.produce_waiting,
+        )
+        registry.gauge(
+            "stele_fetch_purgatory_size",
+            "Fetch requests that wait for records (PurgatorySize).",
+            lambda: self.fetch_waiting,
+        )
+
+    def read_replicas(self, counters: Callable[[], ReplicaCounters]) -> None:
+        """Declare what the replica manager counts."""
+
+        def reader(field: str) -> Callable[[], float]:
+            return lambda: float(getattr(counters(), field))
+
+        for field, help_text in _TOTALS:
+            self._registry.total(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
+        for field, help_text in _PRESENT:
+            self._registry.gauge(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
