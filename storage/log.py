@@ -428,6 +428,10 @@ class PartitionLog:
         self._unsynced_paths.update(dict.fromkeys(paths))
         self._mark_dirty()
 
+    def require_synced(self, *paths: str) -> None:
+        """Nothing appended from now on counts as durable before these are on disk too."""
+        self._mark_unsynced(*paths)
+
     def begin_sync(self) -> SyncTicket:
         """A group begins: what of this log goes into it."""
         self._dirty = False

@@ -1,0 +1,556 @@
+"""One log directory: its logs, its checkpoints, its group commit, and whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from stele.world import Clock, Disk
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    MetaProperties,
+    TopicPartition,
+    decode_clean_shutdown,
+    encode_clean_shutdown,
+    encode_offsets,
+    encode_partition_metadata,
+    read_meta_properties,
+    read_offsets,
+    read_partition_metadata,
+)
+from storage.config import LogConfig
+from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.group_commit import GroupCommit
+from storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE: Final = ".lock"
+METADATA_TOPIC: Final = "__cluster_metadata"
+_DELETED_SUFFIX: Final = "-delete"
+_CORRUPT_SUFFIX: Final = "-corrupt"
+_NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition that a directory's name stands for; None for any other name."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def format_directory(disk: Disk, path: str, properties: MetaProperties) -> None:
+    """Make ``path`` a log directory of a cluster and node, durably.
+
+    Raises LogDirectoryError if it is one already, or holds anything else.
+    """
+    disk.make_directory(path)
+    present = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
+    if present is not None:
+        raise LogDirectoryError(
+            f"{path} is formatted already, for node {present.node_id} of cluster "
+            f"{present.cluster_id}; empty it to format it again"
+        )
+    foreign = [name for name in disk.list(path) if name not in (LOCK_FILE, "lost+found")]
+    if foreign:
+        raise LogDirectoryError(
+            f"{path} is not empty ({foreign[0]}) and no log directory; choose another"
+        )
+    disk.replace_file_now(f"{path}/{META_PROPERTIES_FILE}", properties.encode())
+    disk.sync_now(path.rpartition("/")[0] or "/")
+
+
+def read_formatted(
+    disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
+) -> MetaProperties:
+    """Whose directory it is. LogDirectoryError unless it is formatted for these."""
+    try:
+        properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
+    except OSError as error:
+        raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    if properties is None:
+        raise LogDirectoryError(
+            f"{path} is not formatted; run `stele format` with this node's configuration first"
+        )
+    if cluster_id is not None and properties.cluster_id != cluster_id:
+        raise LogDirectoryError(
+            f"{path} belongs to cluster {properties.cluster_id}, this node to {cluster_id}; "
+            "set log.dirs to this cluster's directory, or empty it and format it anew"
+        )
+    if node_id is not None and properties.node_id != node_id:
+        raise LogDirectoryError(
+            f"{path} belongs to node {properties.node_id}, this is node {node_id}; "
+            "correct node.id or log.dirs"
+        )
+    return properties
+
+
+class LogDirectory:
+    """The logs of one directory. See ``open``. Everything runs on the event loop."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        clock: Clock,
+        config: LogConfig,
+        properties: MetaProperties,
+        release_lock: Callable[[], None],
+    ) -> None:
+        """Use ``open``."""
+        self.path = path
+        self.properties = properties
+        self.clean_shutdown = False
+        """Whether the last life of the directory ended with ``close``."""
+        self.previous_broker_epoch = -1
+        """Of that life, if it ended so; goes into the registration."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.corrupt: dict[TopicPartition, CorruptLogError] = {}
+        """Logs that must not be used: to be reported, then ``discard_corrupt``."""
+        self.corrupt_topic_ids: dict[TopicPartition, bytes | None] = {}
+        self.offline: OSError | None = None
+        self.on_offline: Callable[[LogDirectory], None] | None = None
+        """Called once, when a write, a sync or a checkpoint failed."""
+        self._disk = disk
+        self._clock = clock
+        self._config = config
+        self._release_lock: Callable[[], None] | None = release_lock
+        self._commit = GroupCommit(disk, self._on_failed_sync)
+        # What the checkpoint files hold.
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+        self._checkpointing = asyncio.Lock()  # checkpoint files have one writer at a time
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        clock: Clock,
+        config: LogConfig | None = None,
+        *,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+    ) -> LogDirectory:
+        """Lock a formatted directory and open, recovering, every log in it.
+
+        ``config`` is for all logs until ``PartitionLog.configure``. Corrupt logs do not stop it:
+        they are in ``corrupt``. Raises LogDirectoryError, whose message says what to do.
+        """
+        properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=node_id)
+        try:
+            release = disk.lock(f"{path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise LogDirectoryError(
+                f"{path} is in use by another process; stop that node first"
+            ) from None
+        except OSError as error:
+            raise LogDirectoryError(
+                f"{path} cannot be written: {error.strerror or error}; check its owner and mode"
+            ) from error
+        directory = cls(disk, path, clock, config or LogConfig(), properties, release)
+        try:
+            directory._load()
+        except OSError as error:
+            directory._abandon()
+            raise LogDirectoryError(
+                f"{path} cannot be opened: {error}; check the disk, its owner and mode"
+            ) from error
+        except BaseException:
+            directory._abandon()
+            raise
+        return directory
+
+    def _abandon(self) -> None:
+        for log in self.logs.values():
+            log.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._release_lock is not None:
+            self._release_lock()
+            self._release_lock = None
+
+    # ----------------------------------------------------------------------------- load
+
+    def _load(self) -> None:
+        self._take_clean_shutdown()
+        self._recovery_points = read_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}")
+        self._high_watermarks = read_offsets(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}")
+        self._start_offsets = read_offsets(self._disk, f"{self.path}/{LOG_START_FILE}")
+        for name in self._disk.list(self.path):
+            if name.endswith(_DELETED_SUFFIX):
+                self._disk.remove_tree(f"{self.path}/{name}")
+            elif name.endswith(_CORRUPT_SUFFIX):
+                logger.warning("%s/%s was found corrupt earlier and is kept aside", self.path, name)
+            else:
+                partition = parse_partition_directory(name)
+                if partition is not None and partition.topic != METADATA_TOPIC:
+                    self._load_log(partition)
+        self._lower_to_high_watermarks()
+
+    def _take_clean_shutdown(self) -> None:
+        """The mark goes before anything is written: a crash from now on is no clean shutdown."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        if self._disk.exists(path):
+            self.previous_broker_epoch = decode_clean_shutdown(self._disk.read_file(path))
+            self.clean_shutdown = True
+            self._disk.remove(path)
+            self._disk.sync_now(self.path)
+
+    def _load_log(self, partition: TopicPartition) -> None:
+        directory = f"{self.path}/{partition}"
+        topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
+        try:
+            self.logs[partition] = self._open_log(partition, self._config, topic_id)
+        except CorruptLogError as error:
+            logger.error("%s", error)
+            self.corrupt[partition] = error
+            self.corrupt_topic_ids[partition] = topic_id
+
+    def _open_log(
+        self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self._disk,
+            f"{self.path}/{partition}",
+            config,
+            self._clock,
+            start_offset=self._start_offsets.get(partition, 0),
+            recovery_point=self._recovery_points.get(partition, 0),
+            high_watermark_checkpoint=self._high_watermarks.get(partition, 0),
+            clean_shutdown=self.clean_shutdown,
+            topic_id=topic_id,
+            owner=self,
+        )
+
+    def _lower_to_high_watermarks(self) -> None:
+        """A clean shutdown left recovery points at the logs' ends. Truncations never go below the
+        high watermark, but for unclean elections: with this they seldom have to wait for the disk.
+        """
+        lowered = {
+            partition: min(point, self._high_watermarks.get(partition, 0))
+            for partition, point in self._recovery_points.items()
+        }
+        if lowered != self._recovery_points:
+            self._disk.replace_file_now(
+                f"{self.path}/{RECOVERY_POINT_FILE}", encode_offsets(lowered)
+            )
+            self._recovery_points = lowered
+
+    def start(self) -> None:
+        """To be called once the event loop runs: sync what opening made."""
+        self._commit.start()
+
+    # ----------------------------------------------------------------------------- logs
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get(TopicPartition(topic, partition))
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """Make a partition's directory and empty log; durable before anything in it counts so.
+
+        Raises StorageError; ValueError if it is there already.
+        """
+        key = TopicPartition(topic, partition)
+        if key in self.logs or key in self.corrupt:
+            raise ValueError(f"{key} is there already")
+        self._check_online()
+        directory = f"{self.path}/{key}"
+        metadata_path = f"{directory}/{PARTITION_METADATA_FILE}"
+        try:
+            self._disk.make_directory(directory)
+            file = self._disk.open(metadata_path, create=True)
+            try:
+                if file.size:
+                    file.truncate(0)
+                file.append([encode_partition_metadata(topic_id)])
+            finally:
+                file.close()
+            log = self._open_log(key, config or self._config, topic_id)
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be made: {error.strerror or error}") from error
+        log.require_synced(self.path, directory, metadata_path)
+        self.logs[key] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Close a log and set its directory aside; ``remove_deleted`` frees the space."""
+        key = TopicPartition(topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            self._commit.remove(log)
+            log.close()
+        elif self.corrupt.pop(key, None) is None:
+            return
+        self.corrupt_topic_ids.pop(key, None)
+        self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
+
+    def discard_corrupt(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """Set a corrupt log's directory aside (``…-corrupt``) and begin an empty one.
+
+        Only once the controller has taken the replica out of ISR and ELR.
+        """
+        key = TopicPartition(topic, partition)
+        del self.corrupt[key]
+        self.corrupt_topic_ids.pop(key, None)
+        self._set_aside(key, _CORRUPT_SUFFIX, topic_id)
+        return self.create(topic, partition, topic_id, config)
+
+    def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
+        """A log in use was found corrupt: close it and hold it as those found at opening."""
+        key = TopicPartition(topic, partition)
+        log = self.logs.pop(key)
+        self._commit.remove(log)
+        log.close()
+        self.corrupt[key] = error
+        self.corrupt_topic_ids[key] = log.topic_id
+
+    def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
+        label = topic_id.hex() if topic_id else "0" * 32
+        target = f"{self.path}/{key}.{label}{suffix}"
+        number = 0
+        while self._disk.exists(target):
+            number += 1
+            target = f"{self.path}/{key}.{label}{number}{suffix}"
+        try:
+            self._forget_checkpoints(key)
+            self._disk.rename(f"{self.path}/{key}", target)
+            self._disk.sync_now(self.path)
+        except OSError as error:
+            self._go_offline(error)
+            raise StorageError(f"{self.path}: {error}") from error
+
+    def _forget_checkpoints(self, key: TopicPartition) -> None:
+        """A log made anew under the name must not be measured by the old one's offsets."""
+        self._clamp_checkpoint(RECOVERY_POINT_FILE, self._recovery_points, key, 0)
+        self._clamp_checkpoint(HIGH_WATERMARK_FILE, self._high_watermarks, key, 0)
+        self._clamp_checkpoint(LOG_START_FILE, self._start_offsets, key, 0)
+
+    def remove_deleted(self) -> None:
+        """Remove the directories that ``delete`` set aside."""
+        for name in self._disk.list(self.path):
+            if name.endswith(_DELETED_SUFFIX):
+                self._disk.remove_tree(f"{self.path}/{name}")
+
+    # ----------------------------------------------------------------------------- owner of logs
+
+    def dirty(self, log: PartitionLog) -> None:
+        self._commit.add(log)
+
+    def failed(self, log: PartitionLog, error: OSError) -> None:
+        logger.error("%s fails under %s: %s", self.path, log.name, error)
+        self._go_offline(error)
+
+    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+        key = _key(log)
+        self._clamp_checkpoint(RECOVERY_POINT_FILE, self._recovery_points, key, offset)
+        self._clamp_checkpoint(HIGH_WATERMARK_FILE, self._high_watermarks, key, offset)
+        self._clamp_checkpoint(LOG_START_FILE, self._start_offsets, key, offset)
+
+    def _clamp_checkpoint(
+        self, name: str, held: dict[TopicPartition, int], key: TopicPartition, offset: int
+    ) -> None:
+        if held.get(key, 0) > offset:
+            held[key] = offset
+            self._disk.replace_file_now(f"{self.path}/{name}", encode_offsets(held))
+
+    # ----------------------------------------------------------------------------- sync
+
+    async def flush(self) -> None:
+        """Return when everything written before the call is on disk. Raises StorageError."""
+        await self._commit.flush()
+
+    @property
+    def sync_groups(self) -> int:
+        """How many groups have reached the disk."""
+        return self._commit.groups
+
+    def _on_failed_sync(self, error: OSError) -> None:
+        logger.error("%s: a sync failed, the directory is offline: %s", self.path, error)
+        self._go_offline(error)
+
+    def _go_offline(self, error: OSError) -> None:
+        if self.offline is not None:
+            return
+        self.offline = error
+        self._commit.fail(error)
+        for log in self.logs.values():
+            log.go_offline(error)
+        if self.on_offline is not None:
+            self.on_offline(self)
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise StorageError(f"{self.path} is offline: {self.offline}")
+
+    # ----------------------------------------------------------------------------- checkpoints
+
+    async def checkpoint(self) -> None:
+        """Write the three offset checkpoints and the epoch files that changed.
+
+        A recovery point is at most the high watermark, so that truncations stay above it, and
+        both are at most what is on disk: only such a high watermark proves a cut to be corrupt.
+        Raises StorageError; the directory is offline then.
+        """
+        self._check_online()
+        points = {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()}
+        try:
+            await self._write_checkpoints(points, points)
+        except OSError as error:
+            self._go_offline(error)
+            raise StorageError(f"{self.path}: a checkpoint failed: {error}") from error
+
+    async def _write_checkpoints(
+        self,
+        recovery_points: Mapping[TopicPartition, int],
+        high_watermarks: Mapping[TopicPartition, int],
+    ) -> None:
+        generations = {key: log.truncation_generation for key, log in self.logs.items()}
+        starts = {key: log.start_offset for key, log in self.logs.items() if log.start_offset}
+        async with self._checkpointing:
+            # A recovery point may be on disk only when the epochs below it are.
+            await self._write_epochs()
+            await self._write_offsets(
+                (
+                    (LOG_START_FILE, self._start_offsets, starts),
+                    (HIGH_WATERMARK_FILE, self._high_watermarks, high_watermarks),
+                    (RECOVERY_POINT_FILE, self._recovery_points, recovery_points),
+                ),
+                generations,
+            )
+
+    async def _write_epochs(self) -> None:
+        written: list[tuple[TopicPartition, str]] = []
+        for key, log in self.logs.items():
+            changed = log.checkpoint_epochs()
+            if changed is not None:
+                path, data = changed
+                self._write_plain(path + _NEW_SUFFIX, data)
+                written.append((key, path))
+        if not written:
+            return
+        await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
+        for key, path in written:
+            if key in self.logs:
+                self._disk.rename(path + _NEW_SUFFIX, path)
+        await self._disk.sync([f"{self.path}/{key}" for key, _ in written])
+
+    async def _write_offsets(
+        self,
+        files: Sequence[tuple[str, dict[TopicPartition, int], Mapping[TopicPartition, int]]],
+        generations: Mapping[TopicPartition, int],
+    ) -> None:
+        """Replace checkpoint files. Between sync and rename nothing runs, so a log that was cut
+        or deleted meanwhile is left as its cut has put it."""
+
+        def current(
+            held: dict[TopicPartition, int], offsets: Mapping[TopicPartition, int]
+        ) -> dict[TopicPartition, int]:
+            # Corrupt logs keep theirs: they are what proves the corruption.
+            kept = {key: offset for key, offset in held.items() if key in self.corrupt}
+            for key, offset in offsets.items():
+                log = self.logs.get(key)
+                if log is None:
+                    continue
+                if log.truncation_generation == generations[key]:
+                    kept[key] = offset
+                elif key in held:
+                    kept[key] = held[key]
+            return kept
+
+        while True:
+            wanted = [(name, held, current(held, offsets)) for name, held, offsets in files]
+            wanted = [(name, held, new) for name, held, new in wanted if new != held]
+            if not wanted:
+                return
+            paths = [f"{self.path}/{name}" for name, _, _ in wanted]
+            for path, (_, _, new) in zip(paths, wanted, strict=True):
+                self._write_plain(path + _NEW_SUFFIX, encode_offsets(new))
+            await self._disk.sync([path + _NEW_SUFFIX for path in paths])
+            now = {name: current(held, offsets) for name, held, offsets in files}
+            if any(now[name] != new for name, _, new in wanted):
+                continue
+            for path, (_, held, new) in zip(paths, wanted, strict=True):
+                self._disk.rename(path + _NEW_SUFFIX, path)
+                held.clear()
+                held.update(new)
+            await self._disk.sync([self.path])
+            return
+
+    def _write_plain(self, path: str, data: bytes) -> None:
+        file = self._disk.open(path, create=True)
+        try:
+            if file.size:
+                file.truncate(0)
+            file.append([data])
+        finally:
+            file.close()
+
+    # ----------------------------------------------------------------------------- retention
+
+    async def enforce_retention(self) -> int:
+        """Apply ``retention.ms`` and ``retention.bytes``, and delete what lies below the logs'
+        starts; return how many segments went. The new starts are on disk before they go.
+        """
+        now_ms = self._clock.time_ms()
+        for log in list(self.logs.values()):
+            log.advance_start_offset(log.retention_start_offset(now_ms))
+            log.expire_producers(now_ms)
+        await self.checkpoint()
+        return sum(
+            log.remove_dead_segments()
+            for log in list(self.logs.values())
+            if log.start_offset <= self._start_offsets.get(_key(log), 0)
+        )
+
+    # ----------------------------------------------------------------------------- end
+
+    async def close(self, *, broker_epoch: int = -1) -> None:
+        """Clean shutdown: sync everything, write every file, leave the mark, release the lock.
+
+        On an offline directory nothing but the handles is given back.
+        """
+        try:
+            if self.offline is None:
+                await self._shut_down_cleanly(broker_epoch)
+        except (OSError, StorageError) as error:
+            logger.error("%s: no clean shutdown: %s", self.path, error)
+        finally:
+            await self._commit.close()
+            for log in self.logs.values():
+                log.close()
+            self._unlock()
+
+    async def _shut_down_cleanly(self, broker_epoch: int) -> None:
+        for log in self.logs.values():
+            log.prepare_clean_shutdown()
+        await self._commit.flush()
+        async with self._checkpointing:
+            await self._write_checkpoints(
+                {key: log.synced_offset for key, log in self.logs.items()},
+                {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
+            )
+        await self._disk.replace_file(
+            f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
+        )
+
+
+def _key(log: PartitionLog) -> TopicPartition:
+    """The partition of a log in a log directory."""
+    key = parse_partition_directory(log.name)
+    assert key is not None  # LogDirectory names its logs so
+    return key
