@@ -25,11 +25,18 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClientWorld:
-    """All that a client needs from outside. The real one: ``stele.real.client_world()``."""
+    """All that a client needs from outside. The real one: ``real_world()``."""
 
     clock: Clock
     connector: Connector
     rng: Rng
+
+
+def real_world() -> ClientWorld:
+    """The machine's clock, network and randomness."""
+    from stele.real import RealClock, real_connector, real_rng  # loads grpc
+
+    return ClientWorld(RealClock(), real_connector(), real_rng())
 
 
 def _log_wait(reason: str) -> None:

@@ -1,0 +1,440 @@
+"""Administration over asyncio: topics, configs, cluster, quorum. Any broker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+from stele.cluster_view import ClusterView, Message, error_code
+from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
+from stele.errors import ApiError, BulkError, ErrorCode
+from stele.records import TopicPartition
+from stele.wire.v1 import admin_pb2, raft_pb2
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 takes the cluster's default. ``assignments``: partition → replicas."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    partition: int
+    leader: int | None  # None: no leader now
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]  # the first is the preferred leader
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    unclean_elections: int
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionDescription, ...]
+    configs: Mapping[str, str]  # set on the topic itself
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(each.replicas) for each in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    broker_id: int
+    host: str
+    port: int
+    grpc_host: str
+    grpc_port: int
+    rack: str
+    fenced: bool
+    in_controlled_shutdown: bool
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int | None  # the active controller; None while there is none
+    brokers: tuple[BrokerDescription, ...]
+    metadata_offset: int  # as far as the broker that answered has applied
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    replica_id: int
+    log_end_offset: int | None
+    last_fetch_time_ms: int | None
+    last_caught_up_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    leader_id: int | None
+    epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """What has configs: a topic, a broker, or (broker with an empty name) all brokers."""
+
+    type: int
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(TOPIC_RESOURCE, name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None = None) -> ConfigResource:
+        return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
+
+    def __str__(self) -> str:
+        if self.type == TOPIC_RESOURCE:
+            return f"topic {self.name}"
+        return f"broker {self.name}" if self.name else "all brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str
+    source: str
+    type: str
+    documentation: str
+    read_only: bool
+
+
+class Admin:
+    """Administrates a cluster.
+
+    Every call is repeated while it fails in a way that may pass (no controller now, a broker
+    that is gone), at most ``default_api_timeout_ms`` long; ``on_wait`` is told why. Raises ApiError
+    for what the cluster refuses (BulkError where it refuses some of several items), and
+    UnreachableError.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._view = ClusterView(self._config, world or real_world())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._view.close()
+
+    # ------------------------------------------------------------------------- topics
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic]:
+        """Create topics; returns once the decision is committed.
+
+        An attempt without an answer is repeated: TOPIC_ALREADY_EXISTS may then speak of the topic
+        that this very call created.
+        """
+        request = admin_pb2.CreateTopicsRequest(
+            topics=[_new_topic(topic) for topic in topics], validate_only=validate_only
+        )
+        response = await self._ask(
+            "CreateTopics", request, admin_pb2.CreateTopicsResponse.FromString
+        )
+        failed: dict[str, ApiError] = {}
+        created: list[CreatedTopic] = []
+        for each in response.topics:
+            if each.error:
+                failed[each.name] = _item_error(each.error, f"topic {each.name!r}", each.message)
+            else:
+                created.append(
+                    CreatedTopic(each.name, each.topic_id, each.partitions, each.replication_factor)
+                )
+        return _all_or_raise(failed, created)
+
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        request = admin_pb2.DeleteTopicsRequest(names=names)
+        response = await self._ask(
+            "DeleteTopics", request, admin_pb2.DeleteTopicsResponse.FromString
+        )
+        failed = {
+            each.name: _item_error(each.error, f"topic {each.name!r}", each.message)
+            for each in response.topics
+            if each.error
+        }
+        _all_or_raise(failed, [each.name for each in response.topics if not each.error])
+
+    async def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        """The named topics, in the order of the names."""
+        if not names:
+            return []
+        by_name = {each.name: each for each in await self._describe_topics(names)}
+        return [by_name[name] for name in names if name in by_name]
+
+    async def list_topics(self) -> list[TopicDescription]:
+        """All topics, by name."""
+        return sorted(await self._describe_topics(()), key=lambda topic: topic.name)
+
+    async def _describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        response = await self._ask(
+            "DescribeTopics",
+            admin_pb2.DescribeTopicsRequest(names=names),
+            admin_pb2.DescribeTopicsResponse.FromString,
+        )
+        failed: dict[str, ApiError] = {}
+        topics: list[TopicDescription] = []
+        for each in response.topics:
+            if each.error:
+                failed[each.name] = _item_error(each.error, f"topic {each.name!r}", each.message)
+            else:
+                topics.append(_topic(each))
+        return _all_or_raise(failed, topics)
+
+    async def elect_leaders(
+        self, partitions: Sequence[tuple[str, int]] = (), *, unclean: bool = False
+    ) -> list[TopicPartition]:
+        """Elect preferred leaders (or, ``unclean``, any live replica for partitions without one).
+
+        No partitions given: all of them. Returns those for which a leader was elected; partitions
+        for which no election was needed are left out. An unclean election may lose records.
+        """
+        request = admin_pb2.ElectLeadersRequest(
+            partitions=[
+                admin_pb2.TopicPartitionName(topic=topic, partition=partition)
+                for topic, partition in partitions
+            ],
+            unclean=unclean,
+        )
+        response = await self._ask(
+            "ElectLeaders", request, admin_pb2.ElectLeadersResponse.FromString
+        )
+        failed: dict[str, ApiError] = {}
+        elected: list[TopicPartition] = []
+        for each in response.partitions:
+            name = TopicPartition(each.topic, each.partition)
+            if each.error == ErrorCode.NONE:
+                elected.append(name)
+            elif each.error != ErrorCode.ELECTION_NOT_NEEDED:
+                failed[str(name)] = _item_error(each.error, f"partition {name}", each.message)
+        return _all_or_raise(failed, elected)
+
+    # ------------------------------------------------------------------------ cluster
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """All registered brokers, fenced ones included, as one broker knows them."""
+        response = await self._ask(
+            "DescribeCluster",
+            admin_pb2.DescribeClusterRequest(),
+            admin_pb2.DescribeClusterResponse.FromString,
+        )
+        brokers = tuple(_broker(each) for each in response.brokers)
+        return ClusterDescription(
+            response.cluster_id,
+            _known(response.controller_id),
+            tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
+            response.metadata_offset,
+        )
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """The controllers (voters) and brokers (observers) of the metadata log."""
+        response = await self._ask(
+            "DescribeQuorum",
+            raft_pb2.DescribeQuorumRequest(),
+            raft_pb2.DescribeQuorumResponse.FromString,
+        )
+        return QuorumDescription(
+            _known(response.leader_id),
+            response.epoch,
+            response.high_watermark,
+            tuple(_replica(each) for each in response.voters),
+            tuple(_replica(each) for each in response.observers),
+        )
+
+    # ------------------------------------------------------------------------ configs
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set configs, or with None put them back to their defaults. Others stay as they are."""
+        request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
+        for resource, values in changes.items():
+            entry = request.resources.add(resource=_resource(resource))
+            for name, value in values.items():
+                entry.changes.add(name=name, value=value)
+        response = await self._ask(
+            "AlterConfigs", request, admin_pb2.AlterConfigsResponse.FromString
+        )
+        failed: dict[str, ApiError] = {}
+        for each in response.resources:
+            if each.error:
+                name = str(ConfigResource(each.resource.type, each.resource.name))
+                failed[name] = _item_error(each.error, name, each.message)
+        _all_or_raise(failed, [])
+
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        response = await self._ask(
+            "DescribeConfigs",
+            admin_pb2.DescribeConfigsRequest(resources=[_resource(each) for each in resources]),
+            admin_pb2.DescribeConfigsResponse.FromString,
+        )
+        failed: dict[str, ApiError] = {}
+        found: dict[ConfigResource, list[ConfigEntry]] = {}
+        for each in response.resources:
+            resource = ConfigResource(each.resource.type, each.resource.name)
+            if each.error:
+                failed[str(resource)] = _item_error(each.error, str(resource), each.message)
+            else:
+                found[resource] = [_config_entry(entry) for entry in each.entries]
+        _all_or_raise(failed, list(found.values()))
+        return found
+
+    # ------------------------------------------------------------------------- asking
+
+    async def _ask(self, method: str, request: Message, parse: Callable[[bytes], Answer]) -> Answer:
+        async def attempt() -> Answer:
+            answer = await self._view.ask_any(f"/stele.v1.Admin/{method}", request, parse)
+            code = error_code(getattr(answer, "error", 0))
+            if code is not ErrorCode.NONE:
+                raise ApiError(code, f"{method}: {_WORDS.get(code, 'the cluster refused')}")
+            return answer
+
+        return await self._view.keep_asking(
+            attempt, method, self._config.default_api_timeout_ms / 1000
+        )
+
+
+_WORDS = {
+    ErrorCode.NOT_CONTROLLER: "there is no active controller now, or it is just changing",
+    ErrorCode.REQUEST_TIMED_OUT: "the active controller did not answer in time",
+    ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot reach the active controller",
+}
+
+
+def _all_or_raise(failed: dict[str, ApiError], succeeded: list[Result]) -> list[Result]:
+    if failed:
+        raise BulkError(failed, list(succeeded))
+    return succeeded
+
+
+def _item_error(number: int, what: str, message: str) -> ApiError:
+    code = error_code(number)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not message:
+        message = "it does not exist"
+    return ApiError(code, f"{what}: {message or code.name}")
+
+
+def _known(node_id: int) -> int | None:
+    return node_id if node_id >= 0 else None
+
+
+def _resource(resource: ConfigResource) -> admin_pb2.ConfigResource:
+    return admin_pb2.ConfigResource(type=resource.type, name=resource.name)
+
+
+def _new_topic(topic: NewTopic) -> admin_pb2.NewTopic:
+    message = admin_pb2.NewTopic(
+        name=topic.name,
+        partitions=-1 if topic.assignments else topic.partitions,
+        replication_factor=-1 if topic.assignments else topic.replication_factor,
+        configs=dict(topic.configs),
+    )
+    for partition in sorted(topic.assignments):
+        message.assignments.add(partition=partition, replicas=topic.assignments[partition])
+    return message
+
+
+def _topic(topic: admin_pb2.DescribeTopicsResponse.Topic) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            each.partition,
+            _known(each.leader),
+            each.leader_epoch,
+            each.partition_epoch,
+            tuple(each.replicas),
+            tuple(each.isr),
+            tuple(each.elr),
+            each.unclean_elections,
+        )
+        for each in topic.partitions
+    ]
+    partitions.sort(key=lambda partition: partition.partition)
+    configs = dict(sorted(topic.configs.items()))
+    return TopicDescription(topic.name, topic.topic_id, tuple(partitions), configs)
+
+
+def _broker(broker: admin_pb2.BrokerDescription) -> BrokerDescription:
+    return BrokerDescription(
+        broker.broker_id,
+        broker.host,
+        broker.port,
+        broker.grpc_host,
+        broker.grpc_port,
+        broker.rack,
+        broker.fenced,
+        broker.in_controlled_shutdown,
+        broker.broker_epoch,
+    )
+
+
+def _replica(replica: raft_pb2.ReplicaState) -> ReplicaDescription:
+    return ReplicaDescription(
+        replica.replica_id,
+        _known(replica.log_end_offset),
+        _known(replica.last_fetch_time_ms),
+        _known(replica.last_caught_up_time_ms),
+    )
+
+
+def _config_entry(entry: admin_pb2.ConfigEntry) -> ConfigEntry:
+    return ConfigEntry(
+        entry.name, entry.value, entry.source, entry.type, entry.documentation, entry.read_only
+    )

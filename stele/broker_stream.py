@@ -1,0 +1,121 @@
+"""One bidirectional stream to one broker: requests by correlation id, answers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from stele.world import Channel, RpcCode, RpcError, Stream
+
+log = logging.getLogger(__name__)
+
+
+class Correlated(Protocol):
+    correlation_id: int
+
+
+Response = TypeVar("Response", bound=Correlated)
+
+
+class UnsentError(RpcError):
+    """The stream broke before the request was handed to it: it surely took no effect."""
+
+
+class BrokerStream(Generic[Response]):
+    """Opened by the first request; once broken it stays so, and its owner opens another one.
+
+    ``request`` never waits; requests leave in the order of the calls. An answer to nothing that is
+    asked (any more) is dropped.
+    """
+
+    def __init__(
+        self, channel: Channel, method: str, parse: Callable[[bytes], Response], name: str
+    ) -> None:
+        self._stream: Stream = channel.stream(method)
+        self._parse = parse
+        self._name = name
+        self._outgoing: deque[tuple[int, bytes]] = deque()  # not yet handed to the stream
+        self._wake = asyncio.Event()
+        self._pending: dict[int, asyncio.Future[Response]] = {}
+        self._next_id = 0
+        self._broken: RpcError | None = None
+        loop = asyncio.get_running_loop()
+        self._writer = loop.create_task(self._write())
+        self._reader = loop.create_task(self._read())
+
+    @property
+    def is_broken(self) -> bool:
+        return self._broken is not None
+
+    def next_correlation_id(self) -> int:
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        return self._next_id
+
+    def request(self, correlation_id: int, message: bytes) -> asyncio.Future[Response]:
+        """Queue a request. The future gets the answer or RpcError (UnsentError: it never left)."""
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        if self._broken is not None:
+            future.set_exception(UnsentError(self._broken.code, self._broken.detail))
+            return future
+        self._pending[correlation_id] = future
+        self._outgoing.append((correlation_id, message))
+        self._wake.set()
+        return future
+
+    def forget(self, correlation_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._pending.pop(correlation_id, None)
+
+    def break_off(self, reason: str) -> None:
+        """Give the stream up; what is unanswered fails. ``close`` is still to be awaited."""
+        self._fail(RpcError(RpcCode.CANCELLED, reason))
+
+    async def close(self) -> None:
+        self._fail(RpcError(RpcCode.CANCELLED, "closed by the client"))
+        for task in (self._writer, self._reader):
+            task.cancel()
+        await asyncio.gather(self._writer, self._reader, return_exceptions=True)
+        await self._stream.close()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                while self._outgoing:
+                    _, message = self._outgoing.popleft()
+                    await self._stream.send(message)
+                self._wake.clear()
+                await self._wake.wait()
+        except RpcError as error:
+            self._fail(error)
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._stream.receive()) is not None:
+                response = self._parse(message)
+                future = self._pending.pop(response.correlation_id, None)
+                if future is not None and not future.done():
+                    future.set_result(response)
+            self._fail(RpcError(RpcCode.UNAVAILABLE, "the broker ended the stream"))
+        except RpcError as error:
+            self._fail(error)
+        except DecodeError as error:
+            self._fail(RpcError(RpcCode.INTERNAL, f"an answer that cannot be read: {error}"))
+
+    def _fail(self, error: RpcError) -> None:
+        if self._broken is not None:
+            return
+        self._broken = error
+        unsent = {correlation_id for correlation_id, _ in self._outgoing}
+        self._outgoing.clear()
+        pending, self._pending = self._pending, {}
+        if pending:
+            log.debug("stream to %s broke with %d unanswered: %s", self._name, len(pending), error)
+        for correlation_id, future in pending.items():
+            if not future.done():
+                kind = UnsentError if correlation_id in unsent else RpcError
+                future.set_exception(kind(error.code, error.detail))

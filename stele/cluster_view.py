@@ -1,0 +1,377 @@
+"""What a client knows of the cluster: brokers, topics, leaders; and how it learns anew.
+
+It starts at any broker's Kafka port: DescribeCluster with endpoint type 3 answers the gRPC address
+of every broker. From then on all goes over gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
+from stele.errors import ApiError, ClosedError, ErrorCode, SteleError, UnreachableError
+from stele.kafka_connection import KafkaConnection
+from stele.records import TopicPartition
+from stele.waiting import Backoff, WaitReporter
+from stele.wire.kafka.messages import describe_cluster
+from stele.wire.v1 import data_pb2
+from stele.world import Channel, RpcCode, RpcError
+
+log = logging.getLogger(__name__)
+
+GRPC_ENDPOINTS = 3
+"""DescribeCluster's endpoint type by which Stele's brokers answer their gRPC addresses."""
+
+BOOTSTRAP_ATTEMPT_S = 5.0
+
+
+class BrokerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class Leader(NamedTuple):
+    broker_id: int
+    epoch: int
+
+
+class Message(Protocol):
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class TopicView:
+    name: str
+    topic_id: bytes
+    partitions: dict[int, Leader] = field(default_factory=dict)  # broker -1: no leader now
+
+
+def error_code(number: int) -> ErrorCode:
+    """A number from the wire; one that this client does not know is a server's unknown error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class ClusterView:
+    """Shared by all that one client does. Refreshes are merged: one runs at a time."""
+
+    def __init__(self, config: ClientConfig, world: ClientWorld) -> None:
+        self.config = config
+        self.world = world
+        self.waiting = WaitReporter(config.on_wait, world.clock)
+        self.cluster_id = ""
+        self.controller_id = -1
+        self.on_change: list[Callable[[], None]] = []  # called after every refresh or hint
+        self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._topics: dict[str, TopicView] = {}
+        self._topic_errors: dict[str, ErrorCode] = {}  # as of the last refresh
+        self._wanted: dict[str, None] = {}  # topics that refreshes ask for, in order of interest
+        self._channels: dict[BrokerAddress, Channel] = {}
+        self._next_broker = 0
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed_at = world.clock.monotonic()
+        self._closed = False
+
+    # ------------------------------------------------------------------------- known
+
+    def broker_ids(self) -> list[int]:
+        return sorted(self._brokers)
+
+    def topic(self, name: str) -> TopicView | None:
+        return self._topics.get(name)
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """The leader as last heard; None while there is none, or it is not known."""
+        topic = self._topics.get(partition.topic)
+        leader = topic.partitions.get(partition.partition) if topic else None
+        if leader is None or leader.broker_id not in self._brokers:
+            return None
+        return leader
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        topic = self._topics.get(partition.topic)
+        leader = topic.partitions.get(partition.partition) if topic else None
+        return -1 if leader is None else leader.epoch
+
+    def topic_error(self, name: str) -> ErrorCode:
+        return self._topic_errors.get(name, ErrorCode.NONE)
+
+    def hint(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
+        """A refusal named the leader; taken if it is news. True if it is usable at once."""
+        topic = self._topics.get(partition.topic)
+        known = topic.partitions.get(partition.partition) if topic else None
+        if topic is None or known is None or leader_id < 0 or leader_epoch <= known.epoch:
+            return False
+        topic.partitions[partition.partition] = Leader(leader_id, leader_epoch)
+        self._tell()
+        return leader_id in self._brokers
+
+    def channel(self, broker_id: int) -> Channel:
+        """To a known broker; made once per address."""
+        address = self._brokers[broker_id]
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self.world.connector.channel(address.host, address.port)
+            self._channels[address] = channel
+        return channel
+
+    # ---------------------------------------------------------------------- learning
+
+    def want(self, topic: str) -> None:
+        """Refreshes shall ask for this topic from now on."""
+        self._wanted.setdefault(topic)
+
+    def unwant(self, topic: str) -> None:
+        self._wanted.pop(topic, None)
+
+    def refresh_soon(self) -> None:
+        """Start a refresh unless one is running."""
+        if not self._closed and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_logged())
+
+    @property
+    def is_stale(self) -> bool:
+        age_s = self.world.clock.monotonic() - self._refreshed_at
+        return age_s * 1000 > self.config.metadata_max_age_ms
+
+    async def refresh(self) -> None:
+        """One round of Data.Metadata, begun after this call. Raises UnreachableError."""
+        if self._refreshing is not None and not self._refreshing.done():
+            await asyncio.shield(self._refreshing)
+        await self._refresh()
+
+    async def wait_for_topic(self, name: str, timeout_s: float) -> TopicView:
+        """The topic once it is known. ApiError UNKNOWN_TOPIC_OR_PARTITION at the deadline."""
+        self.want(name)
+        deadline = self.world.clock.monotonic() + timeout_s
+        backoff = Backoff.of(self.config, self.world)
+        while (topic := self._topics.get(name)) is None:
+            self._check_open()
+            try:
+                await self.refresh()
+            except UnreachableError as error:
+                cause: SteleError = error
+            else:
+                if name in self._topics:
+                    continue
+                code = self.topic_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                cause = ApiError(code, _unknown_topic(name, code))
+                if not code.retriable:
+                    raise cause
+            pause_s = backoff.next_s()
+            if self.world.clock.monotonic() + pause_s >= deadline:
+                raise cause
+            self.waiting.say(f"waiting for topic {name!r}: {cause}", f"topic {name}")
+            await asyncio.sleep(pause_s)
+        return topic
+
+    async def _refresh_logged(self) -> None:
+        try:
+            await self._refresh()
+        except UnreachableError as error:
+            self.waiting.say(str(error), "unreachable")
+        except ClosedError:
+            return
+
+    async def _refresh(self) -> None:
+        request = data_pb2.MetadataRequest(topics=list(self._wanted))
+        response = await self.ask_any(
+            "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
+        )
+        if not self._closed:
+            self._apply(response)
+
+    def _apply(self, response: data_pb2.MetadataResponse) -> None:
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if response.brokers:
+            self._brokers = {
+                each.broker_id: BrokerAddress(each.grpc_host, each.grpc_port)
+                for each in response.brokers
+            }
+        for each in response.topics:
+            code = error_code(each.error)
+            if code is ErrorCode.NONE:
+                self._topic_errors.pop(each.name, None)
+                self._take_topic(each)
+            else:
+                self._topic_errors[each.name] = code
+                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._topics.pop(each.name, None)
+        self._refreshed_at = self.world.clock.monotonic()
+        self._tell()
+
+    def _take_topic(self, news: data_pb2.MetadataResponse.Topic) -> None:
+        """Leaders of an older epoch than the one known are a slow broker's view: not taken."""
+        known = self._topics.get(news.name)
+        if known is None or known.topic_id != news.topic_id:
+            known = self._topics[news.name] = TopicView(news.name, news.topic_id)
+        for each in news.partitions:
+            old = known.partitions.get(each.partition)
+            if old is None or each.leader_epoch >= old.epoch:
+                known.partitions[each.partition] = Leader(each.leader, each.leader_epoch)
+
+    def _tell(self) -> None:
+        for listener in self.on_change:
+            listener()
+
+    # ------------------------------------------------------------------------- asking
+
+    async def ask(
+        self,
+        broker_id: int,
+        method: str,
+        request: Message,
+        parse: Callable[[bytes], Answer],
+        *,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """One attempt at one broker. Raises RpcError."""
+        timeout_s = timeout_s or self.config.request_timeout_ms / 1000
+        answer = await self.channel(broker_id).call(
+            method, request.SerializeToString(), timeout_s=timeout_s
+        )
+        try:
+            return parse(answer)
+        except DecodeError as error:
+            raise RpcError(RpcCode.INTERNAL, f"an answer that cannot be read: {error}") from error
+
+    async def ask_any(
+        self, method: str, request: Message, parse: Callable[[bytes], Answer]
+    ) -> Answer:
+        """One attempt at each known broker until one answers. Raises UnreachableError.
+
+        Bootstraps first if no broker is known, and again if none of the known ones answers.
+        """
+        self._check_open()
+        causes: list[str] = []
+        for fresh in (False, True):
+            if fresh or not self._brokers:
+                await self._find_brokers()
+            for broker_id in self._in_turn():
+                try:
+                    answer = await self.ask(
+                        broker_id, method, request, parse, timeout_s=self._attempt_s()
+                    )
+                except RpcError as error:
+                    self._check_open()
+                    causes.append(f"broker {broker_id}: {error}")
+                    continue
+                self._next_broker = broker_id  # the next question goes to one that lives
+                return answer
+        raise UnreachableError(f"no broker answers {method}: {'; '.join(causes) or 'none known'}")
+
+    def _attempt_s(self) -> float:
+        """A silent broker must not use up the whole time when there are others to ask."""
+        return min(self.config.request_timeout_ms / 1000, BOOTSTRAP_ATTEMPT_S)
+
+    def _in_turn(self) -> list[int]:
+        """All brokers, beginning with the one that answered last."""
+        ids = self.broker_ids()
+        return [each for each in ids if each >= self._next_broker] + [
+            each for each in ids if each < self._next_broker
+        ]
+
+    async def _find_brokers(self) -> None:
+        """Ask the bootstrap servers one after the other. Raises UnreachableError."""
+        causes: list[str] = []
+        for host, port in self._bootstrap:
+            try:
+                async with asyncio.timeout(self._attempt_s()):
+                    response = await self._describe_cluster(host, port)
+            except (OSError, SteleError) as error:
+                reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+                causes.append(f"{host}:{port}: {reason}")
+                continue
+            if response.error_code != ErrorCode.NONE:
+                code = error_code(response.error_code)
+                causes.append(f"{host}:{port}: {code.name} {response.error_message or ''}".rstrip())
+                continue
+            if not response.brokers:
+                causes.append(f"{host}:{port}: it knows of no broker that is in service yet")
+                continue
+            self.cluster_id = response.cluster_id
+            self._brokers = {
+                each.broker_id: BrokerAddress(each.host, each.port) for each in response.brokers
+            }
+            return
+        raise UnreachableError(
+            f"cannot reach the cluster: {'; '.join(causes)}. Are these the Kafka ports of running "
+            "brokers?"
+        )
+
+    async def _describe_cluster(
+        self, host: str, port: int
+    ) -> describe_cluster.DescribeClusterResponse:
+        connection = await KafkaConnection.open(
+            self.world.connector, host, port, self.config.client_id
+        )
+        try:
+            return await connection.request(
+                describe_cluster.API,
+                1,
+                describe_cluster.DescribeClusterRequest(endpoint_type=GRPC_ENDPOINTS),
+                timeout_s=self._attempt_s(),
+            )
+        finally:
+            connection.close()
+
+    async def keep_asking(
+        self, attempt: Callable[[], Awaitable[Answer]], what: str, timeout_s: float
+    ) -> Answer:
+        """Repeat a call while it fails in a way that may pass, at most ``timeout_s`` long.
+
+        The last failure is raised, as ApiError or UnreachableError.
+        """
+        deadline = self.world.clock.monotonic() + timeout_s
+        backoff = Backoff.of(self.config, self.world)
+        while True:
+            self._check_open()
+            try:
+                return await attempt()
+            except RpcError as error:
+                cause: SteleError = UnreachableError(f"{what}: {error}")
+            except UnreachableError as error:
+                cause = error
+            except ApiError as error:
+                if not error.code.retriable:
+                    raise
+                cause = error
+            pause_s = backoff.next_s()
+            if self.world.clock.monotonic() + pause_s >= deadline:
+                raise cause
+            self.waiting.say(f"{what}: {cause}", what)
+            await asyncio.sleep(pause_s)
+
+    # ------------------------------------------------------------------------- closing
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the client is closed")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+
+def _unknown_topic(name: str, code: ErrorCode) -> str:
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"there is no topic {name!r}: create it first (stele topic create {name})"
+    return f"topic {name!r} cannot be used"
