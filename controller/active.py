@@ -1,0 +1,156 @@
+"""Deciding over the quorum: the state machine's driver.
+
+Decisions are made one after the other on the newest image, proposed at once and answered when
+they are committed. An answer without records waits too, for what it was based on may yet be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from controller.chain import ImageChain
+from controller.machine import Context, ControllerResult
+from controller.metrics import ControllerMetrics
+from metadata.image import MetadataImage
+from metadata.records import MetadataError, encode
+from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
+from stele.errors import ApiError, ErrorCode
+from stele.world import Rng
+
+logger = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+Decide = Callable[[Context], ControllerResult[Reply]]
+
+
+class OutcomeUnknownError(ApiError):
+    """Leadership was lost while a decision was being committed: it may or may not count."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the controller lost its leadership before the change was committed: "
+            "look whether it took place before trying again",
+        )
+
+
+class DecisionMaker:
+    """Holds the image chain; decides while this node leads the quorum."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        static: Mapping[str, str],
+        rng: Rng,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._static = static
+        self._rng = rng
+        self._on_fatal = on_fatal
+        self._chain = ImageChain()
+        self._quorum: MetadataQuorum | None = None
+        # The quorum epoch in which this node decides; None: it does not.
+        self._epoch: int | None = None
+        self.metrics = ControllerMetrics(lambda: self._chain.committed)
+
+    @property
+    def committed(self) -> MetadataImage:
+        return self._chain.committed
+
+    @property
+    def newest(self) -> MetadataImage:
+        """With everything proposed; differs from ``committed`` only while this node leads."""
+        return self._chain.newest
+
+    @property
+    def active(self) -> bool:
+        return self._epoch is not None
+
+    # ---------------------------------------------------------------- the quorum
+
+    def attach(self, quorum: MetadataQuorum) -> None:
+        self._quorum = quorum
+
+    def claimed(self, epoch: int) -> None:
+        self._epoch = epoch
+        self.metrics.active = True
+
+    def resigned(self) -> None:
+        self._epoch = None
+        self.metrics.active = False
+        self._chain.drop()
+
+    def commit(self, batches: Sequence[CommittedBatch]) -> None:
+        try:
+            for batch in batches:
+                self._chain.commit(batch)
+        except MetadataError as error:
+            self._fail(error)
+
+    # ---------------------------------------------------------------- decisions
+
+    def submit(self, decide: Decide[Reply]) -> Reply:
+        """Decide and propose; return the reply without waiting for the commit.
+
+        Raises ApiError: the machine's refusal, or NOT_CONTROLLER when this node does not decide.
+        """
+        if self._quorum is None or self._epoch is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")
+        context = Context(
+            image=self._chain.newest,
+            next_offset=self._quorum.next_offset(),
+            static=self._static,
+            rng=self._rng,
+            cluster_id=self._cluster_id,
+        )
+        result = decide(context)
+        if result.records:
+            values = [encode(record) for record in result.records]
+            base_offset = self._quorum.propose(values, epoch=self._epoch)
+            self._chained(base_offset, result)
+        return result.reply
+
+    def _chained(self, base_offset: int, result: ControllerResult[Reply]) -> None:
+        try:
+            self._chain.propose(base_offset, len(result.records), result.image)
+        except MetadataError as error:
+            self._fail(error)
+            raise
+        self.metrics.count(result.records)
+
+    def _fail(self, error: MetadataError) -> None:
+        """The image is not what the log says: nothing may be decided or told from it any more."""
+        logger.error("the metadata log does not fit the image: %s", error)
+        self.resigned()
+        self._on_fatal(error)
+
+    async def settled(self) -> bool:
+        """Wait until everything proposed so far is committed; False if leadership was lost."""
+        return await self._chain.settled()
+
+    async def decide(self, decide: Decide[Reply]) -> Reply:
+        """Decide, propose and wait for the commit.
+
+        Raises ApiError when the machine refuses, with NOT_CONTROLLER when this node does not
+        decide, and OutcomeUnknownError when it stopped deciding before the commit.
+        """
+        wrote_before = self.newest
+        try:
+            reply = self.submit(decide)
+        except NotLeaderError:
+            raise
+        except ApiError:
+            # The refusal, too, holds only if what it was based on is committed.
+            if self.active and not await self._chain.settled():
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost") from None
+            raise
+        wrote = self.newest is not wrote_before
+        if not await self._chain.settled():
+            if wrote:
+                raise OutcomeUnknownError
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")
+        return reply

@@ -1,0 +1,242 @@
+"""Heartbeat streams, probes and the fencing that follows: liveness, driven."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from controller import cluster
+from controller.active import DecisionMaker
+from controller.cluster import BrokerStanding
+from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
+from metadata.image import GRPC, BrokerRegistration, Endpoint
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.controller_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProbeRequest,
+    ProbeResponse,
+)
+from stele.world import Clock, Network, RpcCode, RpcError, Stream
+
+logger = logging.getLogger(__name__)
+
+PROBE_METHOD = "/stele.v1.BrokerControl/Probe"
+
+
+class Heartbeats:
+    """Serves the heartbeat streams and decides from them, and from probes, who is alive."""
+
+    def __init__(
+        self,
+        decisions: DecisionMaker,
+        *,
+        session_timeout_ms: int,
+        listener: str,
+        clock: Clock,
+        network: Network,
+        leader_id: Callable[[], int],
+        wake: Callable[[], None],
+    ) -> None:
+        """``listener``: whose gRPC endpoint of a broker is probed; "" any. ``wake``: called when
+        ``deadline`` may have come nearer."""
+        self._decisions = decisions
+        self._listener = listener
+        self._clock = clock
+        self._network = network
+        self._leader_id = leader_id
+        self._wake = wake
+        self._liveness = Liveness(session_timeout_ms / 1000)
+        # The offset of the decision that began each broker's controlled shutdown, by epoch.
+        self._shutdown_offsets: dict[int, int] = {}
+        self._streams: dict[int, Stream] = {}
+        self._probes: dict[int, asyncio.Task[None]] = {}
+        self._number = 0
+
+    # ---------------------------------------------------------------- life
+
+    def claimed(self) -> None:
+        """This node has become the active controller."""
+        self._shutdown_offsets.clear()
+        registrations = self._decisions.newest.sorted_brokers()
+        self._liveness.claimed(self._clock.monotonic(), registrations)
+        self._wake()
+
+    def resigned(self) -> None:
+        """It is so no longer: the brokers are to look for the one that is."""
+        self._liveness.resigned()
+        for number in sorted(self._streams):
+            stream = self._streams[number]
+            self._keep(asyncio.get_running_loop().create_task(stream.close()))
+
+    async def stop(self) -> None:
+        self.resigned()
+        tasks = [self._probes[number] for number in sorted(self._probes)]
+        for task in tasks:
+            if task.get_name() == "probe":
+                task.cancel()
+        for task in tasks:
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a task until it is done."""
+        number = self._next_number()
+        self._probes[number] = task
+        task.add_done_callback(lambda _: self._probes.pop(number, None))
+
+    # ---------------------------------------------------------------- streams
+
+    async def serve(self, stream: Stream) -> None:
+        """One broker's stream, until either side ends it."""
+        number = self._next_number()
+        self._streams[number] = stream
+        broker_id: int | None = None
+        try:
+            while (payload := await stream.receive()) is not None:
+                try:
+                    request = HeartbeatRequest.FromString(payload)
+                except DecodeError as error:
+                    raise RpcError(RpcCode.INVALID_ARGUMENT, "not a heartbeat") from error
+                if broker_id not in (None, request.broker_id):
+                    raise RpcError(RpcCode.INVALID_ARGUMENT, "one stream is one broker's")
+                broker_id = request.broker_id
+                await stream.send((await self._answer(request, number)).SerializeToString())
+                if not self._decisions.active:
+                    break
+        except RpcError as error:
+            logger.info("heartbeat stream of broker %s broke: %s", broker_id, error)
+        finally:
+            self._streams.pop(number, None)
+            if broker_id is not None:
+                self._liveness.stream_ended(self._clock.monotonic(), broker_id, number)
+                self._wake()
+            await stream.close()
+
+    async def _answer(self, request: HeartbeatRequest, stream: int) -> HeartbeatResponse:
+        response = HeartbeatResponse(sequence=request.sequence, fenced=True)
+        try:
+            standing = await self._heartbeat(request, stream)
+        except ApiError as error:
+            # A lost decision is simply made again by the next controller.
+            lost = error.code is ErrorCode.REQUEST_TIMED_OUT
+            response.error = ErrorCode.NOT_CONTROLLER if lost else error.code
+        else:
+            response.fenced = standing.fenced
+            response.caught_up = standing.caught_up
+            response.may_shut_down = standing.may_shut_down
+        response.leader_id = self._leader_id()
+        return response
+
+    async def _heartbeat(self, request: HeartbeatRequest, stream: int) -> BrokerStanding:
+        registration = self._decisions.newest.broker(request.broker_id)
+        present = (
+            registration is not None
+            and registration.broker_epoch == request.broker_epoch
+            and registration.incarnation_id == request.incarnation_id
+        )
+        if self._decisions.active and registration is not None and present:
+            self._liveness.heartbeat(self._clock.monotonic(), registration, stream)
+            self._wake()
+        before = self._decisions.newest
+        standing = self._decisions.submit(
+            lambda context: cluster.heartbeat(
+                context,
+                request,
+                shutdown_offset=self._shutdown_offsets.get(request.broker_epoch),
+            )
+        )
+        after = self._decisions.newest
+        if request.want_shutdown:
+            self._shutdown_offsets.setdefault(request.broker_epoch, after.offset)
+        changing = standing.fenced != self._committed_fenced(request.broker_id)
+        if (after is not before or changing) and not await self._decisions.settled():
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")
+        return standing
+
+    def _committed_fenced(self, broker_id: int) -> bool:
+        registration = self._decisions.committed.broker(broker_id)
+        return registration is None or registration.fenced
+
+    # ---------------------------------------------------------------- duties
+
+    def deadline(self) -> float | None:
+        """When ``run_due`` has something to do, on the monotonic clock."""
+        return self._liveness.deadline()
+
+    def resumed(self) -> None:
+        """This process stood still for a while."""
+        self._liveness.resumed(self._clock.monotonic())
+
+    def run_due(self) -> None:
+        """Send the probes and fence the brokers whose time has come."""
+        for action in self._liveness.due(self._clock.monotonic()):
+            if isinstance(action, Probe):
+                task = asyncio.get_running_loop().create_task(self._probe(action), name="probe")
+                self._keep(task)
+            else:
+                self._fence(action)
+
+    def _fence(self, action: Fence) -> None:
+        try:
+            done = self._decisions.submit(
+                lambda context: cluster.fence(context, action.broker_id, action.broker_epoch)
+            )
+        except ApiError as error:
+            logger.info("broker %d not fenced: %s", action.broker_id, error)
+            return
+        if done:
+            self._decisions.metrics.timed_out_brokers += 1
+            logger.warning("broker %d is fenced: %s", action.broker_id, action.reason)
+
+    # ---------------------------------------------------------------- probes
+
+    def alive(self, registration: BrokerRegistration) -> bool:
+        """Whether the process of that registration counts as alive."""
+        return self._liveness.alive(registration.broker_id, registration.broker_epoch)
+
+    async def probe(self, registration: BrokerRegistration) -> None:
+        """Probe a broker now, and fence it if it turns out to be gone."""
+        await self._probe(Probe(registration.broker_id, registration.broker_epoch))
+        self.run_due()
+
+    async def _probe(self, probe: Probe) -> None:
+        registration = self._decisions.newest.broker(probe.broker_id)
+        if registration is None or registration.broker_epoch != probe.broker_epoch:
+            return
+        endpoint = self._endpoint(registration)
+        answer = Silence.NO_ANSWER if endpoint is None else await self._ask(endpoint)
+        self._liveness.probed(self._clock.monotonic(), probe, answer)
+        self._wake()
+
+    def _endpoint(self, registration: BrokerRegistration) -> Endpoint | None:
+        named = registration.endpoint(self._listener, GRPC)
+        if named is not None:
+            return named
+        others = [endpoint for endpoint in registration.endpoints if endpoint.protocol == GRPC]
+        return others[0] if others else None
+
+    async def _ask(self, endpoint: Endpoint) -> bytes | Silence:
+        channel = self._network.channel(endpoint.host, endpoint.port)
+        try:
+            payload = await channel.call(
+                PROBE_METHOD, ProbeRequest().SerializeToString(), timeout_s=PROBE_TIMEOUT_S
+            )
+            return ProbeResponse.FromString(payload).incarnation_id
+        except (RpcError, DecodeError) as error:
+            refused = isinstance(error, RpcError) and error.code in (
+                RpcCode.UNAVAILABLE,
+                RpcCode.UNIMPLEMENTED,  # somebody else listens there now
+            )
+            return Silence.REFUSED if refused else Silence.NO_ANSWER
+        finally:
+            await channel.close()

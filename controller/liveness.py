@@ -1,0 +1,163 @@
+"""Which brokers are alive: soft state of the active controller, lost with its leadership. Pure.
+
+A process that was killed is noticed at once, because its heartbeat stream ends; a probe then
+tells whether it is really gone. A broker that is silent, but whose stream did not end, has the
+session timeout. Times are seconds of the monotonic clock.
+
+    connected ── stream ends ──> missing: probed at once; refused, or answered by another
+        ^                        incarnation: fence; answered by its own: missing, but alive;
+        │                        no answer and no new stream within STREAM_GRACE_S: fence
+        └──── heartbeat ─────────
+    missing but alive: probed every PROBE_INTERVAL_S, as its death would not show otherwise
+    not heard of since this controller took over: as missing but alive, from TAKEOVER_GRACE_S on
+    silent for the session timeout, in whatever state: fence
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from metadata.image import BrokerRegistration
+
+STREAM_GRACE_S = 0.3
+TAKEOVER_GRACE_S = 0.5
+PROBE_INTERVAL_S = 0.5
+PROBE_TIMEOUT_S = 0.3
+RESUME_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask the broker's process who it is, and report with ``Liveness.probed``."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The broker of that registration is gone."""
+
+    broker_id: int
+    broker_epoch: int
+    reason: str
+
+
+class Silence(enum.Enum):
+    """How a probe can fail."""
+
+    REFUSED = "refused"  # the host answered: nobody listens there
+    NO_ANSWER = "no answer"
+
+
+@dataclass(slots=True)
+class _Tracked:
+    broker_epoch: int
+    incarnation_id: bytes
+    # When its last heartbeat came, or when we began to wait for one.
+    last_contact_s: float
+    stream: int | None = None  # the open stream, by the number its server gave it
+    # While there is no stream: when to probe next, None while a probe is under way.
+    probe_at_s: float | None = None
+    # When to give it up before the session timeout, and why.
+    fence_at_s: float | None = None
+    reason: str = ""
+
+
+class Liveness:
+    """Takes what is heard of brokers; says in ``due`` whom to probe and whom to fence."""
+
+    def __init__(self, session_timeout_s: float) -> None:
+        self._session_s = session_timeout_s
+        # Registrations that count as alive. One that was given up is not here any more, until
+        # it is heard of again.
+        self._tracked: dict[int, _Tracked] = {}
+
+    # ---------------------------------------------------------------- what is heard
+
+    def claimed(self, now: float, registrations: Iterable[BrokerRegistration]) -> None:
+        """This controller has just become active: brokers have yet to open their streams."""
+        self._tracked = {
+            registration.broker_id: _Tracked(
+                registration.broker_epoch,
+                registration.incarnation_id,
+                now,
+                probe_at_s=now + TAKEOVER_GRACE_S,
+            )
+            for registration in registrations
+            if not registration.fenced
+        }
+
+    def resigned(self) -> None:
+        self._tracked = {}
+
+    def heartbeat(self, now: float, registration: BrokerRegistration, stream: int) -> None:
+        """A heartbeat of the present registration came over a stream."""
+        self._tracked[registration.broker_id] = _Tracked(
+            registration.broker_epoch, registration.incarnation_id, now, stream
+        )
+
+    def stream_ended(self, now: float, broker_id: int, stream: int) -> None:
+        """A stream is over. One that was replaced by a newer one does not matter."""
+        tracked = self._tracked.get(broker_id)
+        if tracked is not None and tracked.stream == stream:
+            tracked.stream = None
+            tracked.probe_at_s = now
+            tracked.fence_at_s = now + STREAM_GRACE_S
+            tracked.reason = "its heartbeat stream ended and it did not come back"
+
+    def probed(self, now: float, probe: Probe, answer: bytes | Silence) -> None:
+        """A probe was answered with an incarnation id, or was not."""
+        tracked = self._tracked.get(probe.broker_id)
+        if tracked is None or tracked.broker_epoch != probe.broker_epoch:
+            return
+        if isinstance(answer, bytes) and answer != tracked.incarnation_id:
+            tracked.fence_at_s, tracked.reason = now, "another process has taken its place"
+        if tracked.stream is not None:
+            return
+        if answer is Silence.REFUSED:
+            tracked.fence_at_s, tracked.reason = now, "nobody listens at its address"
+        elif answer == tracked.incarnation_id:
+            tracked.fence_at_s = None
+        tracked.probe_at_s = now + PROBE_INTERVAL_S
+
+    def resumed(self, now: float) -> None:
+        """This process itself stood still: what brokers sent meanwhile has yet to be read."""
+        least = now + RESUME_GRACE_S
+        for tracked in self._tracked.values():
+            tracked.last_contact_s = max(tracked.last_contact_s, least - self._session_s)
+            if tracked.fence_at_s is not None:
+                tracked.fence_at_s = max(tracked.fence_at_s, least)
+
+    # ---------------------------------------------------------------- what follows
+
+    def alive(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether that registration has not been given up."""
+        tracked = self._tracked.get(broker_id)
+        return tracked is not None and tracked.broker_epoch == broker_epoch
+
+    def due(self, now: float) -> list[Probe | Fence]:
+        """What is to be done now, each thing said once, by broker id."""
+        actions: list[Probe | Fence] = []
+        for broker_id in sorted(self._tracked):
+            tracked = self._tracked[broker_id]
+            if now >= tracked.last_contact_s + self._session_s:
+                reason = f"it was silent for {self._session_s:g} s"
+                actions.append(Fence(broker_id, tracked.broker_epoch, reason))
+                del self._tracked[broker_id]
+            elif tracked.fence_at_s is not None and now >= tracked.fence_at_s:
+                actions.append(Fence(broker_id, tracked.broker_epoch, tracked.reason))
+                del self._tracked[broker_id]
+            elif tracked.probe_at_s is not None and now >= tracked.probe_at_s:
+                actions.append(Probe(broker_id, tracked.broker_epoch))
+                tracked.probe_at_s = None
+        return actions
+
+    def deadline(self) -> float | None:
+        """When ``due`` will have something to say if nothing is heard before."""
+        times = [tracked.last_contact_s + self._session_s for tracked in self._tracked.values()]
+        for tracked in self._tracked.values():
+            times += [at for at in (tracked.fence_at_s, tracked.probe_at_s) if at is not None]
+        return min(times, default=None)

@@ -1,0 +1,66 @@
+"""What the controller counts, for whoever exposes it.
+
+Gauges are computed from the committed image when they are read, which is at a scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from metadata.image import NO_LEADER, MetadataImage
+from stele.wire.v1 import metadata_pb2 as pb
+
+
+class ControllerMetrics:
+    """Plain numbers; the counters count what this controller decided and saw committed."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self.active = False  # kafka.controller:ActiveControllerCount
+        self.fencings = 0
+        self.leader_changes = 0  # of partitions, also to none
+        self.unclean_elections = 0  # kafka.controller:UncleanLeaderElectionsPerSec
+        self.timed_out_brokers = 0  # given up because they were silent or gone
+
+    def count(self, records: Iterable[pb.MetadataRecord]) -> None:
+        """Take in the records of one decision."""
+        for record in records:
+            if record.HasField("partition_change"):
+                self.leader_changes += record.partition_change.HasField("leader")
+                self.unclean_elections += record.partition_change.unclean
+            elif record.HasField("broker_state"):
+                self.fencings += record.broker_state.fenced
+
+    @property
+    def fenced_brokers(self) -> int:
+        return sum(broker.fenced for broker in self._image().brokers.values())
+
+    @property
+    def active_brokers(self) -> int:
+        return sum(not broker.fenced for broker in self._image().brokers.values())
+
+    @property
+    def topics(self) -> int:
+        return len(self._image().topics)
+
+    @property
+    def partitions(self) -> int:
+        return sum(len(topic.partitions) for topic in self._image().topics.values())
+
+    @property
+    def offline_partitions(self) -> int:
+        """Partitions without a leader."""
+        return sum(
+            state.leader == NO_LEADER
+            for topic in self._image().topics.values()
+            for state in topic.partitions
+        )
+
+    @property
+    def preferred_replica_imbalance(self) -> int:
+        """Partitions that another than their preferred replica leads."""
+        return sum(
+            state.leader != state.preferred_leader
+            for topic in self._image().topics.values()
+            for state in topic.partitions
+        )

@@ -1,0 +1,324 @@
+"""The controller as a node runs it: gRPC handlers, the quorum's listener, periodic duties."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from controller import cluster, configs, elections, isr, producer_ids, topics
+from controller.active import DecisionMaker, OutcomeUnknownError
+from controller.describe import describe_cluster, describe_topics
+from controller.heartbeats import Heartbeats
+from controller.metrics import ControllerMetrics
+from metadata.image import MetadataImage
+from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
+from runtime.config import NodeConfig
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import controller_pb2 as pb
+from stele.world import RpcCode, RpcError, Service, UnaryHandler, World
+
+logger = logging.getLogger(__name__)
+
+DUTY_LATE_S = 0.5
+"""A duty that runs so much later than planned tells that the process stood still."""
+
+
+class ControllerService:
+    """One controller. Life: make it, ``attach`` the quorum and add it as the quorum's listener,
+    serve ``service()``; ``stop`` before the quorum stops.
+
+    Brokers and administrators may ask any controller: one that is not active answers
+    NOT_CONTROLLER and names the leader, except to descriptions, which it gives from the
+    committed image.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        world: World,
+        *,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``on_fatal`` is called when the metadata log cannot be followed any further."""
+        self._config = config
+        self._cluster_id = cluster_id
+        self._world = world
+        self._quorum: MetadataQuorum | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._rebalance_at: float | None = None
+        self._stopped = False
+        self._decisions = DecisionMaker(
+            cluster_id=cluster_id, static=config.raw, rng=world.rng, on_fatal=on_fatal
+        )
+        self._heartbeats = Heartbeats(
+            self._decisions,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            listener=config.inter_broker_listener_name,
+            clock=world.clock,
+            network=world.network,
+            leader_id=lambda: self.leader_id,
+            wake=self._schedule,
+        )
+
+    # ---------------------------------------------------------------- what others see
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed image."""
+        return self._decisions.committed
+
+    @property
+    def metrics(self) -> ControllerMetrics:
+        return self._decisions.metrics
+
+    @property
+    def active(self) -> bool:
+        """Whether this is the active controller."""
+        return self._decisions.active
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller as this node knows it; -1: none."""
+        leader = None if self._quorum is None else self._quorum.leader.leader_id
+        return -1 if leader is None else leader
+
+    # ---------------------------------------------------------------- life
+
+    def attach(self, quorum: MetadataQuorum) -> None:
+        """Before the quorum starts."""
+        self._quorum = quorum
+        self._decisions.attach(quorum)
+
+    async def stop(self) -> None:
+        """Decide nothing more; end the streams. What was proposed has no known outcome."""
+        self._stopped = True
+        self._step_down()
+        await self._heartbeats.stop()
+
+    def _step_down(self) -> None:
+        self._rebalance_at = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._decisions.resigned()
+        self._heartbeats.resigned()
+
+    # ---------------------------------------------------------------- QuorumListener
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        self._decisions.commit(batches)
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Nothing to do: who leads is read from the quorum when it is asked for."""
+
+    def on_claimed(self, epoch: int) -> None:
+        if self._stopped:
+            return
+        logger.info("controller %d is active in epoch %d", self._config.node_id, epoch)
+        self._decisions.claimed(epoch)
+        try:
+            self._decisions.submit(configs.bootstrap)
+            self._decisions.submit(elections.elect_leaderless)
+        except ApiError as error:
+            logger.info("leadership of epoch %d was lost at once: %s", epoch, error)
+            return
+        if self._config.auto_leader_rebalance_enable:
+            self._rebalance_at = self._world.clock.monotonic() + self._rebalance_interval_s
+        self._heartbeats.claimed()
+
+    def on_resigned(self, epoch: int) -> None:
+        logger.info("controller %d is no longer active (epoch %d)", self._config.node_id, epoch)
+        self._step_down()
+
+    # ---------------------------------------------------------------- duties
+
+    @property
+    def _rebalance_interval_s(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds
+
+    def _schedule(self) -> None:
+        """Set the one timer to the nearest duty."""
+        times = [self._heartbeats.deadline(), self._rebalance_at]
+        nearest = min((at for at in times if at is not None), default=None)
+        if self._timer is not None:
+            if nearest == self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if nearest is None or not self._decisions.active:
+            return
+        delay = max(0.0, nearest - self._world.clock.monotonic())
+        self._timer_at = nearest
+        self._timer = asyncio.get_running_loop().call_later(delay, self._run_duties)
+
+    def _run_duties(self) -> None:
+        self._timer = None
+        now = self._world.clock.monotonic()
+        if now > self._timer_at + DUTY_LATE_S:
+            logger.warning("this process stood still for %.1f s", now - self._timer_at)
+            self._heartbeats.resumed()
+        self._heartbeats.run_due()
+        if self._rebalance_at is not None and now >= self._rebalance_at:
+            self._rebalance_at = now + self._rebalance_interval_s
+            self._rebalance()
+        self._schedule()
+
+    def _rebalance(self) -> None:
+        percentage = self._config.leader_imbalance_per_broker_percentage
+        try:
+            count = self._decisions.submit(
+                lambda context: elections.rebalance(context, percentage=percentage)
+            )
+        except ApiError as error:
+            logger.info("no rebalancing of leaders: %s", error)
+            return
+        if count:
+            logger.info("%d partitions go back to their preferred leaders", count)
+
+    # ---------------------------------------------------------------- handlers
+
+    def service(self) -> Service:
+        """The handlers of ``stele.v1.Controller`` and ``stele.v1.Admin`` (but DescribeQuorum)."""
+        decide = self._decisions.decide
+        controller, administration = "/stele.v1.Controller/", "/stele.v1.Admin/"
+        return Service(
+            unary={
+                controller + "RegisterBroker": self._unary(
+                    pb.RegisterBrokerRequest, pb.RegisterBrokerResponse, self._register
+                ),
+                controller + "AlterPartition": self._unary(
+                    pb.AlterPartitionRequest,
+                    pb.AlterPartitionResponse,
+                    lambda request: decide(lambda ctx: isr.alter_partitions(ctx, request)),
+                ),
+                controller + "AllocateProducerIds": self._unary(
+                    pb.AllocateProducerIdsRequest,
+                    pb.AllocateProducerIdsResponse,
+                    self._allocate_producer_ids,
+                ),
+                administration + "CreateTopics": self._unary(
+                    admin.CreateTopicsRequest,
+                    admin.CreateTopicsResponse,
+                    lambda request: decide(lambda ctx: topics.create_topics(ctx, request)),
+                ),
+                administration + "DeleteTopics": self._unary(
+                    admin.DeleteTopicsRequest,
+                    admin.DeleteTopicsResponse,
+                    lambda request: decide(lambda ctx: topics.delete_topics(ctx, request)),
+                ),
+                administration + "AlterConfigs": self._unary(
+                    admin.AlterConfigsRequest,
+                    admin.AlterConfigsResponse,
+                    lambda request: decide(lambda ctx: configs.alter_configs(ctx, request)),
+                ),
+                administration + "ElectLeaders": self._unary(
+                    admin.ElectLeadersRequest,
+                    admin.ElectLeadersResponse,
+                    lambda request: decide(lambda ctx: elections.elect_leaders(ctx, request)),
+                ),
+                administration + "DescribeConfigs": self._unary(
+                    admin.DescribeConfigsRequest, None, self._describe_configs
+                ),
+                administration + "DescribeCluster": self._unary(
+                    admin.DescribeClusterRequest, None, self._describe_cluster
+                ),
+                administration + "DescribeTopics": self._unary(
+                    admin.DescribeTopicsRequest, None, self._describe_topics
+                ),
+            },
+            streams={controller + "Heartbeat": self._heartbeats.serve},
+        )
+
+    def _unary(
+        self,
+        request_type: Any,
+        response_type: Any | None,
+        handle: Callable[[Any], Awaitable[Any]],
+    ) -> UnaryHandler:
+        """A handler of bytes. ``response_type`` carries ``error`` and ``leader_id``; None: a
+        description, which has neither and never refuses as a whole."""
+
+        async def handler(payload: bytes) -> bytes:
+            try:
+                request = request_type.FromString(payload)
+            except DecodeError as error:
+                raise RpcError(
+                    RpcCode.INVALID_ARGUMENT, f"not a {request_type.DESCRIPTOR.name}"
+                ) from error
+            try:
+                response = await handle(request)
+            except ApiError as error:
+                if response_type is None:
+                    raise
+                response = response_type(error=self._code(response_type, error))
+                if "message" in response_type.DESCRIPTOR.fields_by_name:
+                    response.message = error.message
+            if response_type is not None:
+                response.leader_id = self.leader_id
+            return bytes(response.SerializeToString(deterministic=True))
+
+        return handler
+
+    @staticmethod
+    def _code(response_type: Any, error: ApiError) -> ErrorCode:
+        """Brokers repeat what has no known outcome: their requests may be made twice."""
+        from_broker = response_type.DESCRIPTOR.file.name.endswith("controller.proto")
+        if isinstance(error, OutcomeUnknownError) and from_broker:
+            return ErrorCode.NOT_CONTROLLER
+        return error.code
+
+    async def _register(self, request: pb.RegisterBrokerRequest) -> pb.RegisterBrokerResponse:
+        existing = self._decisions.newest.broker(request.broker_id)
+        if (
+            self._decisions.active
+            and existing is not None
+            and not existing.fenced
+            and existing.incarnation_id != request.incarnation_id
+            and self._heartbeats.alive(existing)
+        ):
+            # Most often the process before was killed, and we have not noticed yet.
+            await self._heartbeats.probe(existing)
+        epoch = await self._decisions.decide(
+            lambda context: cluster.register(context, request, session_alive=self._alive(request))
+        )
+        logger.info("broker %d is registered with epoch %d", request.broker_id, epoch)
+        return pb.RegisterBrokerResponse(broker_epoch=epoch)
+
+    def _alive(self, request: pb.RegisterBrokerRequest) -> bool:
+        existing = self._decisions.newest.broker(request.broker_id)
+        return existing is not None and self._heartbeats.alive(existing)
+
+    async def _allocate_producer_ids(
+        self, request: pb.AllocateProducerIdsRequest
+    ) -> pb.AllocateProducerIdsResponse:
+        block = await self._decisions.decide(
+            lambda context: producer_ids.allocate(context, request)
+        )
+        return pb.AllocateProducerIdsResponse(first=block.first, count=block.size)
+
+    async def _describe_configs(
+        self, request: admin.DescribeConfigsRequest
+    ) -> admin.DescribeConfigsResponse:
+        return configs.describe_configs(self.image, self._config.raw, request)
+
+    async def _describe_cluster(
+        self, request: admin.DescribeClusterRequest
+    ) -> admin.DescribeClusterResponse:
+        return describe_cluster(
+            self.image,
+            cluster_id=self._cluster_id,
+            controller_id=self.leader_id,
+            listener=self._config.inter_broker_listener_name,
+        )
+
+    async def _describe_topics(
+        self, request: admin.DescribeTopicsRequest
+    ) -> admin.DescribeTopicsResponse:
+        return describe_topics(self.image, request)
