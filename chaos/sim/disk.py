@@ -1,0 +1,502 @@
+"""Virtual disks: what a machine keeps, what it would lose with its power, and what it does wrong.
+
+:class:`VirtualDisk` belongs to a machine and outlives its processes; :class:`SimDisk` is one
+process's handle on it, and is dead when the process is. Every file and directory has two states:
+the one that processes see (the page cache) and the durable one. A process crash loses nothing of
+the first; a power loss leaves the second, plus some of what was written since, in part.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from stele.world import Buffer
+
+PAGE_BYTES = 4096
+
+
+class ProcessDeadError(BaseException):
+    """A dead process has reached for the world. Not an ``Exception``: nothing may handle it."""
+
+
+class Owner(Protocol):
+    """The process that holds a handle."""
+
+    @property
+    def dead(self) -> bool: ...
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait, as the process."""
+        ...
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """What a disk does wrong. All zero: a perfect disk that is only slow."""
+
+    sync_s: tuple[float, float] = (0.000_3, 0.002)  # how long a sync takes, from and to
+    cold_read: float = 0.0  # how likely a read is not in memory
+    quota_bytes: int | None = None  # ENOSPC beyond it
+    failing_sync: bool = False  # every sync fails; what it covered is never written
+    failing_read: bool = False
+    failing_write: bool = False
+    # How likely each unsynced page comes out of a power loss half written, whatever follows it.
+    # Zero: a file keeps a prefix of its unsynced bytes, as ext4 in ordered mode does.
+    torn_page: float = 0.0
+
+
+class _Write(NamedTuple):
+    """Bytes written at a position, or (data None) a cut to that size."""
+
+    number: int  # in the order of all writes of a disk: a sync covers up to one of them
+    position: int
+    data: bytes | None
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    # Changes since the durable state, in order.
+    pending: list[_Write] = field(default_factory=list)
+    warm_until: float = -1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Directory:
+    entries: dict[str, _Inode | _Directory] = field(default_factory=dict)
+    durable: dict[str, _Inode | _Directory] = field(default_factory=dict)
+
+
+_Node = _Inode | _Directory
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """One atomic change of directory entries; a rename across directories has two parts."""
+
+    parts: list[tuple[_Directory, str, _Node | None]]
+
+    def commit(self) -> None:
+        for directory, name, node in self.parts:
+            if node is None:
+                directory.durable.pop(name, None)
+            else:
+                directory.durable[name] = node
+
+    def touches(self, directory: _Directory) -> bool:
+        return any(part[0] is directory for part in self.parts)
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+class VirtualDisk:
+    """The file system of one machine."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        now: Callable[[], float],
+        note: Callable[[str, str], None],
+        faults: DiskFaults | None = None,
+    ) -> None:
+        self.faults = faults or DiskFaults()
+        self.rng = rng
+        self.now = now
+        self.note = note
+        self.syncs = 0
+        self.locks: dict[str, Owner] = {}  # a dead owner's lock is nobody's
+        self._writes = 0
+        self._root = _Directory()
+        self._changes: list[_Change] = []  # of directory entries, not durable, in order
+
+    # --------------------------------------------------------------------------------- faults
+
+    def power_loss(self) -> None:
+        """Fall back to the durable state, plus a part of what was under way."""
+        kept = self.rng.randint(0, len(self._changes))
+        for change in self._changes[:kept]:
+            change.commit()
+        self._changes.clear()
+        self._fall_back(self._root, set())
+        self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
+
+    def _fall_back(self, directory: _Directory, seen: set[int]) -> None:
+        directory.entries = dict(directory.durable)
+        for name in sorted(directory.entries):
+            node = directory.entries[name]
+            if isinstance(node, _Directory):
+                self._fall_back(node, seen)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                self._lose_pending(node)
+
+    def _lose_pending(self, inode: _Inode) -> None:
+        """Of the unsynced changes a prefix has reached the device, its pages not all intact."""
+        kept = self.rng.randint(0, len(inode.pending))
+        for write in inode.pending[:kept]:
+            _apply(inode.durable, write.position, self._torn(write.data))
+        if kept < len(inode.pending):
+            write = inode.pending[kept]
+            if write.data:
+                part = write.data[: self.rng.randint(0, len(write.data))]
+                _apply(inode.durable, write.position, self._torn(part))
+        inode.pending.clear()
+        inode.data = bytearray(inode.durable)
+
+    def _torn(self, data: bytes | None) -> bytes | None:
+        if data is None or self.faults.torn_page == 0:
+            return data
+        damaged = bytearray(data)
+        for start in range(0, len(data), PAGE_BYTES):
+            if self.rng.random() < self.faults.torn_page:
+                first = start + self.rng.randint(0, min(PAGE_BYTES, len(data) - start))
+                end = min(start + PAGE_BYTES, len(data))
+                damaged[first:end] = bytes(end - first)
+        return bytes(damaged)
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Silent corruption, of the durable state too."""
+        inode = self.file(path)
+        for content in (inode.data, inode.durable):
+            if position < len(content):
+                content[position] ^= 1 << bit
+        self.note("bit-flip", f"{path}:{position}")
+
+    # ------------------------------------------------------------------------------ the tree
+
+    def find(self, path: str) -> _Node | None:
+        node: _Node = self._root
+        for name in _parts(path):
+            if not isinstance(node, _Directory) or name not in node.entries:
+                return None
+            node = node.entries[name]
+        return node
+
+    def file(self, path: str) -> _Inode:
+        node = self.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, _Directory):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def directory(self, path: str) -> _Directory:
+        node = self.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, _Inode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def change(self, *parts: tuple[_Directory, str, _Node | None]) -> None:
+        """Change entries, seen at once and durable after a sync of (one of) their directories."""
+        for directory, name, node in parts:
+            if node is None:
+                directory.entries.pop(name, None)
+            else:
+                directory.entries[name] = node
+        self._changes.append(_Change(list(parts)))
+
+    def used_bytes(self, directory: _Directory | None = None) -> int:
+        total = 0
+        for node in (directory or self._root).entries.values():
+            total += self.used_bytes(node) if isinstance(node, _Directory) else len(node.data)
+        return total
+
+    # -------------------------------------------------------------------------------- writing
+
+    def append(self, inode: _Inode, path: str, buffers: Sequence[Buffer]) -> int:
+        if self.faults.failing_write:
+            raise _error(errno.EIO, path)
+        data = b"".join(bytes(buffer) for buffer in buffers)
+        position = len(inode.data)
+        quota = self.faults.quota_bytes
+        if quota is not None and (room := quota - self.used_bytes()) < len(data):
+            self._write(inode, position, data[: max(0, room)])
+            raise _error(errno.ENOSPC, path)
+        self._write(inode, position, data)
+        return position
+
+    def _write(self, inode: _Inode, position: int, data: bytes) -> None:
+        if data:
+            inode.data[position:] = data
+            self._note_write(inode, position, data)
+
+    def truncate(self, inode: _Inode, size: int) -> None:
+        if size < len(inode.data):
+            del inode.data[size:]
+        else:
+            inode.data.extend(bytes(size - len(inode.data)))
+        self._note_write(inode, size, None)
+
+    def _note_write(self, inode: _Inode, position: int, data: bytes | None) -> None:
+        self._writes += 1
+        inode.pending.append(_Write(self._writes, position, data))
+
+    # -------------------------------------------------------------------------------- syncing
+
+    def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
+        """Note what a sync of these covers; the result makes exactly that durable.
+
+        A path that has been removed is skipped.
+        """
+        covered: list[_Inode] = []
+        last_write = self._writes
+        changes: list[_Change] = []
+        for path in paths:
+            node = self.find(path)
+            if isinstance(node, _Directory):
+                changes += [change for change in self._changes if change.touches(node)]
+            elif node is not None:
+                covered.append(node)
+        failing = self.faults.failing_sync
+
+        def finish() -> None:
+            self.syncs += 1
+            for inode in covered:
+                self._settle(inode, last_write, written=not failing)
+            for change in changes:
+                if change in self._changes:
+                    self._changes.remove(change)
+                    if not failing:
+                        change.commit()
+            if failing:
+                raise _error(errno.EIO, paths[0])
+
+        return finish
+
+    def _settle(self, inode: _Inode, last_write: int, *, written: bool) -> None:
+        """The changes up to that write are no longer pending.
+
+        After a failed sync the system takes the pages for clean, written or not: a second sync
+        would succeed without them. That is why a failed sync must never be tried again.
+        """
+        count = sum(1 for write in inode.pending if write.number <= last_write)
+        done = inode.pending[:count]
+        del inode.pending[:count]
+        if written:
+            for write in done:
+                _apply(inode.durable, write.position, write.data)
+
+    def sync_delay_s(self) -> float:
+        return self.rng.uniform(*self.faults.sync_s)
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    """Apply one change; a gap before it reads as zeroes."""
+    if len(content) < position:
+        content.extend(bytes(position - len(content)))
+    if data is None:
+        del content[position:]
+    else:
+        content[position : position + len(data)] = data
+
+
+def _parts(path: str) -> list[str]:
+    if not path.startswith("/"):
+        raise ValueError(f"not an absolute path: {path!r}")
+    return [part for part in posixpath.normpath(path).split("/") if part]
+
+
+class SimDisk:
+    """One process's view of its machine's disk: ``stele.world.Disk``."""
+
+    def __init__(self, disk: VirtualDisk, owner: Owner) -> None:
+        self._disk = disk
+        self._owner = owner
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        self._alive()
+        node = self._disk.find(path)
+        if node is None and create:
+            node = _Inode()
+            self._disk.change((self._parent(path), posixpath.basename(path), node))
+        elif node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return SimFile(self._disk, self._owner, node, path)
+
+    def exists(self, path: str) -> bool:
+        self._alive()
+        return self._disk.find(path) is not None
+
+    def list(self, path: str) -> list[str]:
+        self._alive()
+        return sorted(self._disk.directory(path).entries)
+
+    def make_directory(self, path: str) -> None:
+        self._alive()
+        current = ""
+        for name in _parts(path):
+            parent = self._disk.directory(current or "/")
+            current = f"{current}/{name}"
+            if name not in parent.entries:
+                self._disk.change((parent, name, _Directory()))
+        self._disk.directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._alive()
+        node = self._disk.find(source)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        replaced = self._disk.find(target)
+        if isinstance(replaced, _Directory) and replaced.entries:
+            raise _error(errno.ENOTEMPTY, target)
+        self._disk.change(
+            (self._parent(source), posixpath.basename(source), None),
+            (self._parent(target), posixpath.basename(target), node),
+        )
+
+    def remove(self, path: str) -> None:
+        self._alive()
+        self._disk.file(path)
+        self._disk.change((self._parent(path), posixpath.basename(path), None))
+
+    def remove_tree(self, path: str) -> None:
+        self._alive()
+        directory = self._disk.directory(path)
+        for name in sorted(directory.entries):
+            child = posixpath.join(path, name)
+            if isinstance(directory.entries[name], _Directory):
+                self.remove_tree(child)
+            else:
+                self.remove(child)
+        self._disk.change((self._parent(path), posixpath.basename(path), None))
+
+    def read_file(self, path: str) -> bytes:
+        self._alive()
+        if self._disk.faults.failing_read:
+            raise _error(errno.EIO, path)
+        return bytes(self._disk.file(path).data)
+
+    def free_bytes(self, path: str) -> int:
+        self._alive()
+        quota = self._disk.faults.quota_bytes
+        return max(0, (1 << 40 if quota is None else quota) - self._disk.used_bytes())
+
+    def lock(self, path: str) -> Callable[[], None]:
+        if not self.exists(path):
+            self.open(path, create=True).close()
+        holder = self._disk.locks.get(path)
+        if holder is not None and not holder.dead:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
+        self._disk.locks[path] = self._owner
+        return lambda: self._release(path)
+
+    def _release(self, path: str) -> None:
+        if self._disk.locks.get(path) is self._owner:
+            del self._disk.locks[path]
+
+    def replace_file_now(self, path: str, data: bytes) -> None:
+        temporary = self._write_temporary(path, data)
+        self.sync_now(temporary)
+        self.rename(temporary, path)
+        self.sync_now(posixpath.dirname(path))
+
+    def sync_now(self, path: str) -> None:
+        self._alive()
+        if self._disk.find(path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._disk.begin_sync([path])()
+        self._disk.note("sync", path)
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        temporary = self._write_temporary(path, data)
+        await self.sync([temporary])
+        self.rename(temporary, path)
+        await self.sync([posixpath.dirname(path)])
+
+    async def sync(self, paths: Sequence[str]) -> None:
+        self._alive()
+        if not paths:
+            return
+        finish = self._disk.begin_sync(paths)
+        await self._owner.sleep(self._disk.sync_delay_s())
+        self._alive()
+        finish()
+        self._disk.note("sync", " ".join(paths))
+
+    async def warm(self, path: str, position: int, size: int) -> None:
+        self._alive()
+        inode = self._disk.file(path)
+        await self._owner.sleep(self._disk.sync_delay_s())
+        self._alive()
+        if self._disk.faults.failing_read:
+            raise _error(errno.EIO, path)
+        inode.warm_until = self._disk.now() + 0.1
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        temporary = f"{path}.tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append([data])
+        finally:
+            file.close()
+        return temporary
+
+    def _parent(self, path: str) -> _Directory:
+        return self._disk.directory(posixpath.dirname(path))
+
+    def _alive(self) -> None:
+        if self._owner.dead:
+            raise ProcessDeadError
+
+
+class SimFile:
+    """An open file: ``stele.world.File``. It outlives its name, as files do."""
+
+    def __init__(self, disk: VirtualDisk, owner: Owner, inode: _Inode, path: str) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._inode = inode
+        self._path = path
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._usable()
+        return self._disk.append(self._inode, self._path, buffers)
+
+    def read(self, position: int, size: int) -> bytes | None:
+        self._usable()
+        cold = self._disk.faults.cold_read
+        if cold and self._inode.warm_until < self._disk.now() and self._disk.rng.random() < cold:
+            return None
+        return self.read_now(position, size)
+
+    def read_now(self, position: int, size: int) -> bytes:
+        self._usable()
+        if self._disk.faults.failing_read:
+            raise _error(errno.EIO, self._path)
+        return bytes(memoryview(self._inode.data)[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        self._usable()
+        self._disk.truncate(self._inode, size)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _usable(self) -> None:
+        if self._owner.dead:
+            raise ProcessDeadError
+        if self._closed:
+            raise ValueError(f"{self._path} is closed")
