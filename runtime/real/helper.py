@@ -1,0 +1,178 @@
+"""The node's end of a helper process: see ``sync_process``."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, Final
+
+from runtime.real import sync_process
+from runtime.real.sync_process import LENGTH
+
+logger = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT_S: Final = 10.0
+_RECEIVE_BYTES: Final = 65536
+
+
+class HelperProcess:
+    """Started at the first call. If it dies, every call fails with OSError, then and later on:
+    nobody knows which of its syncs have been done."""
+
+    def __init__(self, purpose: str) -> None:
+        self._purpose = purpose
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._next_number = 0
+        self._outgoing = bytearray()
+        self._incoming = bytearray()
+        self._dead: str | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, once it was started."""
+        return None if self._process is None else self._process.pid
+
+    async def call(self, kind: str, *arguments: Any) -> None:
+        """Have a request carried out. Raises OSError as the process met it."""
+        if self._dead is not None:
+            raise OSError(errno.EIO, self._dead)
+        if self._socket is None:
+            self._start()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise RuntimeError(f"the {self._purpose} process belongs to another event loop")
+        number = self._next_number
+        self._next_number += 1
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting[number] = future
+        data = marshal.dumps((number, kind, *arguments))
+        self._send(LENGTH.pack(len(data)) + data)
+        try:
+            await future
+        finally:
+            self._waiting.pop(number, None)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            # No fork of this process, which may run threads of gRPC; a session of its own, so
+            # that Ctrl-C in the terminal does not end it before the node has shut down.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", sync_process.__file__, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(ours, self._on_readable)
+
+    # ------------------------------------------------------------------------------ bytes
+
+    def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        assert self._loop is not None
+        if not self._outgoing:
+            try:
+                data = data[self._socket.send(data) :]
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._die(f"the {self._purpose} process is gone: {error}")
+                return
+            if not data:
+                return
+            self._loop.add_writer(self._socket, self._on_writable)
+        self._outgoing += data
+
+    def _on_writable(self) -> None:
+        assert self._socket is not None
+        assert self._loop is not None
+        try:
+            del self._outgoing[: self._socket.send(self._outgoing)]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._die(f"the {self._purpose} process is gone: {error}")
+            return
+        if not self._outgoing:
+            self._loop.remove_writer(self._socket)
+
+    def _on_readable(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            code = None if self._process is None else self._process.poll()
+            self._die(f"the {self._purpose} process died (exit code {code})")
+            return
+        self._incoming += data
+        while len(self._incoming) >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._incoming)
+            end = LENGTH.size + size
+            if len(self._incoming) < end:
+                return
+            reply = marshal.loads(bytes(self._incoming[LENGTH.size : end]))
+            del self._incoming[:end]
+            self._settle(*reply)
+
+    def _settle(self, number: int, code: int, message: str, path: str) -> None:
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            return
+        if code == 0:
+            future.set_result(None)
+        else:
+            future.set_exception(OSError(code, message, path or None))
+
+    # ------------------------------------------------------------------------------ end
+
+    def _die(self, reason: str) -> None:
+        if self._dead is not None:
+            return
+        logger.error("%s", reason)
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        self._dead = reason
+        if self._socket is not None:
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._socket)
+                self._loop.remove_writer(self._socket)
+            self._socket.close()
+        for future in self._waiting.values():
+            if not future.done() and not future.get_loop().is_closed():
+                future.set_exception(OSError(errno.EIO, reason))
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """End the process and wait for it; calls on their way fail. Idempotent."""
+        if self._dead is None:
+            self._end(f"the {self._purpose} process was closed")
+        if self._process is not None and self._process.returncode is None:
+            try:
+                self._process.wait(_EXIT_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                # It hangs in the device; the kernel keeps it until that answers.
+                logger.warning("the %s process %d does not end", self._purpose, os.getpid())
+                self._process.kill()
