@@ -67,7 +67,6 @@ class BrokerIdentity:
     cluster_id: str
     broker_id: int
     incarnation_id: bytes  # 16 random bytes, new in every process
-    endpoints: tuple[Endpoint, ...]
     rack: str
     log_directories: tuple[bytes, ...]
     previous_broker_epoch: int = NO_EPOCH  # only after a clean shutdown
@@ -84,13 +83,15 @@ class BrokerLifecycle:
         controller: ControllerClient,
         heartbeat_interval_ms: int,
         session_timeout_ms: int,
+        endpoints: Callable[[], Sequence[Endpoint]],
         metadata_offset: Callable[[], int],
         corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
         unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
         on_epoch: Callable[[int], None] = lambda epoch: None,
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
-        """``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
+        """``endpoints``: where this broker is found, once its ports are bound;
+        ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
         ``unsynced``: replicas to report at registration; ``on_epoch``: told every new epoch;
         ``on_failure``: told why this broker can never join.
         """
@@ -99,6 +100,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._interval_s = heartbeat_interval_ms / 1000
         self._session_s = session_timeout_ms / 1000
+        self._endpoints = endpoints
         self._metadata_offset = metadata_offset
         self._corrupt = corrupt
         self._unsynced = unsynced
@@ -116,6 +118,7 @@ class BrokerLifecycle:
         # What of the metadata was told by a heartbeat of its own, in this registration.
         self._told_caught_up = False
         self._told_unfenced = False
+        self._want_fence = False
         self._want_shutdown = False
         self._may_shut_down = False
         self._stopping = False
@@ -212,6 +215,11 @@ class BrokerLifecycle:
                 pass
             self._task = None
 
+    def fence(self) -> None:
+        """Ask to be fenced for good, so that others lead: this broker can serve no more."""
+        self._want_fence = True
+        self._wake.set()
+
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Ask the controller to move the leaders away; return whether it said to go.
 
@@ -292,7 +300,7 @@ class BrokerLifecycle:
                 cluster_id=identity.cluster_id,
                 broker_id=identity.broker_id,
                 incarnation_id=identity.incarnation_id,
-                endpoints=identity.endpoints,
+                endpoints=self._endpoints(),
                 rack=identity.rack,
                 log_directories=identity.log_directories,
                 previous_broker_epoch=identity.previous_broker_epoch,
@@ -355,6 +363,7 @@ class BrokerLifecycle:
                 broker_epoch=self._epoch,
                 incarnation_id=self.identity.incarnation_id,
                 metadata_offset=self._metadata_offset(),
+                want_fence=self._want_fence,
                 want_shutdown=self._want_shutdown,
                 sequence=self._sequence,
             )

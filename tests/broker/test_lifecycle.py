@@ -90,9 +90,6 @@ class _Cluster:
                 cluster_id="cluster",
                 broker_id=4,
                 incarnation_id=INCARNATION,
-                endpoints=(
-                    Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT"),
-                ),
                 rack="r1",
                 log_directories=(b"d" * 16,),
                 previous_broker_epoch=7,
@@ -101,6 +98,9 @@ class _Cluster:
             controller=self.client,
             heartbeat_interval_ms=2000,
             session_timeout_ms=9000,
+            endpoints=lambda: [
+                Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
+            ],
             metadata_offset=lambda: self.offset,
             corrupt=lambda: [PartitionId(b"t" * 16, 3)],
             on_epoch=self.epochs.append,

@@ -1,0 +1,351 @@
+"""A broker, put together: log directories, replicas, control plane, listeners; its life and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from broker.api import KafkaApis
+from broker.context import BrokerContext
+from broker.controller_client import ControllerClient
+from broker.fetch_session import FetchSessions
+from broker.grpc.admin import AdminService
+from broker.grpc.data import DataService
+from broker.kafka_server import KafkaServer, advertised, bind_error
+from broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.metrics import BrokerMetrics
+from broker.producer_ids import ProducerIds
+from broker.publisher import MetadataPublisher
+from broker.replica_config import ReplicaConfig
+from broker.replica_manager import ReplicaManager
+from metadata.image import GRPC, PLAINTEXT, MetadataImage
+from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
+from runtime.config import NodeConfig
+from runtime.metrics import MetricsRegistry
+from stele.errors import ApiError
+from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.world import Listener, Service, World
+from storage.directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+_CONTROLLED_SHUTDOWN_S = 10.0
+"""How long stopping waits for the controller to move this broker's leaders elsewhere."""
+
+_GRPC_DRAIN_S = 1.0
+
+
+class ObservedQuorum(MetadataQuorum, Protocol):
+    """What a broker needs of ``runtime.quorum.Quorum``."""
+
+    def add_listener(self, listener: QuorumListener) -> None: ...
+
+
+class Broker:
+    """One broker of the cluster.
+
+    Life: make it, ``start`` it, start the quorum, ``wait_ready``; in the end ``stop`` it, then
+    the quorum. ``on_fatal`` is called once, on the event loop, with why the broker can go on no
+    more; the node is then to be stopped.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        world: World,
+        quorum: ObservedQuorum,
+        *,
+        cluster_id: str,
+        registry: MetricsRegistry,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``quorum`` is an observer, or this node's voter where it is a controller too; it is
+        not started yet. ``cluster_id`` is the one the log directories were formatted for.
+        """
+        self._config = config
+        self._world = world
+        self._quorum = quorum
+        self._cluster_id = cluster_id
+        self._registry = registry
+        self._on_fatal = on_fatal
+        self._incarnation_id = world.rng.randbytes(16)
+        self._metrics = BrokerMetrics(registry)
+        self._kafka = KafkaServer(config, world.network, registry)
+        self._grpc: dict[str, Listener] = {}
+        self._grpc_ports: dict[str, int] = {}
+        self._directories: list[LogDirectory] = []
+        self._serving = False
+        self._becoming_ready: asyncio.Task[None] | None = None
+        self._controller = ControllerClient(
+            network=world.network,
+            clock=world.clock,
+            voters={voter.id: (voter.host, voter.port) for voter in config.voters},
+            leader=lambda: quorum.leader,
+        )
+        # Made by `start`.
+        self._replicas: ReplicaManager
+        self._publisher: MetadataPublisher
+        self._lifecycle: BrokerLifecycle
+        self._context: BrokerContext
+        self._apis: KafkaApis
+
+    # ------------------------------------------------------------------ what others ask
+
+    @property
+    def kafka_ports(self) -> dict[str, int]:
+        """The bound Kafka port of each listener, by its name."""
+        return self._kafka.ports
+
+    @property
+    def grpc_ports(self) -> dict[str, int]:
+        """The bound gRPC port of each listener, by its name."""
+        return dict(self._grpc_ports)
+
+    @property
+    def incarnation_id(self) -> bytes:
+        return self._incarnation_id
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._publisher.image
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        return self._replicas
+
+    @property
+    def state(self) -> BrokerState:
+        return self._lifecycle.state
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answers clients: ready, and not fenced since."""
+        return self._serving and not self._lifecycle.fenced
+
+    def service(self, listener_name: str) -> Service:
+        """What is served on a gRPC listener; its clients are told the addresses of that name."""
+        service = Service()
+        service.include(self._lifecycle.service())
+        service.include(DataService(self._context, listener_name).service())
+        service.include(AdminService(self._context, listener_name).service())
+        return service
+
+    # ------------------------------------------------------------------ start
+
+    async def start(self) -> None:
+        """Open the logs, bind every port, and begin to join the cluster.
+
+        Raises SteleError with one line for a person: a directory of another cluster, a port in
+        use. Nothing is left open then.
+        """
+        try:
+            self._open_directories()
+            self._assemble()
+            await self._serve_grpc()
+            await self._kafka.bind(self._apis)
+        except BaseException:
+            await self._abandon()
+            raise
+        self._replicas.start()
+        self._quorum.add_listener(self._publisher)
+        self._lifecycle.start()
+        self._becoming_ready = asyncio.get_running_loop().create_task(
+            self._become_ready(), name=f"broker-{self._config.node_id}-start"
+        )
+
+    async def wait_ready(self) -> None:
+        """Wait until the broker is unfenced and answers. Raises ApiError if it never will be."""
+        assert self._becoming_ready is not None, "start comes first"
+        await asyncio.shield(self._becoming_ready)
+
+    def _open_directories(self) -> None:
+        for path in self._config.log_dirs:
+            directory = LogDirectory.open(
+                self._world.disk,
+                path,
+                self._world.clock,
+                cluster_id=self._cluster_id,
+                node_id=self._config.node_id,
+            )
+            self._directories.append(directory)
+
+    def _assemble(self) -> None:
+        config, world = self._config, self._world
+        self._replicas = ReplicaManager(
+            broker_id=config.node_id,
+            world=world,
+            directories=self._directories,
+            config=ReplicaConfig.of(config),
+            alter_partition=self._controller.alter_partition,
+            lease_valid=self._lease_valid,
+            directory_failed=self._directory_failed,
+        )
+        self._lifecycle = self._make_lifecycle()
+        self._metrics.read_replicas(lambda: self._replicas.counters)
+        self._publisher = MetadataPublisher(
+            broker_id=config.node_id,
+            incarnation_id=self._incarnation_id,
+            subscribers=[self._replicas],
+            on_published=self._published,
+            on_leader_change=self._leader_changed,
+            on_fatal=self._on_fatal,
+        )
+        self._context = BrokerContext(
+            config=config,
+            cluster_id=self._cluster_id,
+            clock=world.clock,
+            image=lambda: self._publisher.image,
+            wait_until=self._publisher.wait_until,
+            replicas=self._replicas,
+            sessions=FetchSessions(world.rng),
+            controller=self._controller,
+            producer_ids=ProducerIds(
+                broker_id=config.node_id,
+                broker_epoch=lambda: self._lifecycle.broker_epoch,
+                allocate=self._controller.allocate_producer_ids,
+            ),
+            metrics=self._metrics,
+        )
+        self._apis = KafkaApis(self._context)
+
+    async def _serve_grpc(self) -> None:
+        health = _Health(lambda: self._serving and not self._lifecycle.fenced)
+        for address in self._config.grpc_listeners:
+            try:
+                listener = await self._world.network.serve(
+                    address.host, address.port, self.service(address.name), health=health
+                )
+            except OSError as error:
+                raise bind_error("grpc.listeners", address, error) from error
+            self._grpc[address.name] = listener
+            self._grpc_ports[address.name] = listener.port
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        config = self._config
+        return BrokerLifecycle(
+            BrokerIdentity(
+                cluster_id=self._cluster_id,
+                broker_id=config.node_id,
+                incarnation_id=self._incarnation_id,
+                rack=config.rack or "",
+                log_directories=tuple(
+                    d.properties.directory_id.encode() for d in self._directories
+                ),
+                previous_broker_epoch=_previous_epoch(self._directories),
+            ),
+            clock=self._world.clock,
+            controller=self._controller,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            endpoints=self._endpoints,
+            metadata_offset=lambda: self._publisher.offset,
+            corrupt=self._replicas.corrupt_replicas,
+            unsynced=self._replicas.unsynced_replicas,
+            on_epoch=self._replicas.set_broker_epoch,
+            on_failure=self._on_fatal,
+        )
+
+    def _endpoints(self) -> list[Endpoint]:
+        config = self._config
+        both = (
+            (PLAINTEXT, config.advertised_listeners, self.kafka_ports),
+            (GRPC, config.grpc_advertised_listeners, self.grpc_ports),
+        )
+        return [
+            Endpoint(listener=address.name, host=address.host, port=address.port, protocol=protocol)
+            for protocol, configured, ports in both
+            for address in advertised(configured, ports)
+        ]
+
+    async def _become_ready(self) -> None:
+        try:
+            await self._lifecycle.wait_unfenced()
+        except ApiError:
+            return
+        self._serving = True
+        self._apis.open()
+        logger.info("broker %d serves %s", self._config.node_id, self.kafka_ports)
+
+    # ------------------------------------------------------------------ events
+
+    def _published(self) -> None:
+        registration = self._publisher.registration
+        self._lifecycle.on_metadata(
+            unfenced=registration is not None
+            and registration.broker_epoch == self._lifecycle.broker_epoch
+            and not registration.fenced
+        )
+
+    def _leader_changed(self, leader: LeaderAndEpoch) -> None:
+        self._lifecycle.on_leader_change()
+
+    def _lease_valid(self) -> bool:
+        return self._lifecycle.lease_valid()
+
+    def _directory_failed(self, path: str) -> None:
+        """The controller cannot be told of single directories: all that is led here must move."""
+        logger.error(
+            "broker %d: the log directory %s failed; this broker leaves its leaderships to others "
+            "until it is started again: free or replace the disk first",
+            self._config.node_id,
+            path,
+        )
+        self._lifecycle.fence()
+
+    # ------------------------------------------------------------------ stop
+
+    async def stop(self) -> None:
+        """Hand leaderships over, stop serving, flush, and leave the mark of a clean shutdown."""
+        if self._becoming_ready is None:
+            return
+        if self._config.controlled_shutdown_enable:
+            await self._lifecycle.controlled_shutdown(_CONTROLLED_SHUTDOWN_S)
+        self._becoming_ready.cancel()
+        await asyncio.gather(self._becoming_ready, return_exceptions=True)
+        self._serving = False
+        await self._kafka.close()
+        await self._apis.close()
+        await self._close_grpc(_GRPC_DRAIN_S)
+        await self._replicas.stop()
+        await self._lifecycle.stop()
+        await self._controller.close()
+
+    async def _close_grpc(self, grace_s: float) -> None:
+        listeners, self._grpc = self._grpc, {}
+        await asyncio.gather(*(each.close(grace_s=grace_s) for each in listeners.values()))
+
+    async def _abandon(self) -> None:
+        """Undo a start that failed half-way."""
+        await self._kafka.close()
+        await self._close_grpc(0.0)
+        for directory in self._directories:
+            await directory.close()
+        await self._controller.close()
+
+
+class _Health(Mapping[str, bool]):
+    """Every service of a broker serves exactly while the broker does."""
+
+    _NAMES = ("stele.v1.Admin", "stele.v1.Data")
+
+    def __init__(self, serving: Callable[[], bool]) -> None:
+        self._serving = serving
+
+    def __getitem__(self, name: str) -> bool:
+        if name not in self._NAMES:
+            raise KeyError(name)
+        return self._serving()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._NAMES)
+
+    def __len__(self) -> int:
+        return len(self._NAMES)
+
+
+def _previous_epoch(directories: list[LogDirectory]) -> int:
+    """The broker epoch of the last life if every directory was shut down cleanly in it; else -1."""
+    epochs = {d.previous_broker_epoch if d.clean_shutdown else -1 for d in directories}
+    return epochs.pop() if len(epochs) == 1 else -1

@@ -1,0 +1,132 @@
+"""The broker's Kafka listeners: bound early, one protocol per connection, drained at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from broker.api import KafkaApis
+from runtime.config import ConfigError, NamedAddress, NodeConfig
+from runtime.kafka_connection import KafkaServerProtocol
+from runtime.metrics import MetricsRegistry
+from stele.world import Listener, Network
+
+logger = logging.getLogger(__name__)
+
+_DRAIN_S = 1.0
+"""How long requests that are being answered may take when the broker stops."""
+
+_IDLE_CHECKS = 4
+"""How often in connections.max.idle.ms the connections are looked through."""
+
+
+class KafkaServer:
+    """All Kafka listeners of one broker."""
+
+    def __init__(self, config: NodeConfig, network: Network, registry: MetricsRegistry) -> None:
+        self._config = config
+        self._network = network
+        self._listeners: dict[str, Listener] = {}
+        self._apis: KafkaApis | None = None
+        # In the order of their coming, not a set: they are closed in it.
+        self._connections: dict[KafkaServerProtocol, None] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        registry.gauge(
+            "stele_connection_count",
+            "Open connections of the Kafka protocol (connection-count).",
+            lambda: len(self._connections),
+        )
+
+    async def bind(self, apis: KafkaApis) -> None:
+        """Listen on all of ``listeners``. Raises ConfigError in one line naming the key."""
+        self._apis = apis
+        for address in self._config.listeners:
+            try:
+                self._listeners[address.name] = await self._network.listen(
+                    address.host, address.port, self._factory(address.name)
+                )
+            except OSError as error:
+                await self.close()
+                raise bind_error("listeners", address, error) from error
+        self._arm_idle_timer()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The bound port of each listener, by its name."""
+        return {name: listener.port for name, listener in self._listeners.items()}
+
+    async def close(self) -> None:
+        """Take no more requests, answer those taken, close."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        for connection in list(self._connections):
+            connection.drain()
+        listeners, self._listeners = self._listeners, {}
+        await asyncio.gather(*(each.close(grace_s=_DRAIN_S) for each in listeners.values()))
+
+    # ------------------------------------------------------------------ connections
+
+    def _factory(self, listener_name: str) -> _ConnectionFactory:
+        assert self._apis is not None
+        return _ConnectionFactory(self, self._apis, self._config, listener_name)
+
+    def opened(self, connection: KafkaServerProtocol) -> None:
+        self._connections[connection] = None
+
+    def closed(self, connection: KafkaServerProtocol) -> None:
+        self._connections.pop(connection, None)
+        if self._apis is not None:
+            self._apis.forget(connection)
+
+    def _arm_idle_timer(self) -> None:
+        idle_ms = self._config.connections_max_idle_ms
+        if idle_ms > 0:
+            self._idle_timer = asyncio.get_running_loop().call_later(
+                idle_ms / 1000 / _IDLE_CHECKS, self._close_idle
+            )
+
+    def _close_idle(self) -> None:
+        idle_s = self._config.connections_max_idle_ms / 1000
+        now_s = asyncio.get_running_loop().time()
+        for connection in list(self._connections):
+            if not connection.in_flight and now_s - connection.last_received_s > idle_s:
+                logger.info("closing %s: silent for %.0f s", connection.peer, idle_s)
+                connection.close()
+        self._arm_idle_timer()
+
+
+class _ConnectionFactory:
+    """Makes the protocol object of each accepted connection of one listener."""
+
+    def __init__(
+        self, server: KafkaServer, apis: KafkaApis, config: NodeConfig, listener_name: str
+    ) -> None:
+        self._server, self._apis, self._config = server, apis, config
+        self._listener_name = listener_name
+
+    def __call__(self) -> KafkaServerProtocol:
+        return KafkaServerProtocol(
+            self._apis,
+            max_request_bytes=self._config.socket_request_max_bytes,
+            listener_name=self._listener_name,
+            on_connect=self._server.opened,
+            on_close=self._server.closed,
+            max_in_flight_requests=self._config.queued_max_requests,
+        )
+
+
+def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
+    """One line that says which key to change, and why."""
+    reason = error.strerror or str(error)
+    return ConfigError(f"{key}={address.name}://{address.host}:{address.port}: {reason}")
+
+
+def advertised(
+    configured: Sequence[NamedAddress], bound_ports: dict[str, int]
+) -> list[NamedAddress]:
+    """What is advertised, with the bound port where port 0 was configured."""
+    return [
+        address._replace(port=address.port or bound_ports[address.name]) for address in configured
+    ]
