@@ -53,7 +53,10 @@ class QuorumListener(Protocol):
         ...
 
     def on_resigned(self, epoch: int) -> None:
-        """This node no longer leads ``epoch``; its uncommitted proposals have no known outcome."""
+        """This node no longer leads ``epoch``, which it had claimed.
+
+        Proposals that are not committed by now have no known outcome.
+        """
         ...
 
 

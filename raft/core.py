@@ -126,7 +126,7 @@ class RaftCore:
         """Take up the role that the hard state implies. Never resumes a leadership or candidacy:
         what was not durable of that epoch is lost, and another may hold it."""
         replica = self._replica
-        leader_id = replica.leader_id
+        leader_id = replica.leader_id if replica.leader_id in replica.voters.ids else None
         if not replica.is_voter:
             replica.become_observer(now, replica.voters.ids[0] if leader_id is None else leader_id)
         elif leader_id == replica.local.id:

@@ -295,7 +295,7 @@ class Replica:
 
     def observe(self, now: float, epoch: int, leader_id: int | None) -> bool:
         """Take in what a message says of epoch and leader; return whether it was news."""
-        if leader_id == self.local.id:
+        if leader_id == self.local.id or leader_id not in self.voters.ids:
             leader_id = None  # an epoch led before a restart, or a peer's confusion: not to follow
         if epoch > self.epoch:
             self.enter_epoch(epoch)

@@ -1,12 +1,47 @@
-"""The metadata quorum as a node runs it: the driver that pumps the pure Raft core."""
+"""The metadata quorum as a node runs it: the driver that pumps the pure Raft core.
+
+Whatever happens (a message, a deadline, a finished sync, a proposal) goes into ``RaftCore``, and
+the ``Ready`` that comes out is carried out at once and in order: log, messages, then the sync task
+for what must be durable first, and the delivery task for what is committed. Nothing here decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 
-from raft.api import LeaderAndEpoch, QuorumListener
+from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
+from raft.core import RaftCore, ReplicaView
+from raft.messages import (
+    Batch,
+    CallFailed,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    RequestReceived,
+    Response,
+    ResponseReceived,
+)
+from raft.quorum import ReplicaKey, VoterSet
+from raft.ready import Call, HardState, Outbound, Ready, Role, Status
+from raft.timing import Timing
 from runtime.quorum_config import QuorumConfig
-from stele.world import Service, World
+from runtime.quorum_delivery import Delivery
+from runtime.quorum_log import QuorumLog
+from runtime.quorum_messages import leader_to_wire
+from runtime.quorum_peers import Peers
+from runtime.quorum_service import QuorumService
+from stele.errors import ErrorCode
+from stele.wire.v1 import raft_pb2 as pb
+from stele.world import RpcCode, Service, World
+from storage.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+CHECKPOINT_INTERVAL_S = 10.0
+RESIGN_GRACE_S = 0.5
 
 
 class Quorum:
@@ -14,7 +49,8 @@ class Quorum:
 
     Satisfies ``raft.api.MetadataQuorum``. Life: make it, ``add_listener``, ``start``, serve
     ``service()`` on the controller's port, ``stop``. ``on_fatal`` is called once, on the event
-    loop, when the replica can go on no more (its disk failed, its log is corrupt).
+    loop, when the replica can go on no more (its disk failed, its log is corrupt); it has then
+    stepped down and answers nothing.
     """
 
     def __init__(
@@ -25,38 +61,350 @@ class Quorum:
         *,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        raise NotImplementedError
+        self._config = config
+        self._world = world
+        self._log_directory = log_directory
+        self._on_fatal = on_fatal
+        self._listeners: list[QuorumListener] = []
+        self._core: RaftCore | None = None  # None before start and after the end
+        self._service = QuorumService(
+            config, submit=self._submit, standing=self._standing, describe=self._describe
+        )
+        self._peers = Peers(
+            config, world.network, on_answer=self._on_answer, on_failure=self._on_failure
+        )
+        self._status = Status(Role.UNATTACHED, 0, None)  # as the listeners were last told
+        self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
+        self._tasks: list[asyncio.Task[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")  # monotonic; the core is ticked no later than its deadline
+        self._stopping = False
+        self._ending: asyncio.Task[None] | None = None  # set once the replica has failed
+        # What the next sync makes durable, and what may leave then.
+        self._unsynced = asyncio.Event()
+        self._ticket = 0
+        self._hard_state: HardState | None = None
+        self._held: list[Outbound] = []
+
+    # ------------------------------------------------------------------------------- facts
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        raise NotImplementedError
+        return LeaderAndEpoch(self._status.leader_id, self._status.epoch)
 
     @property
     def high_watermark(self) -> int:
-        raise NotImplementedError
+        return -1 if self._core is None else self._core.high_watermark
 
     @property
     def log_end_offset(self) -> int:
-        raise NotImplementedError
+        return 0 if self._core is None else self._core.log.end_offset
 
-    def add_listener(self, listener: QuorumListener) -> None:
-        """Before ``start`` only: every listener sees every committed batch."""
-        raise NotImplementedError
-
-    def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
-        raise NotImplementedError
+    @property
+    def role(self) -> Role:
+        return self._status.role
 
     def next_offset(self) -> int:
-        raise NotImplementedError
+        return self.log_end_offset
 
     def service(self) -> Service:
         """The handlers of ``stele.v1.Raft``; voters serve it, observers have no need to."""
-        raise NotImplementedError
+        return self._service.service()
+
+    # -------------------------------------------------------------------------------- life
+
+    def add_listener(self, listener: QuorumListener) -> None:
+        """Before ``start`` only: every listener sees every committed batch."""
+        if self._core is not None:
+            raise RuntimeError("a listener that comes after start would miss batches")
+        self._listeners.append(listener)
 
     async def start(self) -> None:
-        """Recover the log, read ``quorum-state``, join. Raises SteleError when it may not start."""
-        raise NotImplementedError
+        """Recover the log, read ``quorum-state``, join.
+
+        Raises SteleError when the replica must not start (its log is corrupt, the state file is
+        of another cluster or lost), OSError when the disk fails. Both say what to do.
+        """
+        config = self._config
+        self._log = QuorumLog(config, self._world, self._log_directory)
+        self._delivery = Delivery(self._log)
+        self._delivery.listeners = self._listeners
+        self._core = RaftCore(
+            ReplicaKey(config.node_id, config.directory_id),
+            VoterSet.of_ids(*(voter.id for voter in config.voters)),
+            self._log.view(),
+            self._log.hard_state,
+            timing_of(config),
+            self._world.rng,
+        )
+        self._service.open(self._log)
+        self._spawn(self._sync_forever(), "quorum-sync")
+        self._spawn(self._delivery.run(), "quorum-delivery")
+        self._spawn(self._checkpoint_forever(), "quorum-checkpoint")
+        self._carry_out(self._core.start(self._now()))
 
     async def stop(self) -> None:
         """Resign if leading, telling the voters; end every task; sync and close the log."""
-        raise NotImplementedError
+        if self._ending is not None:
+            await self._ending
+        core = self._core
+        if core is None or self._stopping:
+            return
+        self._stopping = True
+        self._disarm()
+        if core.status.role is Role.LEADER:
+            _log.info("resigning from epoch %d", core.epoch)
+            self._guard(lambda: core.resign(self._now()))
+            await self._peers.finish(timeout_s=RESIGN_GRACE_S)
+        await self._end()
+        try:
+            await self._log.sync(self._hard_state, self._log.begin_sync())
+            await self._log.checkpoint(core.high_watermark)
+        finally:
+            self._log.close()
+
+    async def _end(self) -> None:
+        self._core = None
+        self._disarm()
+        self._service.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._peers.close()
+        self._delivery.flush_news()
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Step down for good: answer nothing, call nobody, and say so."""
+        if self._core is None:
+            _log.error("the stopped replica of the metadata quorum: %s", error, exc_info=error)
+            return
+        _log.critical("this replica of the metadata quorum stops: %s", error, exc_info=error)
+        self._tell_status(Status(Role.RESIGNED, self._status.epoch, None))
+        self._core = None
+        self._disarm()
+        self._service.close()
+        self._ending = asyncio.get_running_loop().create_task(self._give_up(), name="quorum-end")
+        self._on_fatal(error)
+
+    async def _give_up(self) -> None:
+        await self._end()
+        self._log.close()
+
+    # ------------------------------------------------------------------------------ events
+
+    def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
+        """Append one batch (one decision) as leader of ``epoch``; return its base offset.
+
+        Raises NotLeaderError, or StorageError when the disk is full; then nothing was appended.
+        """
+        core = self._core
+        if core is None or core.status.role is not Role.LEADER or core.epoch != epoch:
+            raise NotLeaderError(self.leader)
+        base_offset = core.log.end_offset
+        payload = self._log.append_proposal(records, epoch)
+        self._guard(lambda: core.propose(payload, len(records), self._now()))
+        return base_offset
+
+    def _submit(self, request_id: int, message: Request) -> None:
+        self._step(RequestReceived(request_id, message))
+
+    def _on_answer(self, call: Call, response: Response) -> None:
+        if isinstance(response, FetchResponse) and not self._has_room(response):
+            self._step(CallFailed(call.request_id))
+        else:
+            self._step(ResponseReceived(call.request_id, response))
+
+    def _has_room(self, response: FetchResponse) -> bool:
+        """A full disk is no failed disk: what was fetched is dropped, and fetched again."""
+        if self._core is None or not response.batches:
+            return True
+        try:
+            self._log.require_room(sum(_size(batch) for batch in response.batches))
+        except StorageError as error:
+            _log.error("cannot follow the metadata log: %s", error)
+            return False
+        return True
+
+    def _on_failure(self, call: Call, code: RpcCode) -> None:
+        self._step(CallFailed(call.request_id))
+        core = self._core
+        broken = code is RpcCode.UNAVAILABLE and isinstance(call.message, FetchRequest)
+        if core is not None and broken and call.to == core.status.leader_id:
+            self._guard(lambda: core.leader_unreachable(self._now()))
+
+    def _step(self, inbound: RequestReceived | ResponseReceived | CallFailed) -> None:
+        core = self._core
+        if core is not None:
+            self._guard(lambda: core.step(inbound, self._now()))
+
+    def _guard(self, event: Callable[[], Ready]) -> None:
+        """Let the core take an event and carry out what it says; whatever fails is the end."""
+        try:
+            self._carry_out(event())
+        except Exception as error:
+            self._fail(error)
+
+    # ---------------------------------------------------------------------------- carry out
+
+    def _carry_out(self, ready: Ready) -> None:
+        """In the order that ``raft.ready`` lays down."""
+        if ready.truncate_to is not None:
+            self._log.truncate_to(ready.truncate_to)
+        self._log.append(ready.append)
+        for request_id in ready.cancel:
+            self._peers.cancel(request_id)
+        self._send(ready.send)
+        self._hold(ready)
+        if ready.committed is not None:
+            self._delivery.committed(ready.committed[1])
+        if ready.status is not None:
+            self._tell_status(ready.status)
+        self._maybe_claim()
+        self._arm(ready.deadline)
+
+    def _send(self, outbound: Sequence[Outbound]) -> None:
+        for item in outbound:
+            if isinstance(item, Call):
+                self._peers.send(item)
+            else:
+                self._service.reply(item)
+
+    def _hold(self, ready: Ready) -> None:
+        if ready.hard_state is not None:
+            self._hard_state = ready.hard_state
+        self._ticket = max(self._ticket, ready.ticket)
+        self._held.extend(ready.send_after_persist)
+        if ready.ticket or ready.send_after_persist:
+            self._unsynced.set()
+
+    async def _sync_forever(self) -> None:
+        """One sync at a time; what comes meanwhile goes into the next."""
+        while True:
+            await self._unsynced.wait()
+            self._unsynced.clear()
+            ticket, hard_state, held = self._ticket, self._hard_state, self._held
+            self._ticket, self._hard_state, self._held = 0, None, []
+            await self._log.sync(hard_state, self._log.begin_sync())
+            core = self._core
+            if core is None:
+                return
+            self._send(held)
+            if ticket:
+                self._carry_out(core.persisted(ticket, self._now()))
+
+    async def _checkpoint_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINT_INTERVAL_S)
+            try:
+                await self._log.checkpoint(self.high_watermark)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                _log.error("no room for the checkpoint of the metadata log: %s", error)
+
+    # ----------------------------------------------------------------------------- telling
+
+    def _tell_status(self, status: Status) -> None:
+        was, self._status = self._status, status
+        leading = status.role is Role.LEADER
+        if self._claimed is not None and (not leading or status.epoch != self._claimed):
+            resigned, self._claimed = self._claimed, None
+            self._delivery.tell(lambda listener: listener.on_resigned(resigned))
+        if (was.leader_id, was.epoch) != (status.leader_id, status.epoch):
+            leader = self.leader
+            _log.info(
+                "%s in epoch %d, leader %s", status.role.value, leader.epoch, leader.leader_id
+            )
+            self._delivery.tell(lambda listener: listener.on_leader_change(leader))
+
+    def _maybe_claim(self) -> None:
+        """Claimed once the epoch's first batch is committed, and with it everything before."""
+        core = self._core
+        if core is None or self._claimed is not None or core.epoch_start_offset is None:
+            return
+        if core.high_watermark > core.epoch_start_offset:
+            epoch = self._claimed = core.epoch
+            self._delivery.tell(lambda listener: listener.on_claimed(epoch))
+
+    def _standing(self) -> tuple[int | None, int]:
+        return self._status.leader_id, self._status.epoch
+
+    # -------------------------------------------------------------------------------- time
+
+    def _now(self) -> float:
+        return self._world.clock.monotonic()
+
+    def _arm(self, deadline: float) -> None:
+        """An armed timer that fires too early does no harm; one too late is replaced."""
+        if deadline >= self._timer_at or self._stopping:
+            return
+        self._disarm()
+        self._timer_at = deadline
+        delay = max(0.0, deadline - self._now())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._timer_at = float("inf")
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = float("inf")
+        core = self._core
+        if core is not None:
+            self._guard(lambda: core.tick(self._now()))
+
+    # ---------------------------------------------------------------------------- describing
+
+    def _describe(self) -> pb.DescribeQuorumResponse:
+        leader_id, epoch = self._standing()
+        core, now = self._core, self._now()
+        response = pb.DescribeQuorumResponse(
+            leader_id=leader_to_wire(leader_id), epoch=epoch, high_watermark=self.high_watermark
+        )
+        if core is None or core.status.role is not Role.LEADER:
+            response.error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return response
+        now_ms = self._world.clock.time_ms()
+        for view in core.describe(now):
+            states = response.voters if view.is_voter else response.observers
+            states.append(_replica_state(view, now, now_ms))
+        return response
+
+
+def _replica_state(view: ReplicaView, now: float, now_ms: int) -> pb.ReplicaState:
+    def wall_ms(moment: float | None) -> int:
+        return -1 if moment is None else now_ms - round((now - moment) * 1000)
+
+    return pb.ReplicaState(
+        replica_id=view.key.id,
+        directory_id=view.key.directory_id,
+        log_end_offset=view.end_offset,
+        last_fetch_time_ms=wall_ms(view.last_fetch_at),
+        last_caught_up_time_ms=wall_ms(view.caught_up_at),
+    )
+
+
+def timing_of(config: QuorumConfig) -> Timing:
+    return Timing(
+        election_timeout_s=config.election_timeout_ms / 1000,
+        fetch_timeout_s=config.fetch_timeout_ms / 1000,
+        election_backoff_max_s=config.election_backoff_max_ms / 1000,
+        fetch_max_wait_ms=config.fetch_max_wait_ms,
+        fetch_max_bytes=config.fetch_max_bytes,
+    )
+
+
+def _size(batch: Batch) -> int:
+    return len(batch.payload) if isinstance(batch.payload, bytes) else 0

@@ -1,0 +1,249 @@
+"""The quorum's log and state on disk: ``<directory>/__cluster_metadata-0``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from raft.api import CommittedBatch
+from raft.log_view import LogView
+from raft.messages import Batch, LeaderChange
+from raft.quorum import NO_DIRECTORY
+from raft.ready import HardState, ReadRange
+from runtime import quorum_state
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC, QuorumConfig
+from runtime.quorum_state import QuorumStateError
+from stele.errors import SteleError
+from stele.wire.batch import (
+    BatchBuilder,
+    BatchHeader,
+    ControlType,
+    batches,
+    control_key,
+    decode,
+)
+from stele.world import Buffer, World
+from storage.checkpoints import (
+    RECOVERY_POINT_FILE,
+    TopicPartition,
+    encode_offsets,
+    read_offsets,
+)
+from storage.config import NO_LIMIT, LogConfig
+from storage.errors import CorruptLogError, StorageError
+from storage.log import PartitionLog, SyncTicket
+
+_log = logging.getLogger(__name__)
+
+_PARTITION: Final = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
+_READ_BYTES: Final = 1 << 20
+_RESERVE_BYTES: Final = 1 << 20
+
+
+class CorruptMetadataLogError(SteleError):
+    """The metadata log holds something else than was written. The replica must not start."""
+
+
+class QuorumLog:
+    """A ``PartitionLog`` and a ``quorum-state`` file, and what is durable of both.
+
+    Also the log's owner: nobody else syncs it, and its failure is the replica's.
+    """
+
+    def __init__(self, config: QuorumConfig, world: World, log_directory: str) -> None:
+        """Recover what is there. Raises SteleError (it may not be used), OSError."""
+        self._config = config
+        self._disk = world.disk
+        self._clock = world.clock
+        self.directory = f"{log_directory}/{_PARTITION}"
+        self._state_path = f"{self.directory}/{quorum_state.FILE_NAME}"
+        self._recovery_path = f"{self.directory}/{RECOVERY_POINT_FILE}"
+        # In the file; <= the high watermark, so that no truncation ever has to lower it.
+        self._recovery_point = read_offsets(self._disk, self._recovery_path).get(_PARTITION, 0)
+        state = quorum_state.read(self._disk, self._state_path, config.cluster_id)
+        self._log = self._open()
+        self._check_vote_is_known(state)
+        self.hard_state = state or HardState()
+        # A vote is durable only if the directory that holds its file is.
+        self._disk.sync_now(log_directory)
+
+    def _open(self) -> PartitionLog:
+        try:
+            return PartitionLog.open(
+                self._disk,
+                self.directory,
+                LogConfig(retention_ms=NO_LIMIT, flush_messages=1),
+                self._clock,
+                recovery_point=self._recovery_point,
+                high_watermark_checkpoint=self._recovery_point,
+                owner=self,
+            )
+        except CorruptLogError as error:
+            raise CorruptMetadataLogError(
+                f"{error}. A voter that lost a part of the metadata log must not vote: wipe"
+                f" {self.directory} and add the voter to the quorum again"
+            ) from error
+
+    def _check_vote_is_known(self, state: HardState | None) -> None:
+        """No record reaches the log of a voter before its epoch is in the file."""
+        if state is None and self._config.is_voter and self._log.end_offset > 0:
+            self._log.close()
+            raise QuorumStateError(
+                f"{self._state_path} is missing beside a log: this voter no longer knows how it"
+                " voted; restore the file, or wipe the directory and add the voter again"
+            )
+
+    def view(self) -> LogView:
+        """The log as the core is to see it. Recovery has made all of it durable."""
+        log = self._log
+        epochs = [entry for entry in log.epochs.entries if entry[1] < log.end_offset]
+        return LogView(start_offset=log.start_offset, end_offset=log.end_offset, epochs=epochs)
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    # ------------------------------------------------------------------------------ writing
+
+    def append(self, appended: Sequence[Batch]) -> None:
+        """Append what the core says, but for what ``append_proposal`` has. Raises StorageError."""
+        new = [batch for batch in appended if batch.end_offset > self._log.end_offset]
+        data = b"".join(self._encoded(batch) for batch in new)
+        if data:
+            self._log.append_as_follower(data, verify_crc=False)
+
+    def require_room(self, size: int) -> None:
+        """Raise StorageError when the disk has no room for so many bytes and a reserve.
+
+        The reserve keeps the small files writable that a replica cannot do without.
+        """
+        free_bytes = self._disk.free_bytes(self.directory)
+        if free_bytes < size + _RESERVE_BYTES:
+            raise StorageError(
+                f"{self.directory}: {free_bytes} bytes free, {size + _RESERVE_BYTES} needed for"
+                " the metadata log; free space on this disk"
+            )
+
+    def append_proposal(self, records: Sequence[bytes], epoch: int) -> bytes:
+        """Append one batch as leader of ``epoch``. On StorageError nothing was appended."""
+        builder = BatchBuilder(self._log.end_offset)
+        now_ms = self._clock.time_ms()
+        for record in records:
+            builder.append(None, record, timestamp_ms=now_ms)
+        data = bytes(builder.build(leader_epoch=epoch))
+        self.require_room(len(data))
+        self._log.append_as_follower(data, verify_crc=False)
+        return data
+
+    def _encoded(self, batch: Batch) -> bytes:
+        if isinstance(batch.payload, LeaderChange):
+            return encode_leader_change(batch, batch.payload, self._clock.time_ms())
+        return batch.payload
+
+    def truncate_to(self, offset: int) -> None:
+        """Raises StorageError. What is left is durable."""
+        end_offset = self._log.truncate_to(offset)
+        if end_offset != offset:
+            raise CorruptMetadataLogError(
+                f"{self.directory}: {offset} lies inside the batch at {end_offset}"
+            )
+
+    # ------------------------------------------------------------------------------ syncing
+
+    def begin_sync(self) -> SyncTicket | None:
+        """What a sync that begins now covers; None when all of the log is durable."""
+        if self._log.durable_offset == self._log.end_offset:
+            return None
+        return self._log.begin_sync()
+
+    async def sync(self, hard_state: HardState | None, ticket: SyncTicket | None) -> None:
+        """Make both durable. Raises OSError, and then nothing may be sent any more."""
+        if hard_state is not None:
+            data = quorum_state.encode(hard_state, self._config.cluster_id)
+            await self._disk.replace_file(self._state_path, data)
+            self.hard_state = hard_state
+        if ticket is not None:
+            await self._disk.sync(ticket.paths)
+            self._log.finish_sync(ticket)
+
+    async def checkpoint(self, high_watermark: int) -> None:
+        """Note how far recovery need not look, and below which a cut is corruption for sure."""
+        point = min(high_watermark, self._log.durable_offset)
+        if point <= self._recovery_point:
+            return
+        self._log.update_high_watermark(point)
+        epochs = self._log.checkpoint_epochs()
+        if epochs is not None:
+            await self._disk.replace_file(*epochs)
+        await self._disk.replace_file(self._recovery_path, encode_offsets({_PARTITION: point}))
+        self._recovery_point = point
+
+    # ------------------------------------------------------------------------------ reading
+
+    async def read(self, wanted: ReadRange, limit_offset: int | None = None) -> Buffer:
+        """Whole batches. Raises ApiError (the log ends before the range, or is offline)."""
+        while True:
+            result = self._log.read(wanted.offset, wanted.max_bytes, limit_offset=limit_offset)
+            if result.cold is None:
+                return result.data
+            await self._log.warm(result.cold)
+
+    async def read_committed(
+        self, offset: int, high_watermark: int
+    ) -> tuple[list[CommittedBatch], int]:
+        """Some batches from ``offset`` on, control batches left out, and the offset after them."""
+        data = await self.read(ReadRange(offset, _READ_BYTES), limit_offset=high_watermark)
+        if not len(data):
+            raise CorruptMetadataLogError(
+                f"{self.directory}: no batch at {offset} ends at or below {high_watermark}"
+            )
+        found = []
+        for position, header in batches(data):
+            offset = header.next_offset
+            if not header.is_control:
+                found.append(_committed(data, position, header))
+        return found, offset
+
+    # ------------------------------------------------------------------- as the log's owner
+
+    def dirty(self, log: PartitionLog) -> None:
+        """Nothing to do: the driver syncs after every Ready that asks for it."""
+
+    def failed(self, log: PartitionLog, error: OSError) -> None:
+        """Nothing to do: the StorageError that follows stops the replica."""
+
+    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+        if offset < self._recovery_point:
+            raise CorruptMetadataLogError(
+                f"{self.directory}: asked to cut committed records at {offset}, below"
+                f" {self._recovery_point}"
+            )
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def _committed(data: Buffer, position: int, header: BatchHeader) -> CommittedBatch:
+    records = tuple(record.value or b"" for record in decode(data, position))
+    return CommittedBatch(
+        header.base_offset, header.leader_epoch, header.base_timestamp_ms, records
+    )
+
+
+def encode_leader_change(batch: Batch, change: LeaderChange, time_ms: int) -> bytes:
+    """The control batch at the start of an epoch, as Kafka's LeaderChangeMessage version 1."""
+    value = bytearray((1).to_bytes(2, "big"))
+    value += change.leader_id.to_bytes(4, "big", signed=True)
+    for voters in (change.voters, change.granting_voters):
+        value.append(len(voters) + 1)  # a compact array's length
+        for voter in voters:
+            value += voter.to_bytes(4, "big", signed=True) + NO_DIRECTORY + b"\0"
+    value += b"\0"  # no tagged fields
+    builder = BatchBuilder(batch.base_offset)
+    builder.append(control_key(ControlType.LEADER_CHANGE), bytes(value), timestamp_ms=time_ms)
+    return bytes(builder.build(leader_epoch=batch.epoch, is_control=True))

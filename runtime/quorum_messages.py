@@ -1,0 +1,283 @@
+"""The quorum's messages on the wire: protobuf to and from ``raft.messages``.
+
+Here alone is it known that the wire says -1 for "no leader", and that batches travel as bytes.
+Decoding raises ``MessageError`` on anything that a sound peer would not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from raft import messages
+from raft.quorum import NO_DIRECTORY
+from stele.errors import ErrorCode, SteleError
+from stele.wire.batch import BatchError, batches, check_crc
+from stele.wire.v1 import raft_pb2 as pb
+
+_PREFIX = "/stele.v1.Raft/"
+VOTE = _PREFIX + "Vote"
+BEGIN_QUORUM_EPOCH = _PREFIX + "BeginQuorumEpoch"
+END_QUORUM_EPOCH = _PREFIX + "EndQuorumEpoch"
+FETCH = _PREFIX + "Fetch"
+FETCH_SNAPSHOT = _PREFIX + "FetchSnapshot"
+DESCRIBE_QUORUM = _PREFIX + "DescribeQuorum"
+
+
+class MessageError(SteleError):
+    """Bytes that are not the message they should be."""
+
+
+def parse(kind: type[Message], data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"not a {kind.__name__}: {error}") from None
+
+
+def leader_to_wire(leader_id: int | None) -> int:
+    return -1 if leader_id is None else leader_id
+
+
+def _leader(wire: int) -> int | None:
+    return None if wire < 0 else wire
+
+
+def _error(wire: int) -> ErrorCode:
+    try:
+        return ErrorCode(wire)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+def encode_request(request: messages.Request, cluster_id: str) -> tuple[str, bytes]:
+    """The method to call and its argument."""
+    match request:
+        case messages.VoteRequest():
+            vote = pb.VoteRequest(
+                cluster_id=cluster_id,
+                candidate_id=request.candidate_id,
+                candidate_directory_id=request.candidate_directory_id,
+                voter_id=request.voter_id,
+                voter_directory_id=request.voter_directory_id,
+                epoch=request.epoch,
+                last_offset=request.last_offset,
+                last_epoch=request.last_epoch,
+                pre_vote=request.pre_vote,
+            )
+            return VOTE, vote.SerializeToString()
+        case messages.BeginQuorumEpochRequest():
+            begin = pb.BeginQuorumEpochRequest(
+                cluster_id=cluster_id,
+                leader_id=request.leader_id,
+                epoch=request.epoch,
+                voter_id=request.voter_id,
+                voter_directory_id=request.voter_directory_id,
+            )
+            return BEGIN_QUORUM_EPOCH, begin.SerializeToString()
+        case messages.EndQuorumEpochRequest():
+            end = pb.EndQuorumEpochRequest(
+                cluster_id=cluster_id,
+                leader_id=request.leader_id,
+                epoch=request.epoch,
+                preferred_successors=request.preferred_successors,
+            )
+            return END_QUORUM_EPOCH, end.SerializeToString()
+        case messages.FetchRequest():
+            fetch = pb.QuorumFetchRequest(
+                cluster_id=cluster_id,
+                replica_id=request.replica_id,
+                replica_directory_id=request.replica_directory_id,
+                epoch=request.epoch,
+                fetch_offset=request.fetch_offset,
+                last_fetched_epoch=request.last_fetched_epoch,
+                max_wait_ms=request.max_wait_ms,
+                max_bytes=request.max_bytes,
+                high_watermark=request.high_watermark,
+            )
+            return FETCH, fetch.SerializeToString()
+
+
+def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
+    return messages.VoteRequest(
+        candidate_id=wire.candidate_id,
+        candidate_directory_id=_directory(wire.candidate_directory_id),
+        voter_id=wire.voter_id,
+        voter_directory_id=_directory(wire.voter_directory_id),
+        epoch=wire.epoch,
+        last_offset=wire.last_offset,
+        last_epoch=wire.last_epoch,
+        pre_vote=wire.pre_vote,
+    )
+
+
+def _begin_request(wire: pb.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
+    return messages.BeginQuorumEpochRequest(
+        wire.leader_id, wire.epoch, wire.voter_id, _directory(wire.voter_directory_id)
+    )
+
+
+def _end_request(wire: pb.EndQuorumEpochRequest) -> messages.EndQuorumEpochRequest:
+    return messages.EndQuorumEpochRequest(
+        wire.leader_id, wire.epoch, tuple(wire.preferred_successors)
+    )
+
+
+def _fetch_request(wire: pb.QuorumFetchRequest) -> messages.FetchRequest:
+    return messages.FetchRequest(
+        replica_id=wire.replica_id,
+        replica_directory_id=_directory(wire.replica_directory_id),
+        epoch=wire.epoch,
+        fetch_offset=wire.fetch_offset,
+        last_fetched_epoch=wire.last_fetched_epoch,
+        max_wait_ms=wire.max_wait_ms,
+        max_bytes=wire.max_bytes,
+        high_watermark=wire.high_watermark,
+    )
+
+
+def _directory(wire: bytes) -> bytes:
+    if wire and len(wire) != len(NO_DIRECTORY):
+        raise MessageError(f"a directory id of {len(wire)} bytes")
+    return wire or NO_DIRECTORY
+
+
+# ----------------------------------------------------------------------------- responses
+
+
+def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
+    """``records`` are the whole batches that a fetch is answered with."""
+    known = {
+        "error": int(response.error),
+        "leader_id": leader_to_wire(response.leader_id),
+        "epoch": response.epoch,
+    }
+    match response:
+        case messages.VoteResponse():
+            return pb.VoteResponse(**known, granted=response.granted).SerializeToString()
+        case messages.BeginQuorumEpochResponse():
+            return pb.BeginQuorumEpochResponse(**known).SerializeToString()
+        case messages.EndQuorumEpochResponse():
+            return pb.EndQuorumEpochResponse(**known).SerializeToString()
+        case messages.FetchResponse():
+            fetch = pb.QuorumFetchResponse(
+                error=int(response.error),
+                leader_id=leader_to_wire(response.leader_id),
+                epoch=response.epoch,
+                high_watermark=response.high_watermark,
+                log_start_offset=response.log_start_offset,
+                records=records,
+            )
+            if response.diverging is not None:
+                fetch.diverging.epoch = response.diverging.epoch
+                fetch.diverging.end_offset = response.diverging.end_offset
+            if response.snapshot is not None:
+                fetch.snapshot.epoch = response.snapshot.epoch
+                fetch.snapshot.end_offset = response.snapshot.end_offset
+            return fetch.SerializeToString()
+
+
+def decode_response(method: str, data: bytes) -> messages.Response:
+    """The answer to a call of ``method``. Batches are checked against their CRC."""
+    return _RESPONSES[method](data)
+
+
+def _vote_response(data: bytes) -> messages.VoteResponse:
+    wire = parse(pb.VoteResponse, data)
+    return messages.VoteResponse(
+        _error(wire.error), _leader(wire.leader_id), wire.epoch, wire.granted
+    )
+
+
+def _begin_response(data: bytes) -> messages.BeginQuorumEpochResponse:
+    wire = parse(pb.BeginQuorumEpochResponse, data)
+    return messages.BeginQuorumEpochResponse(
+        _error(wire.error), _leader(wire.leader_id), wire.epoch
+    )
+
+
+def _end_response(data: bytes) -> messages.EndQuorumEpochResponse:
+    wire = parse(pb.EndQuorumEpochResponse, data)
+    return messages.EndQuorumEpochResponse(_error(wire.error), _leader(wire.leader_id), wire.epoch)
+
+
+def _fetch_response(data: bytes) -> messages.FetchResponse:
+    wire = parse(pb.QuorumFetchResponse, data)
+    diverging = snapshot = None
+    if wire.HasField("diverging"):
+        diverging = messages.EpochEnd(wire.diverging.epoch, wire.diverging.end_offset)
+    if wire.HasField("snapshot"):
+        snapshot = messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch)
+    return messages.FetchResponse(
+        error=_error(wire.error),
+        leader_id=_leader(wire.leader_id),
+        epoch=wire.epoch,
+        high_watermark=wire.high_watermark,
+        log_start_offset=wire.log_start_offset,
+        diverging=diverging,
+        snapshot=snapshot,
+        batches=decode_batches(wire.records),
+    )
+
+
+def decode_batches(records: bytes) -> tuple[messages.Batch, ...]:
+    """Whole, sound record batches as the core sees them."""
+    found = []
+    end = 0
+    try:
+        for position, header in batches(records):
+            end = position + header.size_bytes
+            if not check_crc(records, position, header):
+                raise MessageError(f"the batch at offset {header.base_offset} is damaged")
+            found.append(
+                messages.Batch(
+                    header.base_offset,
+                    header.last_offset_delta + 1,
+                    header.leader_epoch,
+                    records[position:end],
+                )
+            )
+    except BatchError as error:
+        raise MessageError(f"not record batches: {error}") from error
+    if end != len(records):
+        raise MessageError(f"{len(records) - end} bytes of a batch that is not whole")
+    return tuple(found)
+
+
+_RESPONSES: dict[str, Callable[[bytes], messages.Response]] = {
+    VOTE: _vote_response,
+    BEGIN_QUORUM_EPOCH: _begin_response,
+    END_QUORUM_EPOCH: _end_response,
+    FETCH: _fetch_response,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How one request of the core comes in, and how it is refused to another cluster."""
+
+    request: type[Message]
+    decode: Callable[[Any], messages.Request]
+    refuse: Callable[[ErrorCode, int | None, int], messages.Response]
+
+
+METHODS: dict[str, Method] = {
+    VOTE: Method(
+        pb.VoteRequest,
+        _vote_request,
+        lambda error, leader_id, epoch: messages.VoteResponse(error, leader_id, epoch, False),
+    ),
+    BEGIN_QUORUM_EPOCH: Method(
+        pb.BeginQuorumEpochRequest, _begin_request, messages.BeginQuorumEpochResponse
+    ),
+    END_QUORUM_EPOCH: Method(
+        pb.EndQuorumEpochRequest, _end_request, messages.EndQuorumEpochResponse
+    ),
+    FETCH: Method(pb.QuorumFetchRequest, _fetch_request, messages.FetchResponse),
+}

@@ -1,0 +1,138 @@
+"""What a replica of the quorum serves: ``stele.v1.Raft``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from raft.messages import FetchResponse, Request, Response
+from raft.ready import ReadRange, Reply
+from runtime.quorum_config import QuorumConfig
+from runtime.quorum_log import QuorumLog
+from runtime.quorum_messages import (
+    DESCRIBE_QUORUM,
+    FETCH_SNAPSHOT,
+    METHODS,
+    MessageError,
+    encode_response,
+    leader_to_wire,
+    parse,
+)
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import raft_pb2 as pb
+from stele.world import RpcCode, RpcError, Service
+
+_log = logging.getLogger(__name__)
+
+
+class QuorumService:
+    """Hands requests to the core, and waits for the replies that come out of it.
+
+    ``submit(request_id, message)`` passes a request on; ``reply`` takes what the core answers.
+    ``standing()`` is (leader id, epoch) as this replica knows them.
+    """
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        *,
+        submit: Callable[[int, Request], None],
+        standing: Callable[[], tuple[int | None, int]],
+        describe: Callable[[], pb.DescribeQuorumResponse],
+    ) -> None:
+        self._config = config
+        self._submit = submit
+        self._standing = standing
+        self._describe = describe
+        self._log: QuorumLog | None = None  # None while the replica does not run
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}  # by request id
+        self._last_request_id = 0
+
+    def open(self, log: QuorumLog) -> None:
+        self._log = log
+
+    def close(self) -> None:
+        """Answer no more; who waits is told that this replica is gone."""
+        self._log = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RpcError(RpcCode.UNAVAILABLE, "the replica has stopped"))
+
+    def service(self) -> Service:
+        unary = {method: partial(self._serve, method) for method in METHODS}
+        return Service(
+            unary={
+                **unary,
+                FETCH_SNAPSHOT: self._fetch_snapshot,
+                DESCRIBE_QUORUM: self._describe_quorum,
+            }
+        )
+
+    def reply(self, reply: Reply) -> None:
+        """The core's answer to a request; its asker may have gone meanwhile."""
+        future = self._waiting.get(reply.request_id)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    async def _serve(self, name: str, data: bytes) -> bytes:
+        method = METHODS[name]
+        self._running()
+        try:
+            wire = parse(method.request, data)
+            if wire.cluster_id != self._config.cluster_id:
+                _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
+                refusal = method.refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, *self._standing())
+                return encode_response(refusal)
+            message = method.decode(wire)
+        except MessageError as error:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
+        reply = await self._ask(message)
+        return await self._encode(reply)
+
+    async def _ask(self, message: Request) -> Reply:
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        try:
+            self._submit(request_id, message)
+            return await future
+        finally:
+            del self._waiting[request_id]
+
+    async def _encode(self, reply: Reply) -> bytes:
+        message: Response = reply.message
+        if reply.read is None or not isinstance(message, FetchResponse):
+            return encode_response(message)
+        log = self._running()
+        max_bytes = min(reply.read.max_bytes, self._config.fetch_max_bytes)
+        try:
+            records = await log.read(ReadRange(reply.read.offset, max_bytes))
+        except ApiError as error:
+            raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
+        leader_id, epoch = self._standing()
+        if epoch != message.epoch or leader_id != self._config.node_id:
+            # The log may have been cut while the bytes were fetched from the device.
+            refusal = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id, epoch)
+            return encode_response(refusal)
+        return encode_response(message, bytes(records))
+
+    def _running(self) -> QuorumLog:
+        if self._log is None:
+            raise RpcError(RpcCode.UNAVAILABLE, "the replica does not run")
+        return self._log
+
+    async def _fetch_snapshot(self, data: bytes) -> bytes:
+        """There are no snapshots: the log begins at offset 0."""
+        leader_id, epoch = self._standing()
+        return pb.FetchSnapshotResponse(
+            error=int(ErrorCode.SNAPSHOT_NOT_FOUND),
+            leader_id=leader_to_wire(leader_id),
+            epoch=epoch,
+        ).SerializeToString()
+
+    async def _describe_quorum(self, data: bytes) -> bytes:
+        self._running()
+        return self._describe().SerializeToString()
