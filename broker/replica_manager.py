@@ -1,11 +1,26 @@
-"""The replicas of one broker: the one append and the one fetch function of both planes."""
+"""The replicas of one broker: the one append and the one fetch function of both planes.
+
+This is where the parts are put together: the registry (``replicas``), produce, fetch and offset
+requests, the metadata, the fetchers that follow other brokers, the ISR proposals, housekeeping.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Sequence
 
+from broker.deadlines import DeadlineWheel
+from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
+from broker.housekeeping import Housekeeping
+from broker.isr_proposer import AlterPartition, IsrProposer
+from broker.partition_effects import Followed, IsrAnswer, Led, Proposed
+from broker.replica import Replica, ReplicaState
+from broker.replica_config import ReplicaConfig
+from broker.replicas import ReplicaCounters, Replicas
+from broker.replicas_fetch import FetchRequests
+from broker.replicas_metadata import MetadataApplier
+from broker.replicas_offsets import OffsetRequests
+from broker.replicas_produce import ProduceRequests
 from broker.types import (
     Cancel,
     EpochQuery,
@@ -18,32 +33,16 @@ from broker.types import (
     ProduceEntry,
     ProduceResult,
 )
-from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
+from metadata.delta import MetadataDelta
+from metadata.image import NO_LEADER, MetadataImage
+from stele.errors import ApiError, ErrorCode
+from stele.world import World
+from storage.directory import LogDirectory
+from storage.errors import CorruptLogError
 
-if TYPE_CHECKING:
-    from broker.replica_config import ReplicaConfig
-    from metadata.delta import MetadataDelta
-    from metadata.image import MetadataImage
-    from stele.world import World
-    from storage.directory import LogDirectory
+logger = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class ReplicaCounters:
-    """Totals since start (`bytes_*`, `*_total`) and present values, for /metrics."""
-
-    bytes_in: int = 0
-    bytes_out: int = 0
-    replication_bytes_in: int = 0
-    replication_bytes_out: int = 0
-    failed_produce_total: int = 0
-    isr_shrinks_total: int = 0
-    isr_expands_total: int = 0
-    leader_count: int = 0
-    partition_count: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    offline_replicas: int = 0
+__all__ = ["ReplicaCounters", "ReplicaManager"]
 
 
 class ReplicaManager:
@@ -60,44 +59,104 @@ class ReplicaManager:
         world: World,
         directories: Sequence[LogDirectory],
         config: ReplicaConfig,
-        alter_partition: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
+        alter_partition: AlterPartition,
         lease_valid: Callable[[], bool],
         directory_failed: Callable[[str], None],
+        corruption_found: Callable[[PartitionId], None] = lambda partition: None,
+        open_link: OpenLink | None = None,
     ) -> None:
-        """``directories`` are opened already (recovery done).
+        """``directories`` are opened already (recovery done); they are closed by ``stop``.
 
         ``alter_partition`` reaches the active controller; it raises RpcError or ApiError.
         ``lease_valid`` says, reading the Clock anew, whether the last acknowledged heartbeat
         was sent less than the session timeout ago; a leader without acknowledges nothing.
         ``directory_failed`` is told the path of a directory that was taken offline.
+        ``corruption_found`` is told of a replica that was found corrupt while it served: it has
+        to be reported as those found at start, so that somebody else may lead.
+        ``open_link`` is how a leader is reached; by default over the Kafka protocol.
         """
-        raise NotImplementedError
+        self._broker_id = broker_id
+        self._world = world
+        self._config = config
+        self._directories = tuple(directories)
+        self._directory_failed = directory_failed
+        self._corruption_found = corruption_found
+        self._broker_epoch = -1
+        self._replicas = Replicas(broker_id, world.clock)
+        self._replicas.on_led = self._led
+        self._replicas.on_followed = self._followed
+        self._replicas.on_proposed = self._proposed
+        self._deadlines = DeadlineWheel(world.clock)
+        self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._fetch = FetchRequests(self._replicas, self._deadlines, self._found_corrupt)
+        self._offsets = OffsetRequests(self._replicas)
+        self._applier = MetadataApplier(
+            self._replicas, config, self._directories, on_removed=self._removed
+        )
+        self._fetchers = Fetchers(
+            broker_id=broker_id,
+            config=config,
+            open_link=open_link or self._open_link,
+            broker_epoch=lambda: self._broker_epoch,
+            count_bytes=self._count_replicated,
+        )
+        self._proposer = IsrProposer(
+            broker_id=broker_id,
+            alter_partition=alter_partition,
+            broker_epoch=lambda: self._broker_epoch,
+            still_wanted=self._still_wanted,
+            answered=self._isr_answered,
+        )
+        self._housekeeping = Housekeeping(self._replicas, config, self._directories, self._applier)
 
     # ------------------------------------------------------------------------- life
 
     def start(self) -> None:
         """Begin housekeeping: retention, checkpoints, ISR checks, deadlines."""
-        raise NotImplementedError
+        for directory in self._directories:
+            directory.on_offline = self._directory_offline
+            directory.start()
+        self._housekeeping.start()
 
     async def stop(self) -> None:
         """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
-        raise NotImplementedError
+        await self._housekeeping.stop()
+        await self._proposer.stop()
+        await self._fetchers.stop()
+        stopped = list(self._replicas)
+        self._replicas.by_id.clear()  # whatever comes now is refused: not the leader
+        for replica in stopped:
+            effects = replica.machine.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._replicas.carry_out(replica, effects)
+        self._fetch.stop()
+        self._deadlines.close()
+        for directory in self._directories:
+            await directory.close(broker_epoch=self._broker_epoch)
 
     def set_broker_epoch(self, epoch: int) -> None:
         """The epoch of the present registration; goes into Fetch and AlterPartition."""
-        raise NotImplementedError
+        self._broker_epoch = epoch
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Bring the replicas in line with the metadata: lead, follow, create, delete, configure."""
-        raise NotImplementedError
+        """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.
+
+        The first delta begins at the empty image and holds this broker's own registration: what an
+        earlier incarnation led is led by somebody, or in a higher epoch, since.
+        """
+        self._applier.apply(delta, image)
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""
-        raise NotImplementedError
+        return [
+            PartitionId(topic_id, key.partition)
+            for directory in self._directories
+            for key, topic_id in sorted(directory.corrupt_topic_ids.items())
+            if topic_id is not None
+        ]
 
     def unsynced_replicas(self) -> list[PartitionId]:
         """Replicas that may have lost acknowledged records: flush relaxed, unclean shutdown."""
-        raise NotImplementedError
+        return []
 
     # ------------------------------------------------------------------------- requests
 
@@ -114,29 +173,129 @@ class ReplicaManager:
         -1: when below the high watermark, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR falls
         below min.insync.replicas before, REQUEST_TIMED_OUT after ``timeout_ms``.
         """
-        raise NotImplementedError
+        self._produce.produce(entries, acks, timeout_ms, done)
 
     def fetch(self, query: FetchQuery, done: Callable[[list[FetchResult]], None]) -> Cancel:
-        """Read from local leaders, for consumers and followers alike; waits by the query."""
-        raise NotImplementedError
+        """Read from local leaders, for consumers and followers alike; waits by the query.
+
+        A follower has one fetch at a time: a newer one has the one before answered at once.
+        """
+        return self._fetch.fetch(query, done)
 
     async def list_offsets(
         self, queries: Sequence[OffsetQuery], *, read_committed: bool = False
     ) -> list[OffsetResult]:
-        """Earliest, latest, of a time, of the greatest time: see ListOffsets."""
-        raise NotImplementedError
+        """Earliest, latest, of a time, of the greatest time: see ListOffsets.
+
+        Without transactions the last stable offset is the high watermark, so ``read_committed``
+        changes nothing.
+        """
+        return await self._offsets.list_offsets(queries)
 
     def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
         """The end of the greatest epoch not above the one asked for: OffsetForLeaderEpoch."""
-        raise NotImplementedError
+        return self._offsets.end_offset_for_epoch(queries)
 
     # ------------------------------------------------------------------------- questions
 
-    def leader_of(self, id: PartitionId) -> LeaderHint:
+    def leader_of(self, partition: PartitionId) -> LeaderHint:
         """Who leads by the metadata applied last; -1 for nobody or unknown."""
-        raise NotImplementedError
+        return self._replicas.hint(partition)
 
     @property
     def counters(self) -> ReplicaCounters:
-        """A fresh reading of the totals and the present values."""
-        raise NotImplementedError
+        """The totals, and the present values read anew."""
+        counters = self._replicas.counters
+        machines = [replica.machine for replica in self._replicas]
+        counters.partition_count = len(machines)
+        counters.leader_count = sum(machine.is_leader for machine in machines)
+        counters.under_replicated = sum(machine.is_under_replicated for machine in machines)
+        counters.under_min_isr = sum(
+            machine.is_leader and machine.is_under_min_isr for machine in machines
+        )
+        counters.offline_replicas = self._applier.unmade + sum(
+            replica.state is not ReplicaState.ONLINE for replica in self._replicas
+        )
+        return counters
+
+    # --------------------------------------------------------------------------- effects
+
+    def _led(self, replica: Replica, effect: Led) -> None:
+        self._fetchers.leave(replica.id)
+        replica.log.assign_leader_epoch(effect.leader_epoch)
+        logger.info(
+            "%r: leading epoch %d from offset %d, high watermark %d, ISR %s",
+            replica,
+            effect.leader_epoch,
+            effect.start_offset,
+            replica.machine.high_watermark,
+            list(replica.machine.state.isr),
+        )
+        replica.wake_all()
+
+    def _followed(self, replica: Replica, effect: Followed) -> None:
+        if effect.leader == NO_LEADER or replica.state is not ReplicaState.ONLINE:
+            self._fetchers.leave(replica.id)
+        else:
+            self._fetchers.follow(replica, effect.leader, effect.leader_epoch)
+        replica.wake_all()
+
+    def _proposed(self, replica: Replica, effect: Proposed) -> None:
+        self._proposer.propose(replica.id, effect)
+
+    def _still_wanted(self, partition: PartitionId, proposal: Proposed) -> bool:
+        replica = self._replicas.by_id.get(partition)
+        return replica is not None and replica.machine.proposal == proposal
+
+    def _isr_answered(self, partition: PartitionId, proposal: Proposed, answer: IsrAnswer) -> None:
+        replica = self._replicas.by_id.get(partition)
+        if replica is not None:
+            effects = replica.machine.answered(proposal, answer, self._replicas.now_ms())
+            self._replicas.carry_out(replica, effects)
+
+    def _removed(self, replica: Replica) -> None:
+        self._fetchers.leave(replica.id)
+
+    def _count_replicated(self, size_bytes: int) -> None:
+        self._replicas.counters.replication_bytes_in += size_bytes
+
+    async def _open_link(self, leader_id: int) -> Link:
+        registration = self._replicas.image.broker(leader_id)
+        listener = self._config.inter_broker_listener_name
+        endpoint = registration and registration.endpoint(listener)
+        if not endpoint:
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader_id} has no listener {listener}"
+            )
+        return await KafkaLink.open(
+            self._world.network,
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{self._broker_id}-fetcher",
+            timeout_s=self._config.replica_socket_timeout_ms / 1000,
+        )
+
+    # -------------------------------------------------------------------------- failures
+
+    def _directory_offline(self, directory: LogDirectory) -> None:
+        """Nothing in it is served or acknowledged any more."""
+        for replica in list(self._replicas):
+            if replica.directory is directory and replica.state is ReplicaState.ONLINE:
+                self._take_down(replica, ReplicaState.OFFLINE)
+        self._directory_failed(directory.path)
+
+    def _found_corrupt(self, replica: Replica, error: CorruptLogError) -> None:
+        """Never served, never silently dropped: give it up until somebody else leads."""
+        if replica.state is not ReplicaState.ONLINE:
+            return
+        logger.error("%r: %s", replica, error)
+        replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)
+        self._take_down(replica, ReplicaState.CORRUPT)
+        self._corruption_found(replica.id)
+
+    def _take_down(self, replica: Replica, state: ReplicaState) -> None:
+        self._fetchers.leave(replica.id)
+        effects = replica.machine.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+        replica.take_down(state)
+        self._replicas.carry_out(replica, effects)
+        replica.wake_all()

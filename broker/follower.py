@@ -1,0 +1,163 @@
+"""What a follower does with a leader's answer: append, truncate, begin anew, or rest."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from broker.replica import Replica, ReplicaState
+from stele.errors import ApiError, ErrorCode, SteleError
+from stele.wire.batch import read_header
+from stele.wire.kafka.messages import fetch as wire
+from stele.world import Buffer
+
+logger = logging.getLogger(__name__)
+
+REST_MIN_S = 0.05
+REST_MAX_S = 0.25
+REST_LONG_S = 1.0
+
+NONE_YET = 0
+"""``told_in`` of a partition that no request has named yet."""
+
+# The leader has not heard of its leadership yet, or of ours: a matter of milliseconds.
+_SOON = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.STALE_BROKER_EPOCH,
+    }
+)
+
+
+class Verdict(NamedTuple):
+    """What came of an answer."""
+
+    moved: bool = False  # the log changed: the leader has to be told the new position
+    rest_s: float = 0.0  # leave the partition alone for so long
+    written_bytes: int = 0
+
+
+class Following:
+    """One partition followed in one leader epoch."""
+
+    __slots__ = ("_failures", "leader_epoch", "replica", "told_in")
+
+    def __init__(self, replica: Replica, leader_epoch: int) -> None:
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        # The number of the request that last named this partition. Answers to earlier ones are
+        # about another position or epoch.
+        self.told_in = NONE_YET
+        self._failures = 0
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything in the log may be acknowledged."""
+        log = self.replica.log
+        return self.replica.state is ReplicaState.ONLINE and log.durable_offset == log.end_offset
+
+    def position(self, max_bytes: int) -> wire.FetchPartition:
+        """What a Fetch says of this partition. Everything below the offset is durable."""
+        log = self.replica.log
+        return wire.FetchPartition(
+            partition=self.replica.id.partition,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
+            log_start_offset=log.start_offset,
+            partition_max_bytes=max_bytes,
+        )
+
+    def take(self, data: wire.PartitionData) -> Verdict:
+        """Do what the leader's answer for this partition asks for."""
+        replica = self.replica
+        if replica.state is not ReplicaState.ONLINE:
+            return Verdict(rest_s=REST_LONG_S)
+        error = ErrorCode(data.error_code)
+        try:
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                verdict = self._begin_anew(data)
+            elif error is not ErrorCode.NONE:
+                return self._refused(error)
+            elif data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
+                verdict = self._truncate(data.diverging_epoch)
+            else:
+                verdict = self._append(data)
+        except (ApiError, SteleError) as failure:
+            logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
+            return Verdict(rest_s=REST_LONG_S)
+        self._failures = 0
+        return verdict
+
+    def _refused(self, error: ErrorCode) -> Verdict:
+        self._failures += 1
+        if error not in _SOON:
+            # FENCED_LEADER_EPOCH: newer metadata is on its way to us, and wakes us by itself.
+            logger.info("%r: the leader answered %s", self.replica, error.name)
+            return Verdict(rest_s=REST_LONG_S)
+        return Verdict(rest_s=min(REST_MIN_S * 2 ** min(self._failures - 1, 8), REST_MAX_S))
+
+    def _append(self, data: wire.PartitionData) -> Verdict:
+        replica, log = self.replica, self.replica.log
+        records = _one_buffer(data.records)
+        written = 0
+        if len(records):
+            if read_header(records).base_offset < log.end_offset:
+                return Verdict()  # of a request that crossed the one before
+            log.append_as_follower(records)
+            written = len(records)
+        if data.log_start_offset > log.start_offset:
+            log.advance_start_offset(min(data.log_start_offset, log.end_offset))
+        replica.machine.copied(replica.position, data.high_watermark)
+        log.update_high_watermark(replica.machine.high_watermark)
+        return Verdict(moved=written > 0, written_bytes=written)
+
+    def _truncate(self, diverging: wire.EpochEndOffset) -> Verdict:
+        """Cut where this log's history leaves the leader's (KIP-595), never at the high watermark.
+
+        ``diverging`` is the leader's end of the greatest epoch not above our last one. Where we do
+        not know that epoch, our own end of the epoch below it is the next guess.
+        """
+        replica, log = self.replica, self.replica.log
+        own = log.end_offset_for_epoch(diverging.epoch)
+        target = diverging.end_offset
+        if own.epoch >= 0:
+            target = min(target, own.end_offset)
+        before = log.end_offset
+        if target < replica.machine.high_watermark:
+            logger.warning(
+                "%r: cutting to %d below the high watermark %d: after an unclean election",
+                replica,
+                target,
+                replica.machine.high_watermark,
+            )
+        log.truncate_to(target)
+        replica.machine.truncated(replica.position)
+        logger.info("%r: cut from %d to %d: epochs diverge", replica, before, log.end_offset)
+        return Verdict(moved=True)
+
+    def _begin_anew(self, data: wire.PartitionData) -> Verdict:
+        """Our end is not within the leader's log: retention took what comes next."""
+        replica, log = self.replica, self.replica.log
+        if data.log_start_offset < 0:
+            return Verdict(rest_s=REST_LONG_S)
+        logger.warning(
+            "%r: offset %d is out of the leader's range: beginning anew at %d",
+            replica,
+            log.end_offset,
+            data.log_start_offset,
+        )
+        log.reset_to(data.log_start_offset)
+        replica.machine.truncated(replica.position)
+        return Verdict(moved=True)
+
+
+def _one_buffer(records: object) -> Buffer:
+    """Decoded answers hold one view or nothing."""
+    if records is None:
+        return b""
+    assert isinstance(records, bytes | bytearray | memoryview)
+    return records

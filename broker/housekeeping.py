@@ -1,0 +1,94 @@
+"""What a broker does with its replicas every so often: ISR checks, checkpoints, retention."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.replica import ReplicaState
+from broker.replica_config import ReplicaConfig
+from broker.replicas import Replicas
+from broker.replicas_metadata import MetadataApplier
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_ISR_CHECK_MAX_S = 1.0
+"""At most so long after ``replica.lag.time.max.ms`` a member is proposed away."""
+
+
+class Housekeeping:
+    """Three loops, each with its own interval."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: ReplicaConfig,
+        directories: Sequence[LogDirectory],
+        applier: MetadataApplier,
+    ) -> None:
+        self._replicas = replicas
+        self._config = config
+        self._directories = tuple(directories)
+        self._applier = applier
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._config
+        isr_check_s = min(config.replica_lag_time_max_ms / 2000, _ISR_CHECK_MAX_S)
+        checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        retention_s = config.log_retention_check_interval_ms / 1000
+        for name, interval_s, work in (
+            ("isr-check", isr_check_s, self.check_isr),
+            ("checkpoints", checkpoint_s, self.checkpoint),
+            ("retention", retention_s, self.enforce_retention),
+        ):
+            task = asyncio.get_running_loop().create_task(_every(interval_s, work), name=name)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def check_isr(self) -> None:
+        """Tell the machines the time."""
+        now_ms = self._replicas.now_ms()
+        for replica in list(self._replicas):
+            if replica.state is ReplicaState.ONLINE and replica.machine.is_leader:
+                self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
+
+    async def checkpoint(self) -> None:
+        """High watermarks, recovery points, log starts and epochs; and what failed for space."""
+        for directory in self._online():
+            await directory.checkpoint()
+        self._applier.retry_unmade()
+
+    async def enforce_retention(self) -> None:
+        """Whole segments below the high watermark that are too old or too many go."""
+        for directory in self._online():
+            removed = await directory.enforce_retention()
+            if removed:
+                logger.info("%s: %d segments deleted by retention", directory.path, removed)
+            directory.remove_deleted()
+        for replica in self._replicas:
+            if replica.state is ReplicaState.ONLINE:
+                replica.machine.started_at(replica.position)
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if directory.offline is None]
+
+
+async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await work()
+        except (StorageError, OSError) as error:
+            logger.error("housekeeping: %s", error)
+        except Exception:
+            # The next round may do better, and nothing else depends on this one.
+            logger.exception("housekeeping")

@@ -1,0 +1,119 @@
+"""One replica on this broker: its machine, its log, and who waits for it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.partition import PartitionMachine
+from broker.partition_effects import LogPosition
+from broker.types import LeaderHint, PartitionId
+from metadata.effective import TopicConfig
+from stele.errors import ErrorCode
+from storage.directory import LogDirectory
+from storage.log import PartitionLog
+
+
+class ReplicaState(enum.Enum):
+    """Whether a replica's log can be worked with."""
+
+    ONLINE = "online"
+    CORRUPT = "corrupt"  # to be rebuilt once the controller has taken it out of ISR and ELR
+    OFFLINE = "offline"  # its directory failed, or the log holds something unexpected
+
+
+class ProduceToken(Protocol):
+    """One partition of a produce request that waits; the token of the machine's effects."""
+
+    def acknowledge(self) -> None: ...
+
+    def refuse(self, error: ErrorCode) -> None: ...
+
+
+Wake = Callable[[], None]
+
+
+class Replica:
+    """The driver's handle to one partition. The machine decides; this only holds together."""
+
+    __slots__ = (
+        "_log",
+        "config",
+        "consumers",
+        "directory",
+        "followers",
+        "id",
+        "machine",
+        "state",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        topic: str,
+        config: TopicConfig,
+        machine: PartitionMachine,
+        directory: LogDirectory,
+        log: PartitionLog | None,
+    ) -> None:
+        """Without a log it is corrupt or offline."""
+        self.id = partition
+        self.topic = topic
+        self.config = config
+        self.machine = machine
+        self.directory = directory
+        # Set exactly while the state is ONLINE.
+        self._log = log
+        self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
+        # Parked fetches, in order of arrival: of followers, which wait for the log's end, and of
+        # consumers, which wait for the high watermark. Each stands here under all its partitions.
+        self.followers: dict[object, Wake] = {}
+        self.consumers: dict[object, Wake] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.id.partition}"
+
+    @property
+    def log(self) -> PartitionLog:
+        """Ask for it only while ONLINE."""
+        assert self._log is not None, f"{self!r} is {self.state.value}"
+        return self._log
+
+    def bring_online(self, log: PartitionLog) -> None:
+        """Begin with another, empty log."""
+        self._log = log
+        self.state = ReplicaState.ONLINE
+        self.machine.truncated(self.position)
+
+    def take_down(self, state: ReplicaState) -> None:
+        """The log cannot be worked with any more."""
+        self._log = None
+        self.state = state
+
+    @property
+    def position(self) -> LogPosition:
+        log = self._log
+        if log is None:
+            return self.machine.log
+        return LogPosition(
+            log.start_offset, log.end_offset, log.durable_offset, log.truncation_generation
+        )
+
+    @property
+    def leader_hint(self) -> LeaderHint:
+        return LeaderHint(self.machine.leader, self.machine.leader_epoch)
+
+    def wake_followers(self) -> None:
+        for wake in list(self.followers.values()):
+            wake()
+
+    def wake_consumers(self) -> None:
+        for wake in list(self.consumers.values()):
+            wake()
+
+    def wake_all(self) -> None:
+        """Something else changed: whoever waits looks again."""
+        self.wake_followers()
+        self.wake_consumers()

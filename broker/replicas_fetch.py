@@ -1,0 +1,329 @@
+"""The fetch function of followers and consumers: read, or wait, and answer.
+
+A fetch that waits stands in a list of each of its partitions and in the deadline wheel; it costs
+no task. Those that something woke are looked at together, once the events at hand are handled:
+so one answer carries what several produce requests wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.deadlines import Deadline, DeadlineWheel
+from broker.partition_effects import BrokerStatus
+from broker.replica import Replica, ReplicaState
+from broker.replicas import Replicas
+from broker.types import Cancel, EpochEnd, FetchEntry, FetchQuery, FetchResult
+from stele.errors import ApiError, ErrorCode
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
+from storage.segment import ColdRange
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[list[FetchResult]], None]
+
+
+class _WaitingFetch:
+    """A fetch between its arrival and its answer."""
+
+    __slots__ = ("deadline", "done", "parked", "query", "warming", "woken")
+
+    def __init__(self, query: FetchQuery, done: Done) -> None:
+        self.query = query
+        # None once answered or withdrawn.
+        self.done: Done | None = done
+        # The replicas whose lists it stands in.
+        self.parked: list[Replica] = []
+        self.deadline: Deadline | None = None
+        self.woken = False
+        self.warming: asyncio.Task[None] | None = None
+
+    @property
+    def is_follower(self) -> bool:
+        return self.query.replica_id >= 0
+
+
+class _Reading:
+    """One pass over the entries of a fetch."""
+
+    __slots__ = ("cold", "left_bytes", "read_bytes", "results", "urgent")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.results: list[FetchResult] = []
+        self.left_bytes = max_bytes
+        self.read_bytes = 0
+        # There is an error or a divergence, of which the client must hear at once.
+        self.urgent = False
+        # What to bring into memory first, for the first entry that needs it.
+        self.cold: tuple[PartitionLog, ColdRange] | None = None
+
+
+class FetchRequests:
+    """Every read of a client or follower goes through here, whatever plane it came on."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        deadlines: DeadlineWheel,
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
+    ) -> None:
+        """``on_corrupt``: a replica was found to hold something else than was written."""
+        self._replicas = replicas
+        self._deadlines = deadlines
+        self._on_corrupt = on_corrupt
+        self._woken: list[_WaitingFetch] = []
+        # All that wait, in order of arrival.
+        self._waiting: dict[_WaitingFetch, None] = {}
+        # Of those, the one of each follower.
+        self._of_follower: dict[int, _WaitingFetch] = {}
+
+    def fetch(self, query: FetchQuery, done: Done) -> Cancel:
+        waiting = _WaitingFetch(query, done)
+        reading = _Reading(query.max_bytes)
+        if waiting.is_follower:
+            # A follower sends another behind a waiting one when it has something new to say.
+            before = self._of_follower.get(query.replica_id)
+            if before is not None:
+                self._deadline_passed(before)
+            self._count(query)
+        self._read(waiting, reading)
+        if not self._finish(waiting, reading):
+            self._waiting[waiting] = None
+            if waiting.is_follower:
+                self._of_follower[query.replica_id] = waiting
+            waiting.deadline = self._deadlines.add(
+                query.max_wait_ms, lambda: self._deadline_passed(waiting)
+            )
+            self._park(waiting)
+        return lambda: self._leave(waiting)
+
+    def stop(self) -> None:
+        """Answer whoever waits with what there is."""
+        for waiting in list(self._waiting):
+            self._deadline_passed(waiting)
+
+    # --------------------------------------------------------------------------- waiting
+
+    def _park(self, waiting: _WaitingFetch) -> None:
+        for entry in waiting.query.entries:
+            replica = self._replicas.by_id.get(entry.id)
+            if replica is not None:
+                waiters = replica.followers if waiting.is_follower else replica.consumers
+                waiters[waiting] = lambda: self._wake(waiting)
+                waiting.parked.append(replica)
+
+    def _wake(self, waiting: _WaitingFetch) -> None:
+        if waiting.woken or waiting.warming is not None:
+            return
+        waiting.woken = True
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._retry_woken)
+        self._woken.append(waiting)
+
+    def _retry_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for waiting in woken:
+            waiting.woken = False
+            self._retry(waiting)
+
+    def _retry(self, waiting: _WaitingFetch) -> None:
+        if waiting.done is None:
+            return
+        reading = _Reading(waiting.query.max_bytes)
+        self._read(waiting, reading)
+        self._finish(waiting, reading)
+
+    def _deadline_passed(self, waiting: _WaitingFetch) -> None:
+        """Answer with whatever is there; what is still being warmed comes with the next fetch."""
+        if waiting.done is None:
+            return
+        reading = _Reading(waiting.query.max_bytes)
+        self._read(waiting, reading)
+        self._answer(waiting, reading)
+
+    def _leave(self, waiting: _WaitingFetch) -> None:
+        waiting.done = None
+        self._waiting.pop(waiting, None)
+        if self._of_follower.get(waiting.query.replica_id) is waiting:
+            del self._of_follower[waiting.query.replica_id]
+        for replica in waiting.parked:
+            replica.followers.pop(waiting, None)
+            replica.consumers.pop(waiting, None)
+        waiting.parked.clear()
+        if waiting.deadline is not None:
+            waiting.deadline.cancel()
+        if waiting.warming is not None:
+            waiting.warming.cancel()
+            waiting.warming = None
+
+    def _finish(self, waiting: _WaitingFetch, reading: _Reading) -> bool:
+        """Answer if there is enough or reason to; else it goes on waiting."""
+        query = waiting.query
+        if not reading.urgent and reading.read_bytes < query.min_bytes:
+            if reading.cold is not None:
+                self._warm(waiting, *reading.cold)
+                return False
+            if query.max_wait_ms > 0:
+                return False
+        self._answer(waiting, reading)
+        return True
+
+    def _answer(self, waiting: _WaitingFetch, reading: _Reading) -> None:
+        done = waiting.done
+        if done is None:
+            return
+        warming, waiting.warming = waiting.warming, None
+        if warming is not None and warming is not asyncio.current_task():
+            warming.cancel()
+        self._leave(waiting)
+        counters = self._replicas.counters
+        if waiting.is_follower:
+            counters.replication_bytes_out += reading.read_bytes
+        else:
+            counters.bytes_out += reading.read_bytes
+        done(reading.results)
+
+    # ------------------------------------------------------------------------ cold reads
+
+    def _warm(self, waiting: _WaitingFetch, log: PartitionLog, cold: ColdRange) -> None:
+        if waiting.warming is None:
+            waiting.warming = asyncio.get_running_loop().create_task(
+                self._warm_and_retry(waiting, log, cold), name="cold-read"
+            )
+
+    async def _warm_and_retry(
+        self, waiting: _WaitingFetch, log: PartitionLog, cold: ColdRange
+    ) -> None:
+        try:
+            await log.warm(cold)
+        except OSError as error:
+            # Retention took the segment, or the disk fails: reading again tells which.
+            logger.info("%r: warming %s: %s", log, cold.path, error)
+        waiting.warming = None
+        self._retry(waiting)
+
+    # -------------------------------------------------------------------------- counting
+
+    def _count(self, query: FetchQuery) -> None:
+        """Every position that a follower names is an acknowledgement of all below it."""
+        replicas = self._replicas
+        status = replicas.status(query.replica_id)
+        now_ms = replicas.now_ms()
+        for entry in query.entries:
+            replica = replicas.by_id.get(entry.id)
+            if replica is None:
+                continue
+            refusal = self._refusal(replica, entry, query, status)
+            if refusal is ErrorCode.NONE and _is_within(replica.log, entry):
+                effects = replica.machine.fetched(
+                    query.replica_id, entry.fetch_offset, status, now_ms
+                )
+                replicas.carry_out(replica, effects)
+
+    def _refusal(
+        self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
+    ) -> ErrorCode:
+        machine = replica.machine
+        if query.replica_id >= 0:
+            error = machine.check_follower(
+                query.replica_id, query.replica_epoch, entry.current_leader_epoch, status
+            )
+        else:
+            error = machine.fence(entry.current_leader_epoch)
+        if error is ErrorCode.NONE and replica.state is not ReplicaState.ONLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return error
+
+    # --------------------------------------------------------------------------- reading
+
+    def _read(self, waiting: _WaitingFetch, reading: _Reading) -> None:
+        query = waiting.query
+        status = self._replicas.status(query.replica_id)
+        for entry in query.entries:
+            result = self._read_entry(entry, query, status, reading)
+            reading.results.append(result)
+            if result.error is not ErrorCode.NONE or result.diverging is not None:
+                reading.urgent = True
+
+    def _read_entry(
+        self, entry: FetchEntry, query: FetchQuery, status: BrokerStatus, reading: _Reading
+    ) -> FetchResult:
+        replica = self._replicas.by_id.get(entry.id)
+        if replica is None:
+            error = self._replicas.refusal(entry.id)
+            return FetchResult(entry.id, error, leader=self._replicas.hint(entry.id))
+        error = self._refusal(replica, entry, query, status)
+        if error is not ErrorCode.NONE:
+            return FetchResult(entry.id, error, leader=replica.leader_hint)
+        high_watermark = replica.machine.high_watermark
+        # Without transactions the last stable offset is the high watermark.
+        result = FetchResult(
+            entry.id, ErrorCode.NONE, high_watermark, high_watermark, replica.log.start_offset
+        )
+        try:
+            result.diverging = _divergence(replica.log, entry)
+            if result.diverging is None:
+                limit = replica.log.end_offset if query.replica_id >= 0 else high_watermark
+                self._read_log(replica.log, entry, limit, result, reading)
+        except ApiError as refused:
+            result.error = refused.code
+        except CorruptLogError as corrupt:
+            self._on_corrupt(replica, corrupt)
+            result.error = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+
+    def _read_log(
+        self,
+        log: PartitionLog,
+        entry: FetchEntry,
+        limit_offset: int,
+        result: FetchResult,
+        reading: _Reading,
+    ) -> None:
+        """Within the bytes left, but the first batch of the whole answer may be of any size."""
+        at = entry.fetch_offset
+        if limit_offset <= at <= log.end_offset:
+            return  # between high watermark and log end there is nothing yet: not an error
+        nothing_yet = reading.read_bytes == 0
+        max_bytes = min(entry.max_bytes, reading.left_bytes)
+        if max_bytes <= 0 and not nothing_yet:
+            return
+        found = log.read(at, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet)
+        if found.cold is not None:
+            if reading.cold is None:
+                reading.cold = (log, found.cold)
+            return
+        size = len(found.data)
+        if size:
+            result.records.append(found.data)
+            reading.read_bytes += size
+            reading.left_bytes -= size
+
+
+def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
+    """Where the reader's history leaves this log's (KIP-595); None: its last epoch agrees.
+
+    Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
+    """
+    if entry.last_fetched_epoch < 0 or (
+        entry.last_fetched_epoch == log.latest_epoch and entry.fetch_offset <= log.end_offset
+    ):
+        return None
+    end = log.end_offset_for_epoch(entry.last_fetched_epoch)
+    if end.epoch < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {entry.last_fetched_epoch}")
+    if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
+        return EpochEnd(end.epoch, end.end_offset)
+    return None
+
+
+def _is_within(log: PartitionLog, entry: FetchEntry) -> bool:
+    """Whether the reader has exactly what this log has below its offset."""
+    try:
+        diverging = _divergence(log, entry)
+    except ApiError:
+        return False
+    return diverging is None and log.start_offset <= entry.fetch_offset <= log.end_offset

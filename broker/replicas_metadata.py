@@ -1,0 +1,238 @@
+"""Brings the replicas in line with the metadata: lead, follow, create, delete, configure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from broker.partition import PartitionMachine
+from broker.partition_effects import LogPosition
+from broker.replica import Replica, ReplicaState
+from broker.replica_config import ReplicaConfig, log_config
+from broker.replicas import Replicas
+from broker.types import PartitionId
+from metadata.delta import MetadataDelta, PartitionDelta
+from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
+from metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionState
+from stele.errors import ErrorCode
+from storage.checkpoints import TopicPartition
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+from storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_NO_LOG = LogPosition(0, 0, 0, 0)
+
+
+class MetadataApplier:
+    """Applies one (delta, image) after the other. A failing log stops its replica only."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: ReplicaConfig,
+        directories: Sequence[LogDirectory],
+        on_removed: Callable[[Replica], None],
+    ) -> None:
+        """``on_removed``: a replica is no longer this broker's; its log is still there."""
+        self._replicas = replicas
+        self._config = config
+        self._directories = tuple(directories)
+        self._on_removed = on_removed
+        self._is_first = True
+        # Replicas whose log could not be made, e.g. for want of space: tried again.
+        self._unmade: dict[PartitionId, PartitionDelta] = {}
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._replicas.image = image
+        if self._is_first:
+            self._is_first = False
+            self._delete_strays(image)
+        for topic in delta.deleted_topics:
+            for number in range(len(topic.partitions)):
+                self._remove(PartitionId(topic.topic_id, number))
+        self._apply_configs(delta.changed_configs)
+        self._apply_brokers(delta)
+        for change in delta.changed_partitions:
+            self._apply_partition(change)
+
+    @property
+    def unmade(self) -> int:
+        """How many replicas have no log for now."""
+        return len(self._unmade)
+
+    def retry_unmade(self) -> None:
+        """Make the logs that could not be made before."""
+        unmade, self._unmade = self._unmade, {}
+        for change in unmade.values():
+            self._apply_partition(change)
+
+    # -------------------------------------------------------------------------- partitions
+
+    def _apply_partition(self, change: PartitionDelta) -> None:
+        partition = PartitionId(change.topic_id, change.partition)
+        if self._replicas.broker_id not in change.after.replicas:
+            self._remove(partition)
+            return
+        self._unmade.pop(partition, None)
+        replica = self._replicas.by_id.get(partition)
+        try:
+            if replica is None:
+                replica = self._create(partition, change.topic)
+            elif replica.state is ReplicaState.CORRUPT and self._may_rebuild(change.after):
+                self._rebuild(replica)
+        except StorageError as error:
+            logger.error("%s-%d: %s", change.topic, change.partition, error)
+            self._unmade[partition] = change
+            return
+        if (
+            replica.state is not ReplicaState.ONLINE
+            and change.after.leader == replica.machine.broker_id
+        ):
+            return  # nothing can be led without a log; the controller hears of it
+        effects = replica.machine.updated(change.after, replica.position, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
+
+    def _create(self, partition: PartitionId, topic: str) -> Replica:
+        """Over the log that is there, or an empty one. Raises StorageError."""
+        config = self._topic_config(topic)
+        directory, log = self._open_log(partition, topic, config)
+        machine = PartitionMachine(
+            self._replicas.broker_id,
+            log=_NO_LOG,
+            high_watermark=0,
+            min_insync_replicas=min_insync_replicas(self._replicas.image, topic),
+            lag_max_ms=self._config.replica_lag_time_max_ms,
+        )
+        replica = Replica(partition, topic, config, machine, directory, log)
+        if log is not None:
+            machine.copied(replica.position, log.high_watermark)
+            self._listen(replica, log)
+        self._replicas.by_id[partition] = replica
+        state = self._replicas.image.partition(*partition)
+        if log is None and state is not None and self._may_rebuild(state):
+            self._rebuild(replica)
+        return replica
+
+    def _open_log(
+        self, partition: PartitionId, topic: str, config: TopicConfig
+    ) -> tuple[LogDirectory, PartitionLog | None]:
+        """None: the log is corrupt."""
+        key = TopicPartition(topic, partition.partition)
+        for directory in self._directories:
+            if key in directory.corrupt:
+                return directory, None
+            log = directory.logs.get(key)
+            if log is not None:
+                log.configure(self._log_config(config))
+                return directory, log
+        online = [directory for directory in self._directories if directory.offline is None]
+        if not online:
+            raise StorageError("every log directory is offline")
+        directory = min(online, key=lambda each: len(each.logs))
+        log = directory.create(topic, key.partition, partition.topic_id, self._log_config(config))
+        return directory, log
+
+    def _log_config(self, config: TopicConfig) -> LogConfig:
+        return log_config(config, self._config.producer_id_expiration_ms)
+
+    def _listen(self, replica: Replica, log: PartitionLog) -> None:
+        def made_durable(_: PartitionLog) -> None:
+            now_ms = self._replicas.now_ms()
+            effects = replica.machine.made_durable(replica.position, now_ms)
+            self._replicas.carry_out(replica, effects)
+
+        log.on_durable = made_durable
+
+    # ------------------------------------------------------------------------- corruption
+
+    def _may_rebuild(self, state: PartitionState) -> bool:
+        """Somebody else leads, and nobody counts on this replica any more."""
+        broker_id = self._replicas.broker_id
+        return state.leader not in (NO_LEADER, broker_id) and broker_id not in (
+            *state.isr,
+            *state.elr,
+        )
+
+    def _rebuild(self, replica: Replica) -> None:
+        """Begin with an empty log; the leader has everything. Raises StorageError."""
+        logger.warning("%r was corrupt: fetching it anew", replica)
+        log = replica.directory.discard_corrupt(
+            replica.topic,
+            replica.id.partition,
+            replica.id.topic_id,
+            self._log_config(replica.config),
+        )
+        replica.bring_online(log)
+        self._listen(replica, log)
+
+    # --------------------------------------------------------------------------- removing
+
+    def _remove(self, partition: PartitionId) -> None:
+        self._unmade.pop(partition, None)
+        replica = self._replicas.by_id.pop(partition, None)
+        if replica is None:
+            return
+        self._on_removed(replica)
+        effects = replica.machine.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._replicas.carry_out(replica, effects)
+        replica.wake_all()
+        logger.info("%r is no longer of this broker: deleting it", replica)
+        self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
+
+    def _delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
+        try:
+            directory.delete(key.topic, key.partition)
+        except StorageError as error:
+            logger.error("%s: %s", key, error)
+
+    def _delete_strays(self, image: MetadataImage) -> None:
+        """Logs of topics deleted, or replicas moved away, while this broker was down."""
+        for directory in self._directories:
+            known = {key: log.topic_id for key, log in directory.logs.items()}
+            known.update(directory.corrupt_topic_ids)
+            for key, topic_id in sorted(known.items()):
+                topic = image.topic(key.topic)
+                state = None
+                if topic is not None and topic_id in (None, topic.topic_id):
+                    state = image.partition(topic.topic_id, key.partition)
+                if state is None or self._replicas.broker_id not in state.replicas:
+                    logger.warning("%s is not of this broker any more: deleting it", key)
+                    self._delete_log(directory, key)
+
+    # ----------------------------------------------------------------- brokers and configs
+
+    def _apply_brokers(self, delta: MetadataDelta) -> None:
+        now_ms = self._replicas.now_ms()
+        for change in delta.changed_brokers:
+            status = self._replicas.status(change.broker_id)
+            for replica in self._replicas:
+                effects = replica.machine.broker_changed(change.broker_id, status, now_ms)
+                self._replicas.carry_out(replica, effects)
+
+    def _apply_configs(self, changed: Sequence[ConfigResource]) -> None:
+        if not changed:
+            return
+        whole = any(ConfigResource.topic(resource.name) != resource for resource in changed)
+        topics = {resource.name for resource in changed}
+        for replica in self._replicas:
+            if whole or replica.topic in topics:
+                self._configure(replica)
+
+    def _configure(self, replica: Replica) -> None:
+        replica.config = self._topic_config(replica.topic)
+        if replica.state is ReplicaState.ONLINE:
+            replica.log.configure(self._log_config(replica.config))
+        needed = min_insync_replicas(self._replicas.image, replica.topic)
+        effects = replica.machine.configured(needed, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return effective_topic_config(
+            self._replicas.image,
+            topic,
+            static=self._config.static,
+            broker_id=self._replicas.broker_id,
+        )
