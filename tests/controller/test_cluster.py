@@ -1,0 +1,239 @@
+"""Registration, fencing, unfencing and controlled shutdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller import cluster
+from metadata.image import NO_LEADER
+from stele.errors import ErrorCode
+from stele.wire.v1 import controller_pb2 as pb
+from tests.support.controller import CLUSTER_ID, Machine, endpoints, incarnation, refusal
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine()
+    machine.brokers(1, 2, 3)
+    return machine
+
+
+class TestRegistration:
+    def test_the_broker_epoch_is_the_offset_of_the_record(self) -> None:
+        machine = Machine()
+        offset = machine.next_offset
+        assert machine.register(1) == offset
+        assert machine.image.brokers[1].fenced
+
+    def test_same_process_again_is_answered_with_its_epoch(self, machine: Machine) -> None:
+        epoch = machine.image.brokers[1].broker_epoch
+        assert machine.register(1) == epoch
+        assert machine.last_records == ()
+        assert not machine.image.brokers[1].fenced
+
+    def test_another_process_while_the_first_is_alive_is_refused(self, machine: Machine) -> None:
+        error = refusal(lambda: machine.register(1, number=1, alive=True))
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    def test_another_process_after_the_first_was_fenced_is_welcome(self, machine: Machine) -> None:
+        before = machine.image.brokers[1].broker_epoch
+        machine.fence(1)
+        assert machine.register(1, number=1, alive=True) > before
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+            ({"broker_id": -1}, ErrorCode.INVALID_REGISTRATION),
+            ({"incarnation_id": b""}, ErrorCode.INVALID_REGISTRATION),
+            ({"endpoints": []}, ErrorCode.INVALID_REGISTRATION),
+        ],
+    )
+    def test_nonsense_is_refused(self, changes: dict[str, object], code: ErrorCode) -> None:
+        fields: dict[str, object] = {
+            "cluster_id": CLUSTER_ID,
+            "broker_id": 1,
+            "incarnation_id": incarnation(1),
+            "endpoints": endpoints(1),
+        }
+        request = pb.RegisterBrokerRequest(**{**fields, **changes})  # type: ignore[arg-type]
+        machine = Machine()
+        error = refusal(
+            lambda: machine.do(
+                lambda context: cluster.register(context, request, session_alive=False)
+            )
+        )
+        assert error.code is code
+
+    def test_a_new_process_does_not_go_on_with_the_epoch_it_led(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2, 3]}, min_insync_replicas="2")
+        assert machine.partition("t").leader == 1
+        machine.register(1, number=1)
+        state = machine.partition("t")
+        assert (state.leader, state.isr, state.leader_epoch) == (2, (2, 3), 1)
+
+    def test_not_even_where_it_is_alone(self, machine: Machine) -> None:
+        machine.create("t", {0: [1]})
+        machine.register(1, number=1)
+        state = machine.partition("t")
+        assert (state.leader, state.isr, state.leader_epoch) == (NO_LEADER, (1,), 1)
+        machine.heartbeat(1)
+        state = machine.partition("t")
+        assert (state.leader, state.leader_epoch) == (1, 2)
+
+
+class TestLostRecords:
+    def test_a_corrupt_replica_leaves_the_isr(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2, 3]})
+        machine.register(1, number=1, corrupt=[machine.reference("t")])
+        assert machine.partition("t").isr == (2, 3)
+
+    @pytest.mark.parametrize("how", ["corrupt", "unsynced"])
+    def test_the_last_one_is_not_kept(self, machine: Machine, how: str) -> None:
+        machine.create("t", {0: [1]})
+        report: dict[str, Any] = {how: [machine.reference("t")]}
+        machine.register(1, number=1, **report)
+        state = machine.partition("t")
+        assert (state.isr, state.leader, state.last_known_elr) == ((), NO_LEADER, (1,))
+        machine.heartbeat(1)
+        assert machine.partition("t").leader == NO_LEADER
+
+    def test_it_is_no_longer_eligible(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2]}, min_insync_replicas="2")
+        machine.fence(2)
+        assert machine.partition("t").elr == (2,)
+        machine.register(2, number=1, unsynced=[machine.reference("t")])
+        state = machine.partition("t")
+        assert (state.elr, state.last_known_elr) == ((), (2,))
+        machine.fence(1)
+        machine.heartbeat(2)
+        assert machine.partition("t").leader == NO_LEADER
+        machine.heartbeat(1)
+        assert machine.partition("t").leader == 1
+
+    def test_an_eligible_one_takes_over_from_the_lossy_last(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2]}, min_insync_replicas="2")
+        machine.fence(2)
+        machine.heartbeat(2)
+        assert (machine.partition("t").isr, machine.partition("t").elr) == ((1,), (2,))
+        machine.register(1, number=1, corrupt=[machine.reference("t")])
+        state = machine.partition("t")
+        assert (state.leader, state.isr, state.elr) == (2, (2,), ())
+        assert state.unclean_elections == 0
+
+    def test_a_running_leader_that_finds_corruption_gives_up(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2]})
+        machine.register(1, corrupt=[machine.reference("t")])
+        assert machine.partition("t").leader == 2
+        assert not machine.image.brokers[1].fenced
+
+    def test_a_directory_that_is_gone_may_have_held_anything(self) -> None:
+        machine = Machine()
+        machine.register(1, log_directories=[b"a", b"b"])
+        machine.heartbeat(1)
+        machine.create("t", {0: [1]})
+        machine.register(1, number=1, log_directories=[b"b", b"a", b"c"])
+        assert machine.partition("t").isr == (1,)
+        machine.register(1, number=2, log_directories=[b"a", b"c"])
+        assert machine.partition("t").isr == ()
+
+
+class TestFencing:
+    def test_leaders_move_and_the_isr_shrinks(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2, 3], 1: [2, 1, 3]})
+        assert machine.fence(1)
+        assert [machine.partition("t", n).leader for n in (0, 1)] == [2, 2]
+        assert [machine.partition("t", n).leader_epoch for n in (0, 1)] == [1, 0]
+        assert machine.partition("t", 1).isr == (2, 3)
+
+    def test_the_last_one_stays_in_the_isr_and_leads_again(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2]})
+        for broker_id in (1, 2):
+            machine.fence(broker_id)
+        assert (machine.partition("t").leader, machine.partition("t").isr) == (NO_LEADER, (2,))
+        machine.heartbeat(1)
+        assert machine.partition("t").leader == NO_LEADER
+        machine.heartbeat(2)
+        assert machine.partition("t").leader == 2
+
+    def test_fencing_what_is_fenced_or_registered_anew_does_nothing(self, machine: Machine) -> None:
+        old_epoch = machine.image.brokers[1].broker_epoch
+        machine.fence(1)
+        assert not machine.fence(1)
+        machine.register(1, number=1)
+        machine.heartbeat(1)
+        assert not machine.do(lambda context: cluster.fence(context, 1, old_epoch))
+        assert not machine.image.brokers[1].fenced
+
+
+class TestHeartbeat:
+    def test_unfenced_only_once_it_has_seen_its_own_registration(self) -> None:
+        machine = Machine()
+        epoch = machine.register(1)
+        assert machine.heartbeat(1, offset=epoch - 1) == cluster.BrokerStanding(True, False, False)
+        assert machine.heartbeat(1, offset=epoch, want_fence=True).fenced
+        assert machine.heartbeat(1, offset=epoch) == cluster.BrokerStanding(False, True, False)
+
+    def test_a_broker_may_ask_to_be_fenced(self, machine: Machine) -> None:
+        assert machine.heartbeat(1, want_fence=True).fenced
+        assert machine.image.brokers[1].fenced
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"broker_id": 9}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+            ({"broker_epoch": 0}, ErrorCode.STALE_BROKER_EPOCH),
+            ({"incarnation_id": b"other"}, ErrorCode.STALE_BROKER_EPOCH),
+        ],
+    )
+    def test_of_another_registration(
+        self, machine: Machine, changes: dict[str, object], code: ErrorCode
+    ) -> None:
+        fields: dict[str, object] = {
+            "broker_id": 1,
+            "broker_epoch": machine.epoch_of(1),
+            "incarnation_id": incarnation(1),
+        }
+        request = pb.HeartbeatRequest(**{**fields, **changes})  # type: ignore[arg-type]
+        error = refusal(
+            lambda: machine.do(
+                lambda context: cluster.heartbeat(context, request, shutdown_offset=None)
+            )
+        )
+        assert error.code is code
+
+
+class TestControlledShutdown:
+    def test_leaders_move_first_then_it_may_go(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2, 3]})
+        first = machine.heartbeat(1, want_shutdown=True)
+        assert not first.may_shut_down
+        assert not first.fenced
+        assert machine.partition("t").leader == 2
+        assert machine.partition("t").isr == (2, 3)
+        moved_at = machine.image.offset
+        early = machine.heartbeat(
+            1, want_shutdown=True, offset=moved_at - 1, shutdown_offset=moved_at
+        )
+        assert not early.may_shut_down
+        last = machine.heartbeat(1, want_shutdown=True, shutdown_offset=moved_at)
+        assert last == cluster.BrokerStanding(True, True, True)
+        assert machine.image.brokers[1].fenced
+
+    def test_it_joins_no_isr_meanwhile(self, machine: Machine) -> None:
+        machine.create("t", {0: [1, 2, 3]})
+        machine.heartbeat(1, want_shutdown=True)
+        answer = machine.alter("t", 1, 2, 3)
+        assert answer.error == ErrorCode.INELIGIBLE_REPLICA
+
+    def test_a_fenced_broker_may_go_at_once(self, machine: Machine) -> None:
+        machine.fence(1)
+        assert machine.heartbeat(1, want_shutdown=True).may_shut_down
+
+    def test_the_next_process_starts_afresh(self, machine: Machine) -> None:
+        machine.heartbeat(1, want_shutdown=True)
+        machine.register(1, number=1)
+        machine.heartbeat(1)
+        assert machine.image.brokers[1].active

@@ -1,0 +1,140 @@
+"""Random histories: whatever happens, every state and every step keeps the invariants.
+
+The checks are in ``tests.support.controller``: ``Machine.do`` makes them for each decision, and
+replays its records to see that the log leads to the same image. Here a data model runs along: it
+knows which replica holds every committed record.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metadata.effective import min_insync_replicas
+from metadata.image import NO_LEADER
+from tests.support.controller import Machine
+
+BROKERS = (1, 2, 3, 4)
+TOPIC = "t"
+
+
+class Data:
+    """What replicas hold, as dumbly as can be: the set of commits each has seen."""
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.has: dict[int, int] = dict.fromkeys(BROKERS, 0)
+
+    def commit(self, isr: tuple[int, ...]) -> None:
+        self.committed += 1
+        for replica in isr:
+            self.has[replica] = self.committed
+
+    def lose_all_but(self, leader: int) -> None:
+        self.committed = min(self.committed, self.has[leader])
+        self.has = {replica: min(seen, self.committed) for replica, seen in self.has.items()}
+
+
+class History:
+    """One random run of a cluster with a single partition."""
+
+    def __init__(self, seed: int, *, unclean: bool) -> None:
+        self.random = random.Random(seed)
+        self.machine = Machine(seed=seed)
+        self.machine.brokers(*BROKERS)
+        self.data = Data()
+        self.incarnations = dict.fromkeys(BROKERS, 0)
+        self.unclean_elections = 0
+        self.machine.create(
+            TOPIC,
+            {0: self.random.sample(BROKERS, 3)},
+            min_insync_replicas=str(self.random.randrange(1, 4)),
+            unclean_leader_election_enable=str(unclean).lower(),
+        )
+
+    def step(self) -> None:
+        actions = [self.fence, self.restart, self.shut_down, self.shrink]
+        actions += [self.beat] * 6 + [self.grow] * 4 + [self.write] * 4
+        self.random.choice(actions)()
+        state = self.machine.partition(TOPIC)
+        if state.unclean_elections != self.unclean_elections:
+            # Loss is recorded: what counts from here on is what the new leader has.
+            self.unclean_elections = state.unclean_elections
+            self.data.lose_all_but(state.isr[0])
+        for replica in (*state.isr, *state.elr):
+            assert self.data.has[replica] >= self.data.committed, state
+        assert state.isr or state.elr or state.last_known_elr
+
+    def broker(self) -> int:
+        return self.random.choice(BROKERS)
+
+    def fence(self) -> None:
+        self.machine.fence(self.broker())
+
+    def beat(self) -> None:
+        self.machine.heartbeat(self.broker())
+
+    def shut_down(self) -> None:
+        self.machine.heartbeat(self.broker(), want_shutdown=True)
+
+    def restart(self) -> None:
+        broker = self.broker()
+        self.incarnations[broker] += 1
+        lossy = self.random.random() < 0.2
+        if lossy:
+            self.data.has[broker] = 0
+        how = self.random.choice(["corrupt", "unsynced"])
+        report: dict[str, Any] = {how: [self.machine.reference(TOPIC)]} if lossy else {}
+        self.machine.register(
+            broker,
+            number=self.incarnations[broker],
+            **report,
+        )
+
+    def shrink(self) -> None:
+        state = self.machine.partition(TOPIC)
+        if state.leader != NO_LEADER:
+            kept = [member for member in state.isr if self.random.random() < 0.5]
+            self.machine.alter(TOPIC, *{state.leader, *kept})
+
+    def grow(self) -> None:
+        """A follower that has caught up joins."""
+        state = self.machine.partition(TOPIC)
+        joining = self.random.choice(state.replicas)
+        if state.leader == NO_LEADER or joining in state.isr:
+            return
+        # Following the leader, it holds what the leader holds, no more and no less.
+        self.data.has[joining] = self.data.has[state.leader]
+        self.machine.alter(TOPIC, *state.isr, joining)
+
+    def write(self) -> None:
+        state = self.machine.partition(TOPIC)
+        enough = min(min_insync_replicas(self.machine.image, TOPIC), len(state.replicas))
+        if state.leader != NO_LEADER and len(state.isr) >= enough:
+            self.data.commit(state.isr)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), unclean=st.booleans())
+def test_committed_records_are_on_every_replica_that_may_lead(seed: int, unclean: bool) -> None:
+    history = History(seed, unclean=unclean)
+    for _ in range(60):
+        history.step()
+
+
+def test_the_histories_are_not_empty() -> None:
+    totals = {"commits": 0, "leader epochs": 0, "unclean": 0}
+    for seed in range(20):
+        history = History(seed, unclean=True)
+        for _ in range(100):
+            history.step()
+        state = history.machine.partition(TOPIC)
+        totals["commits"] += history.data.committed
+        totals["leader epochs"] += state.leader_epoch
+        totals["unclean"] += state.unclean_elections
+    assert totals["commits"] > 100
+    assert totals["leader epochs"] > 50
+    assert totals["unclean"] > 5
