@@ -1,0 +1,264 @@
+"""The composition root: a controller, a broker or both, put together over one world."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from broker.broker import Broker
+from controller.service import ControllerService
+from node.format import read_identity
+from runtime.config import ConfigError, NodeConfig
+from runtime.controller_metrics import declare_controller_metrics
+from runtime.metrics import LoopLagProbe, MetricsRegistry
+from runtime.metrics_http import MetricsServer
+from runtime.quorum import Quorum
+from runtime.quorum_config import QuorumConfig, QuorumVoter
+from stele.errors import ErrorCode
+from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from stele.world import Service, World
+from storage.directory import LOCK_FILE
+from storage.errors import LogDirectoryError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RAFT_DESCRIBE = "/stele.v1.Raft/DescribeQuorum"
+_ADMIN_DESCRIBE = "/stele.v1.Admin/DescribeQuorum"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a started node has bound. Listeners by their names."""
+
+    kafka: Mapping[str, int] = field(default_factory=dict)
+    grpc: Mapping[str, int] = field(default_factory=dict)
+    controller: int | None = None
+    metrics: int | None = None
+
+
+class Node:
+    """One node. Life: ``start``, ``wait_ready``, in the end ``stop``.
+
+    ``wait_failed`` ends when the node can go on no more (a broken disk, a log that cannot be
+    followed); it is then to be stopped.
+    """
+
+    def __init__(self, config: NodeConfig, world: World) -> None:
+        self.config = config
+        self.registry = MetricsRegistry()
+        self.quorum: Quorum | None = None  # the three are made by `start`
+        self.controller: ControllerService | None = None
+        self.broker: Broker | None = None
+        self._world = world
+        self._ports = Ports()
+        self._undo = AsyncExitStack()
+        self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
+
+    @property
+    def ports(self) -> Ports:
+        return self._ports
+
+    @property
+    def ready(self) -> bool:
+        """Whether each of its roles does its work: what a health check asks."""
+        if self.quorum is None or self._failure is not None:
+            return False
+        if self.broker is not None and not self.broker.serving:
+            return False
+        return self.controller is None or self.quorum.leader.leader_id is not None
+
+    async def start(self) -> None:
+        """Bind every port, then join the quorum and the cluster.
+
+        Raises SteleError or OSError, each with one line for a person. Nothing is left open then.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._undo.aclose()
+            raise
+
+    async def wait_ready(self) -> None:
+        """Wait until the broker, if there is one, is unfenced and serves."""
+        if self.broker is not None:
+            await self.broker.wait_ready()
+
+    async def wait_failed(self) -> BaseException:
+        """Wait for what makes the node unable to go on; it may never come."""
+        await self._failed.wait()
+        assert self._failure is not None
+        return self._failure
+
+    async def stop(self) -> None:
+        """End in good order: leaderships handed over, logs flushed and marked clean."""
+        await self._undo.aclose()
+
+    # ---------------------------------------------------------------------------- starting
+
+    async def _start(self) -> None:
+        config, world = self.config, self._world
+        identity = read_identity(world.disk, config)
+        self._lock_metadata_directory()
+        quorum = self.quorum = Quorum(
+            quorum_config(config, identity.cluster_id, identity.metadata_directory_id),
+            world,
+            config.metadata_log_dir,
+            on_fatal=self._fail,
+        )
+        # What is started last is stopped first: broker, controller, quorum, then the ports.
+        await self._serve_metrics()
+        if config.is_controller:
+            await self._serve_controller(quorum, identity.cluster_id)
+        self._undo.push_async_callback(quorum.stop)
+        if self.controller is not None:
+            self._undo.push_async_callback(self.controller.stop)
+        if config.is_broker:
+            await self._start_broker(quorum, identity.cluster_id)
+        await quorum.start()
+        logger.info("node %d has started as %s", config.node_id, " and ".join(config.roles))
+
+    def _lock_metadata_directory(self) -> None:
+        """Where it is also a broker's log directory, the broker locks it."""
+        path = self.config.metadata_log_dir
+        if self.config.is_broker and path in self.config.log_dirs:
+            return
+        try:
+            release = self._world.disk.lock(f"{path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise LogDirectoryError(
+                f"{path} is in use by another process; stop that node first"
+            ) from None
+        self._undo.callback(release)
+
+    async def _serve_metrics(self) -> None:
+        address = self.config.metrics_listener
+        probe = LoopLagProbe(self._world.clock, self.registry)
+        probe.start()
+        self._undo.callback(probe.stop)
+        if address is None:
+            return
+        server = MetricsServer(self.registry, lambda: self.ready)
+        port = await _bound(
+            "metrics.listener", server.start(self._world.network, address.host, address.port)
+        )
+        self._undo.push_async_callback(server.stop)
+        self._ports = Ports(metrics=port)
+
+    async def _serve_controller(self, quorum: Quorum, cluster_id: str) -> None:
+        config = self.config
+        controller = ControllerService(config, cluster_id, self._world, on_fatal=self._fail)
+        controller.attach(quorum)
+        quorum.add_listener(controller)
+        declare_controller_metrics(self.registry, controller.metrics)
+        address = config.controller_listener
+        assert address is not None  # a controller has one: runtime.config
+        listener = await _bound(
+            "controller.listener",
+            self._world.network.serve(
+                address.host,
+                address.port,
+                controller_port_service(quorum, controller),
+                health=_Health(lambda: quorum.leader.leader_id is not None),
+            ),
+        )
+        self._undo.push_async_callback(listener.close)
+        self._ports = Ports(controller=listener.port, metrics=self._ports.metrics)
+        self.controller = controller
+
+    async def _start_broker(self, quorum: Quorum, cluster_id: str) -> None:
+        broker = Broker(
+            self.config,
+            self._world,
+            quorum,
+            cluster_id=cluster_id,
+            registry=self.registry,
+            on_fatal=self._fail,
+        )
+        await broker.start()
+        self.broker = broker
+        self._undo.push_async_callback(broker.stop)
+        self._ports = Ports(
+            kafka=broker.kafka_ports,
+            grpc=broker.grpc_ports,
+            controller=self._ports.controller,
+            metrics=self._ports.metrics,
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
+
+def build(config: NodeConfig, world: World) -> Node:
+    """Put a node together; nothing runs before ``Node.start``."""
+    return Node(config, world)
+
+
+def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> QuorumConfig:
+    """The quorum's part of a node's configuration."""
+    return QuorumConfig(
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+        directory_id=directory_id,
+        voters=tuple(QuorumVoter(voter.id, voter.host, voter.port) for voter in config.voters),
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+    )
+
+
+def controller_port_service(quorum: Quorum, controller: ControllerService) -> Service:
+    """Everything that is served on a controller's port."""
+    service = Service()
+    service.include(quorum.service())
+    service.include(controller.service())
+    describe = service.unary[_RAFT_DESCRIBE]
+
+    async def describe_for_admin(request: bytes) -> bytes:
+        """The same answer, but who asks any controller is sent on by NOT_CONTROLLER."""
+        answer = DescribeQuorumResponse.FromString(
+            await describe(DescribeQuorumRequest().SerializeToString())
+        )
+        if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            answer.error = ErrorCode.NOT_CONTROLLER
+        return answer.SerializeToString()
+
+    service.unary[_ADMIN_DESCRIBE] = describe_for_admin
+    return service
+
+
+async def _bound(key: str, binding: Awaitable[T]) -> T:
+    """The result of binding a port; its failure names the key to change."""
+    try:
+        return await binding
+    except OSError as error:
+        raise ConfigError(f"{key}: {error.args[-1]}") from error
+
+
+class _Health(Mapping[str, bool]):
+    """The services of a controller's port serve while the quorum has a leader."""
+
+    _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
+
+    def __init__(self, serving: Callable[[], bool]) -> None:
+        self._serving = serving
+
+    def __getitem__(self, name: str) -> bool:
+        if name not in self._NAMES:
+            raise KeyError(name)
+        return self._serving()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._NAMES)
+
+    def __len__(self) -> int:
+        return len(self._NAMES)

@@ -1,0 +1,123 @@
+"""A node as a process: uvloop, signals, exit codes, one line for every foreseeable error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from node.node import Node, build
+from runtime.config import NodeConfig
+from runtime.real.world import RealWorld
+from stele.errors import SteleError
+
+logger = logging.getLogger(__name__)
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # it could not start, or could not go on
+EXIT_INTERRUPTED = 130  # a second signal cut the orderly stop short
+
+
+def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = None) -> int:
+    """Run a node until SIGTERM or SIGINT, or until it fails; the process's exit code.
+
+    The first signal stops it in good order, a second one at once. Foreseeable errors are one
+    line on standard error. ``on_ready`` is called once the node serves.
+    """
+    return uvloop.run(_main(config, on_ready))
+
+
+async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
+    world = RealWorld()
+    try:
+        return await _Runner(build(config, world.world), on_ready).run()
+    finally:
+        world.close()
+
+
+class _Runner:
+    def __init__(self, node: Node, on_ready: Callable[[Node], None] | None) -> None:
+        self._node = node
+        self._on_ready = on_ready
+        self._asked_to_stop = asyncio.Event()
+        self._interrupted = asyncio.Event()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        life = loop.create_task(self._live())
+        interruption = loop.create_task(self._interrupted.wait())
+        interruption.add_done_callback(lambda _: life.cancel())
+        try:
+            return await life
+        except asyncio.CancelledError:
+            if not self._interrupted.is_set():
+                raise
+            _tell("interrupted: the node did not stop in good order")
+            return EXIT_INTERRUPTED
+        finally:
+            interruption.cancel()
+
+    def _signalled(self) -> None:
+        if self._asked_to_stop.is_set():
+            self._interrupted.set()
+        self._asked_to_stop.set()
+
+    async def _live(self) -> int:
+        try:
+            await self._node.start()
+        except (SteleError, OSError) as error:
+            _tell(str(error))
+            return EXIT_FAILED
+        try:
+            failure = await self._until_end()
+        finally:
+            logger.info("node %d stops", self._node.config.node_id)
+            await self._node.stop()
+        if failure is not None:
+            _tell(f"node {self._node.config.node_id} cannot go on: {failure}")
+            return EXIT_FAILED
+        return EXIT_OK
+
+    async def _until_end(self) -> BaseException | None:
+        """Wait for a signal (None) or for what the node fails of."""
+        loop = asyncio.get_running_loop()
+        end: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def settle(outcome: BaseException | None) -> None:
+            if not end.done():
+                end.set_result(outcome)
+
+        async def watch_signals() -> None:
+            await self._asked_to_stop.wait()
+            settle(None)
+
+        async def watch_failure() -> None:
+            settle(await self._node.wait_failed())
+
+        async def watch_readiness() -> None:
+            try:
+                await self._node.wait_ready()
+            except SteleError as error:
+                settle(error)
+                return
+            if self._on_ready is not None:
+                self._on_ready(self._node)
+
+        watchers = [loop.create_task(w()) for w in (watch_signals, watch_failure, watch_readiness)]
+        try:
+            return await end
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+
+def _tell(line: str) -> None:
+    """For people; with the log's configuration unknown, straight to standard error."""
+    print(f"stele: {line}", file=sys.stderr, flush=True)
