@@ -1,0 +1,319 @@
+"""The demo's way: start six processes, stream, kill twice, restart, read back, Spark, report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from chaos.process_cluster import ProcessCluster
+from cli.demo.readback import Proof, read_back
+from cli.demo.report import Report, SparkFigures, print_report
+from cli.demo.stream import OrderStream
+from cli.orders import OrderLine, generate_orders, read_orders
+from stele.admin import NewTopic, TopicDescription
+from stele.aio import Admin, Consumer, Producer
+from stele.errors import SteleError
+from stele.real import RealClock
+
+TOPIC = "orders"
+PARTITIONS = 6
+KILL_LEADER_AT = 0.30
+RESTART_LEADER_AT = 0.45
+KILL_CONTROLLER_AT = 0.60
+RESTART_CONTROLLER_AT = 0.75
+_WHOLE_ISR_TIMEOUT_S = 60.0
+_SPARK_TIMEOUT_S = 300.0
+JAVA_ADVICE = (
+    "Spark step skipped: it needs Java 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)"
+)
+
+
+class DemoError(SteleError):
+    """The demo has not shown what it is to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """``file`` None: ``orders`` generated lines from ``seed``."""
+
+    file: Path | None = None
+    orders: int = 200_000
+    seed: int = 1
+    directory: Path | None = None
+    base_port: int | None = None
+
+    def lines(self) -> Iterator[OrderLine]:
+        if self.file is not None:
+            return read_orders(self.file)
+        return generate_orders(self.seed, self.orders)
+
+
+async def run_demo(options: DemoOptions, console: Console) -> Report:
+    """Raises DemoError (or another SteleError) when anything is not as it must be."""
+    total = sum(1 for _ in options.lines())
+    if total == 0:
+        raise DemoError(f"{options.file} holds no order lines")
+    with _directory(options.directory) as directory:
+        cluster = ProcessCluster(directory, controllers=3, brokers=3, base_port=options.base_port)
+        try:
+            console.print("Starting 3 controllers and 3 brokers as processes on 127.0.0.1 ...")
+            await cluster.start()
+            return await _with_cluster(cluster, options, total, console)
+        finally:
+            console.print("Shutting down ...")
+            await cluster.stop()
+
+
+@contextlib.contextmanager
+def _directory(wanted: Path | None) -> Iterator[Path]:
+    """The directory asked for, kept; or a temporary one, removed at the end."""
+    if wanted is not None:
+        wanted.mkdir(parents=True, exist_ok=True)
+        yield wanted
+        return
+    directory = Path(tempfile.mkdtemp(prefix="stele-demo-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _with_cluster(
+    cluster: ProcessCluster, options: DemoOptions, total: int, console: Console
+) -> Report:
+    bootstrap = cluster.bootstrap_servers
+    report = Report(lines=total)
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics(
+            [NewTopic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})]
+        )
+        before = await _topic(admin)
+        report.quorum_epoch_before = (await admin.describe_quorum()).epoch
+        await _stream(cluster, admin, options, total, report, console)
+        after = await _wait_for_whole_isr(admin, console)
+        report.quorum_epoch_after = (await admin.describe_quorum()).epoch
+    report.leader_epochs = [
+        (old.leader_epoch, new.leader_epoch)
+        for old, new in zip(before.partitions, after.partitions, strict=True)
+    ]
+    report.check_epochs()
+    await _read_back(bootstrap, report, console)
+    report.spark = await _run_spark(bootstrap, console)
+    print_report(report, console)
+    report.check_spark()
+    return report
+
+
+async def _stream(
+    cluster: ProcessCluster,
+    admin: Admin,
+    options: DemoOptions,
+    total: int,
+    report: Report,
+    console: Console,
+) -> None:
+    clock = RealClock()
+    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+        stream = OrderStream(producer, clock, TOPIC, PARTITIONS)
+        started = clock.monotonic()
+        async with _progress(stream, total, console):
+            attack = asyncio.create_task(_attack(cluster, admin, stream, total, report, console))
+            try:
+                await stream.run(options.lines())
+                await attack
+            finally:
+                attack.cancel()
+        report.stream_seconds = clock.monotonic() - started
+    report.bytes_streamed = stream.bytes_acknowledged
+    report.outages = stream.outages
+    report.longest_pause_s = stream.longest_pause_s
+
+
+async def _attack(
+    cluster: ProcessCluster,
+    admin: Admin,
+    stream: OrderStream,
+    total: int,
+    report: Report,
+    console: Console,
+) -> None:
+    """Kill a partition's leader, later the active controller, and start both again."""
+    await stream.reached(int(total * KILL_LEADER_AT))
+    broker = await _kill_leader(cluster, admin, stream, report, console)
+    await stream.reached(int(total * RESTART_LEADER_AT))
+    await cluster.restart(broker)
+    console.print(f"  broker {broker} started again")
+    await stream.reached(int(total * KILL_CONTROLLER_AT))
+    quorum = await admin.describe_quorum()
+    if quorum.leader is None:
+        raise DemoError("the quorum has no leader to kill")
+    cluster.kill(quorum.leader)
+    report.active_controller_killed = quorum.leader
+    stream.note_kill(f"controller {quorum.leader}", range(PARTITIONS))
+    console.print(f"  killed -9 controller {quorum.leader}, the active one")
+    await stream.reached(int(total * RESTART_CONTROLLER_AT))
+    await cluster.restart(quorum.leader)
+    console.print(f"  controller {quorum.leader} started again")
+
+
+async def _kill_leader(
+    cluster: ProcessCluster, admin: Admin, stream: OrderStream, report: Report, console: Console
+) -> int:
+    """Kill the leader with the most lines under way, at a moment at which it has some.
+
+    Between the last look and the kill nothing else runs in this process: what the producer has
+    sent to the victim and got no answer to is unacknowledged there.
+    """
+    topic = await _topic(admin)
+    leaders = {each.partition: each.leader for each in topic.partitions}
+    victim = leaders[stream.busiest(leaders)]
+    if victim is None:
+        raise DemoError("a partition has no leader to kill")
+    led = [partition for partition, leader in leaders.items() if leader == victim]
+    while stream.producer.in_flight(victim) == 0:
+        await asyncio.sleep(0)
+    batches = stream.producer.in_flight(victim)
+    cluster.kill(victim)
+    stream.note_kill(f"broker {victim}", led)
+    report.broker_killed, report.batches_in_flight = victim, batches
+    console.print(
+        f"  killed -9 broker {victim}, leader of partitions {led}, "
+        f"with {batches} unacknowledged batches"
+    )
+    return victim
+
+
+@contextlib.asynccontextmanager
+async def _progress(stream: OrderStream, total: int, console: Console) -> AsyncIterator[None]:
+    """A bar of acknowledged records, with records/s and MB/s."""
+    bar = Progress(
+        TextColumn("streaming"),
+        BarColumn(),
+        TextColumn("{task.completed:>9,} of {task.total:,} acknowledged"),
+        TextColumn("{task.fields[rate]:>9,.0f} records/s {task.fields[speed]:6.1f} MB/s"),
+        TimeElapsedColumn(),
+        console=console,
+    )
+    task = bar.add_task("streaming", total=total, rate=0.0, speed=0.0)
+    with bar:
+        painter = asyncio.create_task(_paint(bar, task, stream))
+        try:
+            yield
+        finally:
+            painter.cancel()
+            _show(bar, task, stream)
+
+
+async def _paint(bar: Progress, task: TaskID, stream: OrderStream) -> None:
+    while True:
+        _show(bar, task, stream)
+        await asyncio.sleep(0.1)
+
+
+def _show(bar: Progress, task: TaskID, stream: OrderStream) -> None:
+    elapsed = bar.tasks[task].elapsed or 1e-9
+    bar.update(
+        task,
+        completed=stream.acknowledged,
+        rate=stream.acknowledged / elapsed,
+        speed=stream.bytes_acknowledged / elapsed / 1e6,
+    )
+
+
+async def _topic(admin: Admin) -> TopicDescription:
+    (topic,) = await admin.describe_topics([TOPIC])
+    return topic
+
+
+async def _wait_for_whole_isr(admin: Admin, console: Console) -> TopicDescription:
+    with console.status("waiting until every ISR is whole"):
+        try:
+            async with asyncio.timeout(_WHOLE_ISR_TIMEOUT_S):
+                while True:
+                    topic = await _topic(admin)
+                    if not any(each.is_under_replicated for each in topic.partitions):
+                        return topic
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise DemoError(
+                f"the ISRs were not whole within {_WHOLE_ISR_TIMEOUT_S:.0f} s"
+            ) from None
+
+
+async def _read_back(bootstrap: str, report: Report, console: Console) -> None:
+    proof = Proof(report.lines)
+    clock = RealClock()
+    started = clock.monotonic()
+    async with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        with console.status("reading everything back") as status:
+            await read_back(
+                consumer,
+                TOPIC,
+                PARTITIONS,
+                proof,
+                lambda lines: status.update(f"reading everything back: {lines:,}"),
+            )
+    report.read_seconds = clock.monotonic() - started
+    report.figures = proof.figures
+    if complaints := proof.complaints():
+        raise DemoError("the proof fails: " + "; ".join(complaints))
+    console.print(
+        f"Read back: all {report.lines:,} acknowledged lines, each once, in order within each key"
+    )
+
+
+async def _run_spark(bootstrap: str, console: Console) -> SparkFigures | None:
+    """The Spark job's figures, or None where there is no Java 17."""
+    if await _java_major() < 17:
+        console.print(JAVA_ADVICE)
+        return None
+    command = [sys.executable, "-m", "spark.orders", "--json"]
+    with console.status("PySpark batch job over the topic"):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            TOPIC,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), _SPARK_TIMEOUT_S)
+        except TimeoutError:
+            raise DemoError(f"the Spark job took over {_SPARK_TIMEOUT_S:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    if process.returncode != 0:
+        raise DemoError(f"the Spark job failed:\n{err.decode(errors='replace')[-3000:]}")
+    figures: SparkFigures = json.loads(out.decode().strip().splitlines()[-1])
+    return figures
+
+
+async def _java_major() -> int:
+    """Java's major version; 0 where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
+    if java is None:
+        return 0
+    process = await asyncio.create_subprocess_exec(
+        java, "-version", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    words = said.decode(errors="replace").split('"')
+    major = words[1].split(".")[0] if len(words) > 1 else ""
+    return int(major) if major.isdigit() else 0
