@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -26,6 +26,12 @@ class UnsentError(RpcError):
     """The stream broke before the request was handed to it: it surely took no effect."""
 
 
+class _Outgoing(NamedTuple):
+    correlation_id: int  # -1: no answer is awaited
+    message: bytes
+    handed_over: asyncio.Future[None] | None
+
+
 class BrokerStream(Generic[Response]):
     """Opened by the first request; once broken it stays so, and its owner opens another one.
 
@@ -39,7 +45,7 @@ class BrokerStream(Generic[Response]):
         self._stream: Stream = channel.stream(method)
         self._parse = parse
         self._name = name
-        self._outgoing: deque[tuple[int, bytes]] = deque()  # not yet handed to the stream
+        self._outgoing: deque[_Outgoing] = deque()  # not yet handed to the stream
         self._wake = asyncio.Event()
         self._pending: dict[int, asyncio.Future[Response]] = {}
         self._next_id = 0
@@ -63,7 +69,17 @@ class BrokerStream(Generic[Response]):
             future.set_exception(UnsentError(self._broken.code, self._broken.detail))
             return future
         self._pending[correlation_id] = future
-        self._outgoing.append((correlation_id, message))
+        self._outgoing.append(_Outgoing(correlation_id, message, None))
+        self._wake.set()
+        return future
+
+    def post(self, message: bytes) -> asyncio.Future[None]:
+        """Queue a request that has no answer. The future is done once it is handed over."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._broken is not None:
+            future.set_exception(UnsentError(self._broken.code, self._broken.detail))
+            return future
+        self._outgoing.append(_Outgoing(-1, message, future))
         self._wake.set()
         return future
 
@@ -86,8 +102,10 @@ class BrokerStream(Generic[Response]):
         try:
             while True:
                 while self._outgoing:
-                    _, message = self._outgoing.popleft()
-                    await self._stream.send(message)
+                    request = self._outgoing.popleft()
+                    await self._stream.send(request.message)
+                    if request.handed_over is not None and not request.handed_over.done():
+                        request.handed_over.set_result(None)
                 self._wake.clear()
                 await self._wake.wait()
         except RpcError as error:
@@ -110,7 +128,11 @@ class BrokerStream(Generic[Response]):
         if self._broken is not None:
             return
         self._broken = error
-        unsent = {correlation_id for correlation_id, _ in self._outgoing}
+        unsent: set[int] = set()
+        for request in self._outgoing:
+            unsent.add(request.correlation_id)
+            if request.handed_over is not None and not request.handed_over.done():
+                request.handed_over.set_exception(UnsentError(error.code, error.detail))
         self._outgoing.clear()
         pending, self._pending = self._pending, {}
         if pending:

@@ -53,6 +53,11 @@ class TopicView:
     name: str
     topic_id: bytes
     partitions: dict[int, Leader] = field(default_factory=dict)  # broker -1: no leader now
+    available: list[int] = field(default_factory=list)  # partitions with a leader, ascending
+
+    def set_leader(self, partition: int, leader: Leader) -> None:
+        self.partitions[partition] = leader
+        self.available = sorted(p for p, each in self.partitions.items() if each.broker_id >= 0)
 
 
 def error_code(number: int) -> ErrorCode:
@@ -114,7 +119,7 @@ class ClusterView:
         known = topic.partitions.get(partition.partition) if topic else None
         if topic is None or known is None or leader_id < 0 or leader_epoch <= known.epoch:
             return False
-        topic.partitions[partition.partition] = Leader(leader_id, leader_epoch)
+        topic.set_leader(partition.partition, Leader(leader_id, leader_epoch))
         self._tell()
         return leader_id in self._brokers
 
@@ -221,7 +226,7 @@ class ClusterView:
         for each in news.partitions:
             old = known.partitions.get(each.partition)
             if old is None or each.leader_epoch >= old.epoch:
-                known.partitions[each.partition] = Leader(each.leader, each.leader_epoch)
+                known.set_leader(each.partition, Leader(each.leader, each.leader_epoch))
 
     def _tell(self) -> None:
         for listener in self.on_change:

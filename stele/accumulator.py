@@ -1,0 +1,272 @@
+"""What a producer has taken and not yet delivered: batches per partition, and the memory they use.
+
+No IO: the producer appends, the sender takes batches out and tells what became of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+
+from stele.config import ProducerConfig
+from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
+from stele.idempotence import Entry, Lane
+from stele.records import RecordMetadata, TopicPartition
+from stele.waiting import Backoff
+from stele.wire.batch import BatchBuilder, Header, compute_crc, record_size_bound
+from stele.wire.compression import Compression
+
+Delivery = asyncio.Future[RecordMetadata]
+
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_POSITION = 43  # of producer id, producer epoch and base sequence in a batch
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 17
+
+
+class PendingBatch:
+    """A batch being filled, waiting or on its way; the futures of its records."""
+
+    __slots__ = (
+        "_encoded",
+        "_futures",
+        "_stamped",
+        "_timestamps_ms",
+        "builder",
+        "created",
+        "is_closed",
+        "is_sticky",
+        "memory",
+        "partition",
+        "record_count",
+        "serial",
+    )
+
+    def __init__(self, partition: TopicPartition, created: float, serial: int) -> None:
+        self.partition = partition
+        self.created = created  # by the monotonic clock: linger and delivery timeout count from it
+        self.serial = serial  # ascending over the producer's life
+        self.builder: BatchBuilder | None = BatchBuilder()  # None once encoded
+        self.record_count = 0
+        self.memory = 0  # bytes of buffer.memory that it holds
+        self.is_closed = False  # takes no more records
+        self.is_sticky = False  # has records that were free to go to any partition
+        self._futures: list[Delivery] = []
+        self._timestamps_ms: list[int] = []
+        self._encoded = bytearray()
+        self._stamped: tuple[int, int, int] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.builder.size_bytes if self.builder is not None else len(self._encoded)
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[Header],
+        future: Delivery,
+    ) -> None:
+        assert self.builder is not None
+        self.builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
+        self._futures.append(future)
+        self._timestamps_ms.append(timestamp_ms)
+        self.record_count += 1
+
+    def encoded(self, entry: Entry[PendingBatch], compression: Compression) -> bytes:
+        """The batch's bytes under the entry's producer and sequence; compressed only once."""
+        stamp = (*entry.identity, entry.sequence)
+        if self.builder is not None:
+            self._encoded = self.builder.build(
+                compression,
+                producer_id=stamp[0],
+                producer_epoch=stamp[1],
+                base_sequence=stamp[2],
+            )
+            self.builder = None
+        elif stamp != self._stamped:
+            _PRODUCER.pack_into(self._encoded, _PRODUCER_POSITION, *stamp)
+            crc = compute_crc(self._encoded, 0, len(self._encoded))
+            _CRC.pack_into(self._encoded, _CRC_POSITION, crc)
+        self._stamped = stamp
+        return bytes(self._encoded)
+
+    def succeed(self, base_offset: int, log_append_time_ms: int) -> None:
+        topic, partition = self.partition
+        for i, future in enumerate(self._futures):
+            if not future.done():
+                timestamp_ms = (
+                    log_append_time_ms if log_append_time_ms >= 0 else self._timestamps_ms[i]
+                )
+                offset = base_offset + i if base_offset >= 0 else -1
+                future.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+
+    def fail(self, cause: SteleError) -> None:
+        """The producer reports it at ``flush`` and ``close``, if nobody looks at the futures."""
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(cause)
+                future.exception()
+
+
+class PartitionQueue:
+    """One partition's batches: those in the lane (numbered, oldest), then those waiting."""
+
+    __slots__ = (
+        "backoff",
+        "failed_at",
+        "lane",
+        "last_identity",
+        "partition",
+        "reason",
+        "retry_at",
+        "topic_id",
+        "waiting",
+    )
+
+    def __init__(
+        self, partition: TopicPartition, lane: Lane[PendingBatch], backoff: Backoff
+    ) -> None:
+        self.partition = partition
+        self.lane = lane
+        self.backoff = backoff
+        self.waiting: deque[PendingBatch] = deque()  # only the last may be open
+        self.topic_id = b""  # what the lane's sequences were given under
+        self.last_identity: tuple[int, int] | None = None  # the lane never takes it again
+        self.retry_at = 0.0  # nothing is sent before, unless the leader is another by then
+        self.failed_at: tuple[int, int] | None = None  # the leader (id, epoch) that last refused
+        self.reason = ""  # why the oldest batch waits, in words
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.waiting and not self.lane.window
+
+
+class Accumulator:
+    """All partitions' queues. Only queues that hold something are in ``active``."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._next_serial = 0
+        self._used_bytes = 0
+        self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._incomplete: dict[int, PendingBatch] = {}  # by serial, ascending
+        self.flush_below = 0  # batches with a lower serial are ready at once
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    def size_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+        """Bytes that a record is accounted with. ApiError MESSAGE_TOO_LARGE if it can never go."""
+        size = record_size_bound(key, value, headers)
+        limit = min(self._config.max_request_size, self._config.buffer_memory)
+        if size > limit:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of about {size} bytes is more than max_request_size or buffer_memory "
+                f"allow ({limit})",
+            )
+        return size
+
+    def has_room(self, size: int) -> bool:
+        return self._used_bytes + size <= self._config.buffer_memory
+
+    def check_room(self, size: int) -> None:
+        """Raises BufferFullError. Who waits for room goes first."""
+        if self._room_waiters or not self.has_room(size):
+            raise BufferFullError(
+                f"{self._used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
+                "delivery: wait for room, or raise buffer_memory"
+            )
+
+    async def wait_for_room(self, size: int) -> None:
+        """Until there is room, first come first served. Who comes meanwhile may take it: look."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place = (size, waiter)
+        self._room_waiters.append(place)
+        try:
+            await waiter
+        finally:
+            if place in self._room_waiters:
+                self._room_waiters.remove(place)
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[Header],
+        size: int,
+        now: float,
+        future: Delivery,
+    ) -> tuple[PendingBatch, bool]:
+        """Add a record; returns its batch, and whether the sender should look at it."""
+        waiting = queue.waiting
+        batch = waiting[-1] if waiting and not waiting[-1].is_closed else None
+        news = False
+        if batch is not None and batch.size_bytes + size > self._config.batch_size:
+            batch.is_closed = True
+            batch = None
+            news = True
+        if batch is None:
+            batch = PendingBatch(queue.partition, now, self._next_serial)
+            batch.append(key, value, timestamp_ms, headers, future)
+            self._next_serial += 1
+            self._incomplete[batch.serial] = batch
+            waiting.append(batch)
+            self.active.setdefault(queue.partition, queue)
+            news = True
+        else:
+            batch.append(key, value, timestamp_ms, headers, future)
+        batch.memory += size
+        self._used_bytes += size
+        return batch, news
+
+    def is_ready(self, batch: PendingBatch, now: float) -> bool:
+        return (
+            batch.is_closed
+            or batch.serial < self.flush_below
+            or now >= batch.created + self._config.linger_ms / 1000
+        )
+
+    def finish(self, batch: PendingBatch) -> None:
+        """The batch is delivered or has failed: its memory is free, flushes may be over."""
+        del self._incomplete[batch.serial]
+        self._used_bytes -= batch.memory
+        free = self._config.buffer_memory - self._used_bytes
+        while self._room_waiters and self._room_waiters[0][0] <= free:
+            size, waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                free -= size
+                waiter.set_result(None)
+        if self._flush_waiters:
+            self._wake_flushes()
+
+    def incomplete(self) -> list[PendingBatch]:
+        return list(self._incomplete.values())
+
+    async def flush(self) -> None:
+        """Until everything taken before the call is delivered or has failed."""
+        if not self._incomplete:
+            return
+        self.flush_below = self._next_serial
+        for queue in self.active.values():
+            if queue.waiting:
+                queue.waiting[-1].is_closed = True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flush_waiters.append((self._next_serial, waiter))
+        await waiter
+
+    def _wake_flushes(self) -> None:
+        oldest = next(iter(self._incomplete), self._next_serial)
+        for serial, waiter in self._flush_waiters:
+            if serial <= oldest and not waiter.done():
+                waiter.set_result(None)
+        self._flush_waiters = [each for each in self._flush_waiters if not each[1].done()]

@@ -1,0 +1,314 @@
+"""The asyncio producer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import TracebackType
+from typing import Self, Unpack
+
+from stele.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
+from stele.cluster_view import ClusterView, TopicView
+from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
+from stele.errors import (
+    ApiError,
+    BufferFullError,
+    ClosedError,
+    ErrorCode,
+    SteleError,
+)
+from stele.idempotence import Lane
+from stele.partitioner import StickyPartitioner, partition_of
+from stele.records import RecordMetadata, TopicPartition
+from stele.sender import Sender
+from stele.waiting import Backoff
+from stele.wire.batch import Header
+
+log = logging.getLogger(__name__)
+
+HeadersArgument = Iterable[Header] | Mapping[str, bytes | None]
+
+_partition_of = lru_cache(maxsize=8192)(partition_of)
+
+
+class TopicUnknownError(SteleError):
+    """``send_nowait`` for a topic whose partitions are not known yet: use ``send`` first."""
+
+
+class Producer:
+    """Writes records. Use it from one event loop; start is implicit, ``close`` is not.
+
+    >>> async with Producer("127.0.0.1:9092") as producer:
+    ...     delivery = await producer.send("orders", b"value", key=b"key")
+    ...     metadata = await delivery
+
+    Options and their defaults: :class:`stele.config.ProducerConfig`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self._config = ProducerConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._world = world or real_world()
+        self._view = ClusterView(self._config, self._world)
+        self._accumulator = Accumulator(self._config)
+        self._sender: Sender | None = None  # made by the first send, when there is a loop
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._topic_waits: dict[str, asyncio.Task[TopicView]] = {}
+        self._closed = False
+        self._fatal: SteleError | None = None
+        self._undelivered = 0  # records, since the last flush
+        self._first_failure: SteleError | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self.abort()
+
+    # ------------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: HeadersArgument = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Take a record; the future that is returned gets its RecordMetadata or its error.
+
+        Waits only while the topic is not known or the buffer is full, at most ``max_block_ms``:
+        ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or BufferFullError then. Order per
+        partition is the order of the calls to ``send`` that did not have to wait.
+        """
+        self._check_open()
+        if self._view.topic(topic) is None:
+            await self._wait_for_topic(topic)
+        header_list = _header_list(headers)
+        size = self._accumulator.size_of(key, value, header_list)
+        while not self._accumulator.has_room(size):
+            await self._wait_for_room(size)
+        return self._take(topic, value, key, header_list, timestamp_ms, partition, size)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: HeadersArgument = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """As ``send`` without waiting: BufferFullError, or TopicUnknownError at a first record."""
+        header_list = _header_list(headers)
+        size = self._accumulator.size_of(key, value, header_list)
+        self._accumulator.check_room(size)
+        return self._take(topic, value, key, header_list, timestamp_ms, partition, size)
+
+    def _take(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        timestamp_ms: int | None,
+        partition: int | None,
+        size: int,
+    ) -> Delivery:
+        """The record goes into a batch; there is room for it."""
+        self._check_open()
+        view = self._view.topic(topic)
+        if view is None or not view.partitions:
+            raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
+        is_sticky = partition is None and key is None
+        if partition is None:
+            partition = self._choose(view, key, size)
+        elif partition not in view.partitions:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
+            )
+        name = TopicPartition(topic, partition)
+        queue = self._queues.get(name) or self._new_queue(name)
+        if timestamp_ms is None:
+            timestamp_ms = self._world.clock.time_ms()
+        future: Delivery = asyncio.get_running_loop().create_future()
+        batch, news = self._accumulator.append(
+            queue,
+            key,
+            value,
+            timestamp_ms,
+            headers,
+            size,
+            self._world.clock.monotonic(),
+            future,
+        )
+        if is_sticky:
+            batch.is_sticky = True
+        if news:
+            self._started().wake()
+        return future
+
+    async def room(self) -> None:
+        """Wait, at most ``max_block_ms``, until the buffer has room again: BufferFullError then."""
+        while not self._accumulator.has_room(1):
+            await self._wait_for_room(1)
+
+    async def _wait_for_room(self, size: int) -> None:
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await self._accumulator.wait_for_room(size)
+        except TimeoutError:
+            raise BufferFullError(
+                f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "
+                f"brokers take records slower than they come, or not at all{self._reasons()}"
+            ) from None
+        self._check_open()
+
+    def _choose(self, view: TopicView, key: bytes | None, size: int) -> int:
+        if key is not None:
+            return _partition_of(key, len(view.partitions))
+        sticky = self._sticky.get(view.name)
+        if sticky is None:
+            sticky = StickyPartitioner(self._world.rng, self._config.batch_size)
+            self._sticky[view.name] = sticky
+        return sticky.choose(view.available or sorted(view.partitions), size)
+
+    def _new_queue(self, name: TopicPartition) -> PartitionQueue:
+        lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
+        queue = PartitionQueue(name, lane, Backoff.of(self._config, self._world))
+        self._queues[name] = queue
+        return queue
+
+    async def _wait_for_topic(self, topic: str) -> None:
+        task = self._topic_waits.get(topic)
+        if task is None:
+            wait = self._view.wait_for_topic(topic, self._config.max_block_ms / 1000)
+            task = asyncio.get_running_loop().create_task(wait)
+            self._topic_waits[topic] = task
+            task.add_done_callback(lambda _: self._topic_waits.pop(topic, None))
+        await asyncio.shield(task)
+
+    def _started(self) -> Sender:
+        if self._sender is None:
+            self._sender = Sender(
+                self._config,
+                self._view,
+                self._accumulator,
+                self._on_failed,
+                self._on_fatal,
+                self._on_drained,
+            )
+            self._sender.start()
+        return self._sender
+
+    # ------------------------------------------------------------------ flush and close
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The topic's partition numbers; waits for it as ``send`` does."""
+        self._check_open()
+        if self._view.topic(topic) is None:
+            await self._wait_for_topic(topic)
+        view = self._view.topic(topic)
+        return sorted(view.partitions) if view else []
+
+    async def flush(self) -> None:
+        """Wait until all that was taken before is delivered or has failed.
+
+        Raises the first failure since the flush before, once.
+        """
+        if self._sender is not None:
+            self._sender.wake()
+            await self._accumulator.flush()
+        self._raise_failures()
+
+    async def close(self) -> None:
+        """Deliver what was taken, then let go. Raises as ``flush`` does. Idempotent."""
+        if self._closed:
+            return
+        try:
+            await self.flush()
+        finally:
+            await self.abort()
+
+    async def abort(self) -> None:
+        """Let go at once: what is not delivered yet fails with ClosedError. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sender is not None:
+            await self._sender.close()
+        self._fail_all(ClosedError("the producer was closed before this was acknowledged"))
+        await self._view.close()
+
+    # ----------------------------------------------------------------------- failures
+
+    def _on_failed(self, batch: PendingBatch, cause: SteleError) -> None:
+        log.error("%d records for %s: %s", batch.record_count, batch.partition, cause)
+        self._undelivered += batch.record_count
+        if self._first_failure is None:
+            self._first_failure = cause
+
+    def _on_fatal(self, cause: SteleError) -> None:
+        log.error("the producer has failed: %s", cause)
+        self._fatal = cause
+        self._fail_all(cause)
+
+    def _fail_all(self, cause: SteleError) -> None:
+        for batch in self._accumulator.incomplete():
+            batch.fail(cause)
+            self._on_failed(batch, cause)
+            self._accumulator.finish(batch)
+        self._accumulator.active.clear()
+
+    def _on_drained(self, batch: PendingBatch) -> None:
+        """A batch left before it was full: keyless records go elsewhere, to spread them."""
+        topic = batch.partition.topic
+        view = self._view.topic(topic)
+        if batch.is_sticky and view is not None and len(view.available) > 1:
+            self._sticky[topic].move_on(view.available)
+
+    def _raise_failures(self) -> None:
+        cause, self._first_failure = self._first_failure, None
+        count, self._undelivered = self._undelivered, 0
+        if cause is not None:
+            cause.add_note(f"{count} records were not delivered since the last flush")
+            raise cause
+
+    def _reasons(self) -> str:
+        reasons = [queue.reason for queue in self._accumulator.active.values() if queue.reason]
+        return f" (last: {reasons[0]})" if reasons else ""
+
+    def _check_open(self) -> None:
+        if self._fatal is not None:
+            raise ClosedError(f"the producer has failed: {self._fatal}") from self._fatal
+        if self._closed:
+            raise ClosedError("the producer is closed")
+
+
+def _header_list(headers: HeadersArgument) -> list[Header]:
+    if not headers:
+        return []
+    if isinstance(headers, list):
+        return headers
+    return list(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+__all__ = ["Producer", "RecordMetadata", "TopicUnknownError"]
