@@ -1,0 +1,185 @@
+"""Random messages of every API and version, and the same in the shapes of two other codecs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import importlib
+import sys
+import typing
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+from kafka.protocol.api_message import ApiMessage
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from stele.wire import kafka as wire
+from stele.wire.kafka import definitions, schema
+
+_INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_ERROR_CODES = sorted(code.value for code in KioErrorCode)
+_MAX_TIME_MS = 4_000_000_000_000
+
+for _group in ("admin", "consumer", "metadata", "producer"):
+    importlib.import_module(f"kafka.protocol.{_group}")  # defines its message classes
+
+
+def kinds() -> Iterator[tuple[str, int, str]]:
+    """(API, version, request or response) of everything there is."""
+    for api in definitions.all_apis():
+        for version in range(api.versions.first, api.versions.last + 1):
+            yield api.name, version, "request"
+            yield api.name, version, "response"
+
+
+def api_named(name: str) -> wire.Api[Any, Any]:
+    return next(wire.api_of(api.key) for api in definitions.all_apis() if api.name == name)
+
+
+def fields_of(api: wire.Api[Any, Any], kind: str) -> list[schema.Field]:
+    definition = definitions.find(api.key)
+    return definition.request if kind == "request" else definition.response
+
+
+# --------------------------------------------------------------------------------- random
+
+
+def messages(api: wire.Api[Any, Any], version: int, kind: str) -> st.SearchStrategy[Any]:
+    """Messages whose fields hold what the version can carry, and defaults elsewhere."""
+    root = api.request if kind == "request" else api.response
+    return _structs(api, root, fields_of(api, kind), version)
+
+
+def _structs(
+    api: wire.Api[Any, Any], cls: type, fields: list[schema.Field], version: int
+) -> st.SearchStrategy[Any]:
+    members = {
+        each.name: _values(api, each, version) for each in fields if version in each.versions
+    }
+    return st.builds(cls, **members)
+
+
+def _values(api: wire.Api[Any, Any], each: schema.Field, version: int) -> st.SearchStrategy[Any]:
+    if each.is_struct:
+        cls = getattr(sys.modules[api.request.__module__], each.type)
+        one = _structs(api, cls, each.fields, version)
+        if not each.is_array:  # with the default's values a tagged struct is absent
+            default = cls()
+            one = one.map(lambda value: None if value == default else value)
+    else:
+        one = _scalars(each)
+    values = st.lists(one, max_size=2) if each.is_array else one
+    return st.none() | values if each.is_nullable(version) else values
+
+
+def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
+    if each.name.endswith("error_code"):
+        return st.sampled_from(_ERROR_CODES)
+    if each.name == "log_append_time_ms":
+        return st.just(-1) | st.integers(0, _MAX_TIME_MS)
+    if each.type in _INTEGERS:
+        bits = _INTEGERS[each.type]
+        return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+    if each.type == "bool":
+        return st.booleans()
+    if each.type == "uuid":
+        return st.just(wire.ZERO_UUID) | st.binary(min_size=16, max_size=16)
+    if each.type == "records":
+        return st.binary(max_size=200)
+    assert each.type == "string"
+    return st.text(max_size=8) | st.just("x" * 130)  # a length of two bytes when compact
+
+
+# ------------------------------------------------------------------------------------ kio
+
+
+def kio_class(api: str, version: int, kind: str) -> type:
+    name = definitions.find(api_named(api).key).module
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")
+    cls: type = getattr(module, api + kind.capitalize())
+    return cls
+
+
+def to_kio(cls: Any, message: wire.Struct) -> Any:
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for each in dataclasses.fields(cls):
+        kafka_type = each.metadata.get("kafka_type", "")
+        timed = kafka_type.startswith(("timedelta", "datetime"))
+        value = getattr(message, each.name + "_ms" if timed else each.name)
+        values[each.name] = _kio_value(kafka_type, hints[each.name], value)
+    return cls(**values)
+
+
+def _kio_value(kafka_type: str, hint: Any, value: Any) -> Any:
+    if kafka_type == "timedelta_i32":
+        return datetime.timedelta(milliseconds=value)
+    if kafka_type == "datetime_i64":
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return None if value == -1 else epoch + datetime.timedelta(milliseconds=value)
+    if kafka_type == "error_code":
+        return KioErrorCode(value)
+    if kafka_type == "uuid":
+        return None if value == wire.ZERO_UUID else uuid.UUID(bytes=value)
+    if isinstance(value, list):
+        element = _element(hint)
+        return tuple(to_kio(element, each) if _is_struct(each) else each for each in value)
+    if dataclasses.is_dataclass(hint):
+        return hint() if value is None else to_kio(hint, value)
+    return value
+
+
+def _is_struct(value: object) -> bool:
+    return isinstance(value, wire.Struct)
+
+
+def _element(hint: Any) -> Any:
+    """T of ``tuple[T, ...]`` and of ``tuple[T, ...] | None``."""
+    if typing.get_origin(hint) is not tuple:
+        hint = next(each for each in typing.get_args(hint) if typing.get_origin(each) is tuple)
+    return typing.get_args(hint)[0]
+
+
+# --------------------------------------------------------------------------- kafka-python
+
+
+def kafka_python_class(api: str, kind: str) -> Any:
+    return _by_name(ApiMessage)[api + kind.capitalize()]
+
+
+def _by_name(base: type) -> dict[str, type]:
+    found: dict[str, type] = {}
+    for cls in base.__subclasses__():
+        found |= {cls.__name__: cls} | _by_name(cls)
+    return found
+
+
+def to_kafka_python(
+    cls: Any, message: wire.Struct, fields: list[schema.Field], version: int
+) -> Any:
+    values = {}
+    for each in fields:
+        if version not in each.versions:
+            continue
+        value = getattr(message, each.name)
+        if each.is_struct and value is not None:
+            nested = getattr(cls, each.type)
+            if each.is_array:
+                value = [to_kafka_python(nested, v, each.fields, version) for v in value]
+            else:
+                value = to_kafka_python(nested, value, each.fields, version)
+        name = each.name
+        if name.endswith("authorized_operations") and each.type == "int32":
+            name = "authorized_operations"  # its own name, and a set of bits
+            value = {bit for bit in range(32) if value >> bit & 1}
+        if each.tag is None or not _is_default(each, value):
+            values[name] = uuid.UUID(bytes=value) if each.type == "uuid" else value
+    return cls(version=version, **values)
+
+
+def _is_default(each: schema.Field, value: Any) -> bool:
+    if each.type == "uuid":
+        return bool(value == wire.ZERO_UUID)
+    return value is None or value == [] or value == int(each.default or 0)
