@@ -1,0 +1,127 @@
+"""ApiVersions, and requests of which nothing is served."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from broker.api import SERVED
+from broker.api.call import Call
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka.messages import api_versions
+from stele.wire.kafka.messages.api_versions import API, ApiVersionsRequest
+from tests.support.broker_apis import Edges
+from tests.support.broker_edges import run_virtual
+
+REQUEST = ApiVersionsRequest("test", "1.0")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_tells_what_is_served(version: int) -> None:
+    async def main() -> None:
+        answer = await Edges().client().call(API, version, REQUEST)
+        assert answer.error_code == ErrorCode.NONE
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        assert ranges == {
+            0: (0, 13),  # older librdkafka wants to see 0
+            1: (4, 18),
+            2: (1, 11),
+            3: (0, 13),
+            10: (0, 6),
+            18: (0, 4),
+            19: (2, 7),
+            20: (1, 6),
+            22: (0, 5),
+            23: (2, 4),
+            32: (1, 4),
+            60: (0, 2),
+        }
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "x."])
+def test_a_client_with_a_bad_name(name: str) -> None:
+    async def main() -> None:
+        answer = await Edges().client().call(API, 4, ApiVersionsRequest(name, "1"))
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run_virtual(main())
+
+
+def test_a_newer_version_is_told_ours_in_version_0() -> None:
+    async def main() -> None:
+        client = Edges().client()
+        body = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever comes in version 99"
+        client.send_bytes(struct.pack(">i", len(body)) + body)
+        answer = await client.receive(API, 0)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert answer.api_keys == [api_versions.ApiVersion(18, 0, 4)]
+        assert not client.transport.closed
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(999, 0), (-1, 0), (37, 0), (0, 2), (0, 14), (1, 3), (3, 14), (22, 6)]
+)
+def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        bad, good = edges.client(), edges.client()
+        body = struct.pack(">hhih", key, version, 7, -1) + bytes(20)
+        bad.send_bytes(struct.pack(">i", len(body)) + body)
+        assert bad.transport.closed
+        assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhih", 14, 3, 9, 1, 2000) + b"abcd",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_garbage_closes_that_connection_only(data: bytes) -> None:
+    async def main() -> None:
+        edges = Edges()
+        bad, good = edges.client(), edges.client()
+        bad.send_bytes(data)
+        assert bad.transport.closed
+        assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
+
+    run_virtual(main())
+
+
+def test_every_api_can_refuse_every_version() -> None:
+    """A handler that fails must always leave something that can be encoded."""
+    for served in SERVED:
+        for version in range(served.api.min_version, served.versions[1] + 1):
+            request: Any = served.api.request()
+            if getattr(request, "topics", 1) is None:
+                request.topics = []
+            answer = served.refuse(Call(version, "X"), request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            assert kafka.encode_response(served.api.key, version, 1, answer)
+
+
+def test_nothing_is_answered_before_the_broker_is_open() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.apis = type(edges.apis)(edges.context)
+        client = edges.client()
+        client.send(API, 3, REQUEST)
+        client.send(API, 0, REQUEST)
+        assert client.transport.written.empty()
+        edges.apis.open()
+        assert (await client.receive(API, 3)).error_code == ErrorCode.NONE
+        assert (await client.receive(API, 0)).error_code == ErrorCode.NONE
+
+    run_virtual(main())

@@ -1,0 +1,402 @@
+"""A broker's request handling with everything below it faked: image, replicas, controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.api import KafkaApis
+from broker.context import BrokerContext
+from broker.controller_client import ControllerClient
+from broker.fetch_session import FetchSessions
+from broker.metrics import BrokerMetrics
+from broker.producer_ids import ProducerIds
+from broker.publisher import MetadataPublisher
+from broker.replica_manager import ReplicaCounters, ReplicaManager
+from broker.types import (
+    Cancel,
+    EpochQuery,
+    FetchQuery,
+    FetchResult,
+    OffsetQuery,
+    OffsetResult,
+    PartitionId,
+    ProduceEntry,
+    ProduceResult,
+)
+from metadata.delta import MetadataDelta
+from metadata.image import GRPC, PLAINTEXT, MetadataImage
+from metadata.records import encode
+from raft.api import CommittedBatch, LeaderAndEpoch
+from runtime.config import NodeConfig, from_settings
+from runtime.kafka_connection import KafkaServerProtocol
+from runtime.metrics import MetricsRegistry
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka import Api, Struct
+from stele.wire.v1 import admin_pb2, controller_pb2
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.world import Service
+from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
+
+Q = TypeVar("Q", bound=Struct)
+R = TypeVar("R", bound=Struct)
+
+ME = 1
+INCARNATION = b"m" * 16
+CONTROLLER = ("controller", 9093)
+
+SETTINGS = {
+    "node.id": str(ME),
+    "process.roles": "broker",
+    "log.dirs": "/data",
+    "controller.quorum.voters": f"100@{CONTROLLER[0]}:{CONTROLLER[1]}",
+    "listeners": "INTERNAL://127.0.0.1:9092,EXTERNAL://127.0.0.1:19092",
+    "grpc.listeners": "INTERNAL://127.0.0.1:9192,EXTERNAL://127.0.0.1:19192",
+    "metrics.listener": "",
+}
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().rjust(16, b"#")
+
+
+class FakeReplicas(ReplicaManager):
+    """Remembers what it was asked; answers what a test put into its fields."""
+
+    def __init__(self) -> None:
+        self.produced: list[tuple[list[ProduceEntry], int, int]] = []
+        self.fetched: list[FetchQuery] = []
+        self.offset_queries: list[OffsetQuery] = []
+        self.epoch_queries: list[EpochQuery] = []
+        self.withdrawn = 0
+        # By partition; NONE where nothing is put.
+        self.produce_results: dict[PartitionId, ProduceResult] = {}
+        self.fetch_results: dict[PartitionId, FetchResult] = {}
+        self.offset_result = OffsetResult(ErrorCode.NONE, 42, 1000, 3)
+        self.hold = False  # whether answers wait for `release`
+        self.raises: Exception | None = None
+        self._held: list[Callable[[], None]] = []
+        self.applied: list[MetadataImage] = []
+        self.reading = ReplicaCounters()
+
+    def release(self, index: int = 0) -> None:
+        self._held.pop(index)()
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        if self.hold:
+            self._held.append(answer)
+        else:
+            answer()
+
+    def produce(
+        self,
+        entries: list[ProduceEntry],
+        acks: int,
+        timeout_ms: int,
+        done: Callable[[list[ProduceResult]], None],
+    ) -> None:
+        if self.raises is not None:
+            raise self.raises
+        self.produced.append((entries, acks, timeout_ms))
+        results = [
+            self.produce_results.get(e.id)
+            or ProduceResult(e.id, ErrorCode.NONE, base_offset=7, log_start_offset=0)
+            for e in entries
+        ]
+        self._answer(lambda: done(results))
+
+    def fetch(self, query: FetchQuery, done: Callable[[list[FetchResult]], None]) -> Cancel:
+        if self.raises is not None:
+            raise self.raises
+        self.fetched.append(query)
+        results = [
+            self.fetch_results.get(e.id) or FetchResult(e.id, ErrorCode.NONE, 10, 10, 0)
+            for e in query.entries
+        ]
+        self._answer(lambda: done(results))
+
+        def withdraw() -> None:
+            self.withdrawn += 1
+
+        return withdraw
+
+    async def list_offsets(
+        self, queries: Sequence[OffsetQuery], *, read_committed: bool = False
+    ) -> list[OffsetResult]:
+        if self.raises is not None:
+            raise self.raises
+        self.offset_queries += queries
+        return [self.offset_result for _ in queries]
+
+    def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
+        self.epoch_queries += queries
+        return [self.offset_result for _ in queries]
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.applied.append(image)
+
+    @property
+    def counters(self) -> ReplicaCounters:
+        return self.reading
+
+
+class FakeController:
+    """An active controller that creates and deletes topics in the publisher's image."""
+
+    def __init__(self, edges: Edges) -> None:
+        self._edges = edges
+        self.created: list[admin_pb2.CreateTopicsRequest] = []
+        self.deleted: list[admin_pb2.DeleteTopicsRequest] = []
+        self.refuse_with = ErrorCode.NONE
+        self.next_producer_id = 5000
+
+    def service(self) -> Service:
+        return Service(
+            unary={
+                "/stele.v1.Admin/CreateTopics": self._create,
+                "/stele.v1.Admin/DeleteTopics": self._delete,
+                "/stele.v1.Controller/AllocateProducerIds": self._allocate,
+            }
+        )
+
+    async def _create(self, payload: bytes) -> bytes:
+        request = admin_pb2.CreateTopicsRequest.FromString(payload)
+        self.created.append(request)
+        answer = admin_pb2.CreateTopicsResponse()
+        for topic in request.topics:
+            error = self.refuse_with
+            if self._edges.publisher.image.topic(topic.name) is not None:
+                error = ErrorCode.TOPIC_ALREADY_EXISTS
+            result = answer.topics.add(name=topic.name, error=error)
+            if error:
+                result.message = f"no {topic.name}"
+                continue
+            result.partitions, result.replication_factor = 1, 1
+            if not request.validate_only:
+                result.topic_id = topic_id(topic.name)
+                asyncio.get_running_loop().call_later(
+                    0.05, self._edges.add_topic, topic.name, [[ME]]
+                )
+        return answer.SerializeToString()
+
+    async def _delete(self, payload: bytes) -> bytes:
+        request = admin_pb2.DeleteTopicsRequest.FromString(payload)
+        self.deleted.append(request)
+        answer = admin_pb2.DeleteTopicsResponse()
+        image = self._edges.publisher.image
+        for name in request.names:
+            topic = image.topic(name)
+            if topic is None:
+                answer.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                answer.topics.add(name=name, topic_id=topic.topic_id)
+                self._edges.remove_topic(name)
+        for wanted in request.topic_ids:
+            topic = image.topic_by_id(wanted)
+            if topic is None:
+                answer.topics.add(topic_id=wanted, error=ErrorCode.UNKNOWN_TOPIC_ID)
+            else:
+                answer.topics.add(name=topic.name, topic_id=wanted)
+                self._edges.remove_topic(topic.name)
+        return answer.SerializeToString()
+
+    async def _allocate(self, payload: bytes) -> bytes:
+        if self.refuse_with:
+            return controller_pb2.AllocateProducerIdsResponse(
+                error=self.refuse_with
+            ).SerializeToString()
+        first, self.next_producer_id = self.next_producer_id, self.next_producer_id + 1000
+        return controller_pb2.AllocateProducerIdsResponse(
+            first=first, count=1000
+        ).SerializeToString()
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.9", 5555)})
+        self.written: asyncio.Queue[bytes] = asyncio.Queue()
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.put_nowait(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written.put_nowait(b"".join(bytes(each) for each in list_of_data))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+class Client:
+    """A Kafka client on one connection to the broker, without sockets."""
+
+    def __init__(self, apis: KafkaApis, listener: str) -> None:
+        self.transport = FakeTransport()
+        self._protocol = KafkaServerProtocol(
+            apis, max_request_bytes=1_000_000, listener_name=listener, on_close=apis.forget
+        )
+        self._protocol.connection_made(self.transport)
+        self._correlation_id = 0
+
+    def send(self, api: Api[Q, R], version: int, request: Q) -> None:
+        self._correlation_id += 1
+        self.send_bytes(
+            b"".join(
+                bytes(each)
+                for each in kafka.encode_request(
+                    api, version, self._correlation_id, "test", request
+                )
+            )
+        )
+
+    def send_bytes(self, data: bytes) -> None:
+        position = 0
+        while position < len(data):
+            buffer = self._protocol.get_buffer(-1)
+            count = min(len(buffer), len(data) - position)
+            buffer[:count] = data[position : position + count]
+            self._protocol.buffer_updated(count)
+            position += count
+
+    async def receive(self, api: Api[Q, R], version: int) -> R:
+        async with asyncio.timeout(30):
+            frame = (await self.transport.written.get())[kafka.SIZE_BYTES :]
+        return kafka.decode_response(api, version, frame)
+
+    async def call(self, api: Api[Q, R], version: int, request: Q) -> R:
+        self.send(api, version, request)
+        return await self.receive(api, version)
+
+    def disconnect(self) -> None:
+        self.transport.closed = True
+        self._protocol.connection_lost(None)
+
+
+class Edges:
+    """A broker without logs: three brokers registered, 1 (this one), 2 and 3; no topics."""
+
+    def __init__(self, **settings: str) -> None:
+        self.clock = FakeClock()
+        self.network = FakeNetwork()
+        self.config: NodeConfig = from_settings(
+            SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+        )
+        self.replicas = FakeReplicas()
+        self.registry = MetricsRegistry()
+        self.publisher = MetadataPublisher(
+            broker_id=ME,
+            incarnation_id=INCARNATION,
+            subscribers=[self.replicas],
+            on_published=lambda: None,
+            on_leader_change=lambda leader: None,
+            on_fatal=_fail,
+        )
+        self.controller = FakeController(self)
+        self.network.services[CONTROLLER] = self.controller.service()
+        client = ControllerClient(
+            network=self.network,
+            clock=self.clock,
+            voters={100: CONTROLLER},
+            leader=lambda: LeaderAndEpoch(100, 1),
+        )
+        self.context = BrokerContext(
+            config=self.config,
+            cluster_id="the-cluster",
+            clock=self.clock,
+            image=lambda: self.publisher.image,
+            wait_until=self.publisher.wait_until,
+            replicas=self.replicas,
+            sessions=FetchSessions(fake_rng()),
+            controller=client,
+            producer_ids=ProducerIds(
+                broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
+            ),
+            metrics=BrokerMetrics(self.registry),
+        )
+        self.apis = KafkaApis(self.context)
+        self.apis.open()
+        self._offset = 0
+        for broker_id in (ME, 2, 3):
+            self.register(broker_id)
+
+    def client(self, listener: str = "EXTERNAL") -> Client:
+        return Client(self.apis, listener)
+
+    # ------------------------------------------------------------------ metadata
+
+    def commit(self, *records: pb.MetadataRecord) -> None:
+        batch = CommittedBatch(self._offset, 1, 1000, tuple(encode(record) for record in records))
+        self._offset += len(records)
+        self.publisher.on_commit([batch])
+
+    def register(self, broker_id: int, *, fenced: bool = False) -> None:
+        host = f"b{broker_id}"
+        listeners = (
+            ("INTERNAL", f"{host}.internal", 9092, PLAINTEXT),
+            ("EXTERNAL", f"{host}.external", 19092, PLAINTEXT),
+            ("INTERNAL", f"{host}.internal", 9192, GRPC),
+            ("EXTERNAL", f"{host}.external", 19192, GRPC),
+        )
+        epoch = self._offset
+        self.commit(
+            pb.MetadataRecord(
+                register_broker=pb.RegisterBrokerRecord(
+                    broker_id=broker_id,
+                    incarnation_id=INCARNATION if broker_id == ME else bytes([broker_id]) * 16,
+                    broker_epoch=epoch,
+                    endpoints=[
+                        pb.Endpoint(listener=name, host=host_, port=port, protocol=protocol)
+                        for name, host_, port, protocol in listeners
+                    ],
+                    rack=f"r{broker_id}",
+                )
+            ),
+            pb.MetadataRecord(
+                broker_state=pb.BrokerStateRecord(
+                    broker_id=broker_id, broker_epoch=epoch, fenced=fenced
+                )
+            ),
+        )
+
+    def add_topic(
+        self, name: str, replicas: list[list[int]], *, leaders: list[int] | None = None
+    ) -> bytes:
+        """A topic whose partitions have these replicas; the first leads if nothing else is said."""
+        wanted = topic_id(name)
+        self.commit(
+            pb.MetadataRecord(topic=pb.TopicRecord(name=name, topic_id=wanted)),
+            *(
+                pb.MetadataRecord(
+                    partition=pb.PartitionRecord(
+                        topic_id=wanted,
+                        partition=number,
+                        replicas=each,
+                        isr=each,
+                        leader=each[0] if leaders is None else leaders[number],
+                        leader_epoch=5,
+                    )
+                )
+                for number, each in enumerate(replicas)
+            ),
+        )
+        return wanted
+
+    def remove_topic(self, name: str) -> None:
+        self.commit(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=topic_id(name))))
+
+
+def _fail(error: BaseException) -> None:
+    raise AssertionError("the metadata did not fit") from error
