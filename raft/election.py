@@ -76,8 +76,8 @@ def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     """Whether a vote would be given in the next epoch. Promises nothing (KIP-996).
 
     No, while the leader is heard: else a voter that alone lost it would depose it. And of two that
-    ask each other, one gives way, so that they do not split the votes: the better log, then the
-    lower id.
+    ask each other, one gives way, so that they do not split the votes: the worse log, then the
+    higher id; unless the one that should win was refused by the other.
     """
     state = replica.state
     if isinstance(state, Leader):
@@ -85,7 +85,7 @@ def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     if isinstance(state, Follower) and not _doubts_leader(replica, state, now):
         return False
     theirs = (message.last_epoch, message.last_offset)
-    if isinstance(state, Prospective):
+    if isinstance(state, Prospective) and message.candidate_id not in state.tally.rejected:
         ours = (replica.log.last_epoch, replica.log.end_offset)
         return (*theirs, -message.candidate_id) > (*ours, -replica.local.id)
     return replica.log.is_up_to_date(*theirs)
@@ -152,20 +152,18 @@ def on_end_epoch_request(
 
 def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ()) -> None:
     """The leader of this epoch leads no more: stand, the later the worse one's place in line."""
-    if replica.leader_gone:
-        return
-    replica.leader_gone = True
-    if not isinstance(replica.state, Follower | Prospective):
-        return
-    if replica.local.id not in successors:
-        delay = replica.timing.suspicion(replica.rng)
-    elif (position := successors.index(replica.local.id)) == 0:
-        delay = 0.0
-    else:
-        delay = replica.timing.suspicion_max_s * (position - 1) + replica.timing.suspicion(
-            replica.rng
-        )
-    replica.become_unattached(now, delay)
+    known, replica.leader_gone = replica.leader_gone, True
+    if known and not successors:
+        return  # a refused fetch may come before the EndQuorumEpoch that says who is next
+    timing = replica.timing
+    delay = timing.suspicion(replica.rng)
+    if replica.local.id in successors:
+        position = successors.index(replica.local.id)
+        delay = 0.0 if position == 0 else delay + timing.suspicion_max_s * (position - 1)
+    if isinstance(replica.state, Unattached):
+        replica.state.stand_at = min(replica.state.stand_at, now + delay)
+    elif isinstance(replica.state, Follower | Prospective):
+        replica.become_unattached(now, delay)
 
 
 # ---------------------------------------------------------------------------- contact
@@ -218,7 +216,10 @@ def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResp
             _log.warning("voter %d refuses to vote: %s", voter, message.error.name)
         state.asking.answer(voter)
         state.tally.record(voter, message.error is ErrorCode.NONE and message.granted)
-        judge(replica, now)
+        if isinstance(state, Prospective) and voter == message.leader_id == replica.known_leader:
+            _give_up(replica, now, state)  # the leader itself answers: it lives, and leads
+        else:
+            judge(replica, now)
 
 
 def on_vote_failed(replica: Replica, now: float, voter: int) -> None:

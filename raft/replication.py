@@ -130,6 +130,8 @@ def fetch(replica: Replica, now: float) -> None:
     fetching = replica.fetching
     if fetching is None or now < fetch_at(replica):
         return
+    # One that doubts its leader asks for a sign of life, not for news.
+    doubts = isinstance(replica.state, Follower) and replica.state.suspects
     fetching.request_id = replica.call(
         fetching.target,
         FetchRequest(
@@ -138,7 +140,7 @@ def fetch(replica: Replica, now: float) -> None:
             epoch=replica.epoch,
             fetch_offset=replica.log.end_offset,
             last_fetched_epoch=replica.log.last_epoch,
-            max_wait_ms=replica.timing.fetch_max_wait_ms,
+            max_wait_ms=0 if doubts else replica.timing.fetch_max_wait_ms,
             max_bytes=replica.timing.fetch_max_bytes,
             high_watermark=replica.high_watermark,
         ),

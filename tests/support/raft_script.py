@@ -117,6 +117,10 @@ class Script:
             Batch(offset, 1, int(of), f"{of}.{offset}".encode()) for offset, of in enumerate(epochs)
         ]
 
+    def batches(self, node: str, count: str) -> None:
+        """batches 1 1: node 1 answers a fetch with one batch at most"""
+        self.nodes[int(node)].max_batches_per_fetch = int(count)
+
     def start(self, *ids: str) -> None:
         """start 1 2: start nodes from what their disks hold"""
         for node in map(int, ids):
@@ -132,7 +136,8 @@ class Script:
         self._advance(float(milliseconds) / 1000, lambda: None)
 
     def run_for(self, milliseconds: str) -> None:
-        """run 100: let time pass, settling after every tick"""
+        """run 100: settle, then let time pass, settling after every tick"""
+        self.settle()
         self._advance(float(milliseconds) / 1000, self.settle)
 
     def _advance(self, seconds: float, then: Callable[[], None]) -> None:
@@ -143,8 +148,6 @@ class Script:
                 break
             self.now = max(self.now, due.deadline)
             ready = due.running.tick(self.now)
-            if due.deadline <= self.now and ready.deadline <= self.now and not ready.send:
-                assert ready.status or ready.send_after_persist, f"node {due.id} is due for ever"
             self._carry_out(due.id, ready, due.apply(ready))
             then()
         self.now = end
@@ -288,6 +291,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "voters": Script.voters,
     "observer": Script.observer,
     "disk": Script.disk,
+    "batches": Script.batches,
     "start": Script.start,
     "crash": Script.crash,
     "advance": Script.advance,
