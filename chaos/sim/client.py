@@ -1,0 +1,280 @@
+"""A small client for scenarios: one attempt is one attempt, and it remembers what was promised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stele.errors import ApiError, ErrorCode
+from stele.kafka_connection import KafkaConnection
+from stele.wire.batch import BatchBuilder, batches, decode
+from stele.wire.kafka.messages import fetch, metadata, produce
+from stele.wire.v1 import admin_pb2
+from stele.world import Channel, RpcError, World
+
+_CONNECT_TIMEOUT_S = 5.0
+_ADMIN_TIMEOUT_S = 30.0
+
+
+class Promise(NamedTuple):
+    """A record whose writing was acknowledged with acks=all."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+class SimClient:
+    """Produces and fetches over the Kafka protocol, administrates over gRPC."""
+
+    def __init__(self, world: World, brokers: Mapping[int, tuple[str, int, int]]) -> None:
+        """``brokers``: (host, Kafka port, gRPC port) by id."""
+        self.acknowledged: list[Promise] = []
+        self.sent = 0
+        self._world = world
+        self._brokers = brokers
+        self._connections: dict[int, KafkaConnection] = {}
+        self._channels: dict[int, Channel] = {}
+
+    # -------------------------------------------------------------------------------- produce
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        broker: int,
+        partition: int = 0,
+        acks: int = -1,
+        timeout_s: float = 10.0,
+    ) -> int:
+        """One attempt to write one record at one broker; return its offset.
+
+        Raises ApiError (the broker refused, or no answer came: the outcome is unknown), OSError.
+        """
+        builder = BatchBuilder()
+        builder.append(None, value, timestamp_ms=self._world.clock.time_ms())
+        request = produce.ProduceRequest(
+            acks=acks,
+            timeout_ms=int(timeout_s * 1000),
+            topic_data=[
+                produce.TopicProduceData(
+                    name=topic,
+                    partition_data=[produce.PartitionProduceData(partition, builder.build())],
+                )
+            ],
+        )
+        connection = await self.connection(broker)
+        self.sent += 1
+        # Version 12 is the last one that names topics.
+        version = connection.version_of(produce.API, at_most=12)
+        response = await connection.request(
+            produce.API, version, request, timeout_s=timeout_s + 1.0
+        )
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error_code), answer.error_message or "")
+        if acks == -1:
+            self.acknowledged.append(Promise(topic, partition, answer.base_offset, value))
+        return answer.base_offset
+
+    async def produce_until_acknowledged(
+        self, topic: str, value: bytes, *, partition: int = 0, give_up_s: float = 60.0
+    ) -> int:
+        """Try at whoever leads until one attempt is acknowledged.
+
+        Every attempt carries the value with its own number, so that a record which was written
+        by an attempt without an answer cannot be taken for a duplicate.
+        """
+        deadline = self._world.clock.monotonic() + give_up_s
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                leader = await self.find_leader(topic, partition)
+                return await self.produce(
+                    topic,
+                    value + b"/%d" % attempt,
+                    broker=leader,
+                    partition=partition,
+                    timeout_s=3.0,
+                )
+            except (ApiError, OSError) as error:
+                if self._world.clock.monotonic() > deadline:
+                    raise AssertionError(f"never acknowledged: {value!r}") from error
+                await asyncio.sleep(0.05)
+
+    # ---------------------------------------------------------------------------------- fetch
+
+    async def fetch_all(
+        self, topic: str, partition: int = 0, *, broker: int | None = None
+    ) -> list[tuple[int, bytes]]:
+        """Every record up to the high watermark, as (offset, value), from the leader."""
+        leader = await self.find_leader(topic, partition) if broker is None else broker
+        records: list[tuple[int, bytes]] = []
+        offset = 0
+        while True:
+            answer = await self._fetch(topic, partition, offset, leader)
+            data = b"".join(bytes(part) for part in _parts(answer.records))
+            for position, header in batches(data):
+                records += [
+                    (record.offset, record.value or b"")
+                    for record in decode(data, position)
+                    if record.offset >= offset
+                ]
+                offset = header.base_offset + header.last_offset_delta + 1
+            if offset >= answer.high_watermark:
+                return records
+
+    async def _fetch(
+        self, topic: str, partition: int, offset: int, broker: int
+    ) -> fetch.PartitionData:
+        connection = await self.connection(broker)
+        version = connection.version_of(fetch.API, at_most=12)
+        request = fetch.FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            topics=[
+                fetch.FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        fetch.FetchPartition(
+                            partition=partition,
+                            fetch_offset=offset,
+                            partition_max_bytes=1 << 20,
+                        )
+                    ],
+                )
+            ],
+        )
+        response = await connection.request(fetch.API, version, request, timeout_s=10.0)
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(response.error_code))
+        answer = response.responses[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error_code))
+        return answer
+
+    async def read_back(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
+        """``fetch_all``, repeated while there is no leader to ask."""
+        for _ in range(600):
+            try:
+                return await self.fetch_all(topic, partition)
+            except (ApiError, OSError):
+                await asyncio.sleep(0.1)
+        raise AssertionError(f"{topic}-{partition} cannot be read")
+
+    async def check_promises(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
+        """Read everything back: each acknowledged record is where it was promised, once."""
+        records = await self.read_back(topic, partition)
+        found = dict(records)
+        assert [offset for offset, _ in records] == list(range(len(records)))
+        for promise in self.acknowledged:
+            if (promise.topic, promise.partition) == (topic, partition):
+                assert found.get(promise.offset) == promise.value, (
+                    f"{promise} was acknowledged; there is {found.get(promise.offset)!r}"
+                )
+        values = [value for _, value in records]
+        assert len(set(values)) == len(values), "a record is there twice"
+        return records
+
+    # --------------------------------------------------------------------------------- cluster
+
+    async def find_leader(self, topic: str, partition: int = 0) -> int:
+        """Ask any broker that answers. ApiError LEADER_NOT_AVAILABLE when there is none."""
+        problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+        for broker in self._brokers:
+            try:
+                connection = await self.connection(broker)
+                request = metadata.MetadataRequest(
+                    topics=[metadata.MetadataRequestTopic(name=topic)],
+                    allow_auto_topic_creation=False,
+                )
+                version = connection.version_of(metadata.API)
+                answer = await connection.request(metadata.API, version, request, timeout_s=2.0)
+            except (ApiError, OSError) as error:
+                problem = error
+                continue
+            code = ErrorCode(answer.topics[0].error_code)
+            if code is not ErrorCode.NONE:
+                problem = ApiError(code, f"{topic} at broker {broker}")
+                continue
+            for state in answer.topics[0].partitions:
+                if state.partition_index == partition and state.leader_id >= 0:
+                    return state.leader_id
+            problem = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+        raise problem
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        request = admin_pb2.CreateTopicsRequest(
+            topics=[
+                admin_pb2.NewTopic(
+                    name=name,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    configs=configs or {},
+                )
+            ]
+        )
+        answer = admin_pb2.CreateTopicsResponse.FromString(
+            await self._administrate("CreateTopics", request.SerializeToString())
+        )
+        code = answer.error or answer.topics[0].error
+        if code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(code), answer.topics[0].message)
+
+    async def _administrate(self, method: str, request: bytes) -> bytes:
+        problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+        for broker in self._brokers:
+            try:
+                return await self._channel(broker).call(
+                    f"/stele.v1.Admin/{method}", request, timeout_s=_ADMIN_TIMEOUT_S
+                )
+            except RpcError as error:
+                problem = error
+        raise problem
+
+    # ------------------------------------------------------------------------------ connections
+
+    async def connection(self, broker: int) -> KafkaConnection:
+        """The connection to a broker; opened anew when the last one is gone."""
+        connection = self._connections.get(broker)
+        if connection is not None and not connection.is_closed:
+            return connection
+        host, port, _ = self._brokers[broker]
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            connection = await KafkaConnection.open(self._world.network, host, port, "scenario")
+        await connection.negotiate(timeout_s=_CONNECT_TIMEOUT_S)
+        self._connections[broker] = connection
+        return connection
+
+    def _channel(self, broker: int) -> Channel:
+        channel = self._channels.get(broker)
+        if channel is None:
+            host, _, port = self._brokers[broker]
+            channel = self._channels[broker] = self._world.network.channel(host, port)
+        return channel
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        for channel in self._channels.values():
+            await channel.close()
+
+
+def _parts(records: object) -> list[bytes]:
+    if records is None:
+        return []
+    if isinstance(records, list):
+        return [bytes(part) for part in records]
+    assert isinstance(records, bytes | bytearray | memoryview)
+    return [bytes(records)]

@@ -1,0 +1,241 @@
+"""A whole simulated cluster: the real nodes, each on a machine of its own, and a client beside."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from chaos.sim.client import SimClient
+from chaos.sim.process import Process
+from chaos.sim.simulation import Simulation
+from metadata.image import MetadataImage, PartitionState
+from node.format import directories_of, format_directory
+from node.node import Node, build
+from runtime.config import NodeConfig, from_settings
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+KAFKA_PORT, GRPC_PORT, CONTROLLER_PORT = 9092, 9192, 9093
+FIRST_CONTROLLER_ID = 101
+CLUSTER_ID = "simulated-cluster-0000"
+
+READY_TIMEOUT_S = 60.0
+
+
+class SimNode:
+    """One node of the cluster: its machine and disk stay, its process comes and goes."""
+
+    def __init__(self, simulation: Simulation, config: NodeConfig, host: str) -> None:
+        self.config = config
+        self.host = host
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self._simulation = simulation
+        simulation.machine(host)
+
+    @property
+    def id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and not self.process.dead
+
+    @property
+    def ready(self) -> bool:
+        return self.alive and self.node is not None and self.node.ready
+
+    def start(self) -> None:
+        """Start the process; it formats its directories if they are new."""
+        assert not self.alive, f"node {self.id} runs already"
+        self.node = None
+        process = self.process = self._simulation.process(self.host)
+        process.start(self._live(process))
+
+    async def _live(self, process: Process) -> None:
+        format_directory(
+            process.world.disk,
+            directories_of(self.config),
+            CLUSTER_ID,
+            self.id,
+            process.world.rng,
+            ignore_formatted=True,
+        )
+        node = build(self.config, process.world)
+        self.node = node
+        await node.start()
+        failure = await node.wait_failed()
+        self._simulation.note(self.host, "failed", str(failure))
+        await node.stop()
+
+    async def stop(self) -> None:
+        """An orderly shutdown, then the end of the process."""
+        process, node = self.process, self.node
+        assert process is not None
+        assert node is not None
+        await process.run(node.stop())
+        self._simulation.note(self.host, "stopped")
+        process.kill()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self._simulation.kill(self.process)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self._simulation.note(self.host, "pause")
+        self.process.pause()
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self._simulation.note(self.host, "resume")
+        self.process.resume()
+
+
+class SimCluster:
+    """Controllers and brokers, as separate nodes, from one seed.
+
+    The scenario runs in the process of a client machine: what it awaits of the network goes the
+    client's way, and what it does to nodes happens at that instant.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        controllers: int = 3,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        keep_transcript: bool = False,
+    ) -> None:
+        self.simulation = Simulation(seed, keep_transcript=keep_transcript)
+        controller_ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers)
+        voters = ",".join(f"{i}@c{i}:{CONTROLLER_PORT}" for i in controller_ids)
+        common = {"controller.quorum.voters": voters, "metrics.listener": "", **(settings or {})}
+        self.controllers = {
+            i: SimNode(self.simulation, _controller_config(i, common), f"c{i}")
+            for i in controller_ids
+        }
+        self.brokers = {
+            i: SimNode(self.simulation, _broker_config(i, common), f"b{i}")
+            for i in range(1, brokers + 1)
+        }
+        self.nodes = {**self.controllers, **self.brokers}
+        self._client_process = self.simulation.process("client")
+        self.client = SimClient(
+            self._client_process.world,
+            {i: (broker.host, KAFKA_PORT, GRPC_PORT) for i, broker in self.brokers.items()},
+        )
+
+    # -------------------------------------------------------------------------------- running
+
+    def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
+        """Start everything, run the scenario to its end, check every client's acknowledgement."""
+
+        async def whole() -> T:
+            for node in self.nodes.values():
+                node.start()
+            await self.until(
+                lambda: all(node.ready for node in self.nodes.values()), "every node is ready"
+            )
+            result = await scenario(self)
+            await self.client.close()
+            return result
+
+        return self.simulation.run(self._client_process.run(whole()))
+
+    async def until(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
+        """Wait in virtual time until a condition holds. Raises AssertionError when it does not."""
+        start = self.simulation.now
+        while not condition():
+            if self.simulation.now - start > timeout_s:
+                raise AssertionError(
+                    f"seed {self.simulation.seed}: not within {timeout_s:g} s: {what}"
+                )
+            await asyncio.sleep(0.02)
+
+    async def within(self, work: Awaitable[T], timeout_s: float) -> T:
+        async with asyncio.timeout(timeout_s):
+            return await work
+
+    # -------------------------------------------------------------------------------- looking
+
+    @property
+    def active_controller(self) -> SimNode | None:
+        """The controller that is active and alive; of several that think so, the newest."""
+        active = [
+            node
+            for node in self.controllers.values()
+            if node.alive
+            and node.node is not None
+            and node.node.controller is not None
+            and node.node.controller.active
+        ]
+        return max(active, key=_epoch, default=None)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata as the active controller has it, else the newest one's."""
+        node = self.active_controller
+        if node is None:
+            alive = [each for each in self.controllers.values() if each.node is not None]
+            node = max(alive, key=_epoch)
+        assert node.node is not None
+        assert node.node.controller is not None
+        return node.node.controller.image
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        image = self.image
+        found = image.topic(topic)
+        assert found is not None, f"no topic {topic}"
+        return found.partitions[partition]
+
+    def leader(self, topic: str, partition: int = 0) -> SimNode:
+        """The broker that leads by the committed metadata."""
+        return self.brokers[self.partition(topic, partition).leader]
+
+    async def until_isr(self, topic: str, size: int, partition: int = 0) -> None:
+        await self.until(
+            lambda: len(self.partition(topic, partition).isr) == size,
+            f"{topic}-{partition} has {size} replicas in sync",
+        )
+
+
+def _epoch(node: SimNode) -> int:
+    quorum = None if node.node is None else node.node.quorum
+    return -1 if quorum is None else quorum.leader.epoch
+
+
+def _controller_config(node_id: int, common: Mapping[str, str]) -> NodeConfig:
+    return from_settings(
+        {
+            **common,
+            "process.roles": "controller",
+            "node.id": str(node_id),
+            "log.dirs": "/data",
+            "controller.listener": f"c{node_id}:{CONTROLLER_PORT}",
+        }
+    )
+
+
+def _broker_config(node_id: int, common: Mapping[str, str]) -> NodeConfig:
+    return from_settings(
+        {
+            **common,
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "log.dirs": "/data",
+            "listeners": f"PLAINTEXT://b{node_id}:{KAFKA_PORT}",
+            "grpc.listeners": f"PLAINTEXT://b{node_id}:{GRPC_PORT}",
+        }
+    )
