@@ -1,0 +1,53 @@
+"""Stele: a replicated, partitioned commit log. What a user imports.
+
+``from stele import Producer, Consumer, Admin`` is the plain synchronous face, ``stele.aio`` has the
+same names for asyncio. Names are loaded when first used: a server that imports ``stele.world``
+does not pay for the clients.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stele.admin import ConfigResource as ConfigResource
+    from stele.admin import NewTopic as NewTopic
+    from stele.errors import ApiError as ApiError
+    from stele.errors import ErrorCode as ErrorCode
+    from stele.errors import SteleError as SteleError
+    from stele.records import ConsumerRecord as ConsumerRecord
+    from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
+    from stele.records import RecordMetadata as RecordMetadata
+    from stele.records import TopicPartition as TopicPartition
+    from stele.sync import Admin as Admin
+    from stele.sync import Consumer as Consumer
+    from stele.sync import Producer as Producer
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Admin": "stele.sync",
+    "ApiError": "stele.errors",
+    "ConfigResource": "stele.admin",
+    "Consumer": "stele.sync",
+    "ConsumerRecord": "stele.records",
+    "ErrorCode": "stele.errors",
+    "NewTopic": "stele.admin",
+    "OffsetAndTimestamp": "stele.records",
+    "Producer": "stele.sync",
+    "RecordMetadata": "stele.records",
+    "SteleError": "stele.errors",
+    "TopicPartition": "stele.records",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of names
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stele' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

@@ -98,6 +98,21 @@ class Producer:
         ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or BufferFullError then. Order per
         partition is the order of the calls to ``send`` that did not have to wait.
         """
+        future: Delivery = asyncio.get_running_loop().create_future()
+        await self.send_into(future, topic, value, key, headers, timestamp_ms, partition)
+        return future
+
+    async def send_into(
+        self,
+        future: Delivery,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: HeadersArgument,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> None:
+        """``send`` for the synchronous face: ``future`` may be of either kind."""
         self._check_open()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
@@ -105,7 +120,7 @@ class Producer:
         size = self._accumulator.size_of(key, value, header_list)
         while not self._accumulator.has_room(size):
             await self._wait_for_room(size)
-        return self._take(topic, value, key, header_list, timestamp_ms, partition, size)
+        self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
 
     def send_nowait(
         self,
@@ -120,10 +135,13 @@ class Producer:
         header_list = _header_list(headers)
         size = self._accumulator.size_of(key, value, header_list)
         self._accumulator.check_room(size)
-        return self._take(topic, value, key, header_list, timestamp_ms, partition, size)
+        future: Delivery = asyncio.get_running_loop().create_future()
+        self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
+        return future
 
     def _take(
         self,
+        future: Delivery,
         topic: str,
         value: bytes | None,
         key: bytes | None,
@@ -131,7 +149,7 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
         size: int,
-    ) -> Delivery:
+    ) -> None:
         """The record goes into a batch; there is room for it."""
         self._check_open()
         view = self._view.topic(topic)
@@ -149,7 +167,6 @@ class Producer:
         queue = self._queues.get(name) or self._new_queue(name)
         if timestamp_ms is None:
             timestamp_ms = self._world.clock.time_ms()
-        future: Delivery = asyncio.get_running_loop().create_future()
         batch, news = self._accumulator.append(
             queue,
             key,
@@ -164,7 +181,6 @@ class Producer:
             batch.is_sticky = True
         if news:
             self._started().wake()
-        return future
 
     async def room(self) -> None:
         """Wait, at most ``max_block_ms``, until the buffer has room again: BufferFullError then."""

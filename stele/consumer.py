@@ -1,0 +1,243 @@
+"""The asyncio consumer: partitions assigned by hand, offsets kept by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+from stele.cluster_view import ClusterView
+from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
+from stele.errors import ClosedError, ConfigError
+from stele.fetcher import Fetcher
+from stele.positions import EARLIEST, LATEST, PartitionPosition
+from stele.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from stele.waiting import Backoff
+from stele.wire.batch import BatchError
+
+PartitionArgument = tuple[str, int]
+
+
+class Consumer:
+    """Reads records. Use it from one event loop.
+
+    >>> async with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+    ...     consumer.assign([("orders", 0)])
+    ...     records = await consumer.poll(timeout_ms=1000)
+
+    Options and their defaults: :class:`stele.config.ConsumerConfig`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._config = ConsumerConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._world = world or real_world()
+        self._view = ClusterView(self._config, self._world)
+        self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self._fetcher = Fetcher(self._config, self._view, self._positions)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._fetcher.close()
+            await self._view.close()
+
+    # --------------------------------------------------------------------- assignment
+
+    def assign(self, partitions: Iterable[PartitionArgument]) -> None:
+        """Read exactly these from now on. Partitions that stay keep their position."""
+        self._check_open()
+        names = [TopicPartition(*each) for each in partitions]
+        kept = {name: self._positions[name] for name in names if name in self._positions}
+        for name, position in self._positions.items():
+            if name not in kept:
+                position.generation += 1
+        self._positions.clear()
+        for name in names:
+            self._view.want(name.topic)
+            self._positions[name] = kept.get(name) or PartitionPosition(
+                name, Backoff.of(self._config, self._world)
+            )
+        self._fetcher.wake()
+
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._positions)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """The next record handed out is the one at ``offset``, or the first one after it."""
+        if offset < 0:
+            raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
+        self._position_of(topic, partition).seek(offset)
+        self._fetcher.wake()
+
+    def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
+        """To the log's start as it is when first needed; none given: all assigned."""
+        for name in partitions or self.assignment():
+            self._position_of(*name).look_up(EARLIEST)
+        self._fetcher.wake()
+
+    def seek_to_end(self, *partitions: PartitionArgument) -> None:
+        """To the high watermark as it is when first needed; none given: all assigned."""
+        for name in partitions or self.assignment():
+            self._position_of(*name).look_up(LATEST)
+        self._fetcher.wake()
+
+    def pause(self, *partitions: PartitionArgument) -> None:
+        """Hand out nothing of these until ``resume``; what is fetched stays. None given: all."""
+        for name in partitions or self.assignment():
+            self._position_of(*name).paused = True
+
+    def resume(self, *partitions: PartitionArgument) -> None:
+        for name in partitions or self.assignment():
+            self._position_of(*name).paused = False
+        self._fetcher.wake()
+
+    def paused(self) -> list[TopicPartition]:
+        return [name for name, position in self._positions.items() if position.paused]
+
+    # ------------------------------------------------------------------------ reading
+
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: float = 1000
+    ) -> list[ConsumerRecord]:
+        """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
+
+        Returns as soon as there are any, and an empty list after ``timeout_ms`` without. In order
+        per partition. Raises what stops a partition: OffsetOutOfRangeError, BatchError, ApiError.
+        """
+        self._check_open()
+        limit = max_records or self._config.max_poll_records
+        self._fetcher.start()
+        deadline = self._world.clock.monotonic() + timeout_ms / 1000
+        while True:
+            self._fetcher.forget_news()
+            self._raise_error()
+            records = self._hand_out(limit)
+            if records:
+                return records
+            left_s = deadline - self._world.clock.monotonic()
+            if left_s <= 0 or not await self._fetcher.wait_for_news(left_s):
+                return []
+            self._check_open()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; waits for it as long as it takes."""
+        while True:
+            if records := await self.poll(1, timeout_ms=60_000):
+                return records[0]
+
+    def _hand_out(self, limit: int) -> list[ConsumerRecord]:
+        taken: list[ConsumerRecord] = []
+        served: list[TopicPartition] = []
+        for name, position in self._positions.items():
+            if position.has_buffer and not position.paused:
+                try:
+                    records = position.hand_out(
+                        limit - len(taken), check_crcs=self._config.check_crcs
+                    )
+                except BatchError as error:
+                    position.error = error  # for the next poll: what others gave is not lost
+                    self._fetcher.announce()
+                    continue
+                taken = taken + records if taken else records
+                served.append(name)
+                if len(taken) >= limit:
+                    break
+        if served:
+            for name in served:  # behind the others: the next poll begins with those
+                self._positions[name] = self._positions.pop(name)
+            self._fetcher.wake()
+        return taken
+
+    def _raise_error(self) -> None:
+        for position in self._positions.values():
+            if position.error is not None and not position.paused:
+                raise position.error
+
+    # ------------------------------------------------------------------------ offsets
+
+    async def position(self, topic: str, partition: int) -> int:
+        """Offset of the next record to be handed out; looked up if need be."""
+        position = self._position_of(topic, partition)
+        self._fetcher.start()
+        while position.offset is None:
+            self._check_open()
+            self._fetcher.forget_news()
+            if position.error is not None:
+                raise position.error
+            self._fetcher.wake()
+            await self._fetcher.wait_for_news(1.0)
+        return position.offset
+
+    async def beginning_offsets(
+        self, partitions: Iterable[PartitionArgument]
+    ) -> dict[TopicPartition, int]:
+        return await self._offsets_at(partitions, EARLIEST)
+
+    async def end_offsets(
+        self, partitions: Iterable[PartitionArgument]
+    ) -> dict[TopicPartition, int]:
+        """High watermarks: a consumer at this offset has read everything there is."""
+        return await self._offsets_at(partitions, LATEST)
+
+    async def _offsets_at(
+        self, partitions: Iterable[PartitionArgument], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        self._check_open()
+        wanted = {TopicPartition(*name): timestamp for name in partitions}
+        found = await self._fetcher.offsets(wanted)
+        return {name: answer.offset for name, answer in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[PartitionArgument, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Of each partition the first record at or after a time; None where there is none."""
+        self._check_open()
+        for name, timestamp_ms in timestamps_ms.items():
+            if timestamp_ms < 0:
+                raise ConfigError(f"the time {timestamp_ms} for {name} must not be negative")
+        wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
+        found = await self._fetcher.offsets(wanted)
+        return {name: each if each.offset >= 0 else None for name, each in found.items()}
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The topic's partition numbers; waits for the topic at most default_api_timeout_ms."""
+        self._check_open()
+        timeout_s = self._config.default_api_timeout_ms / 1000
+        view = await self._view.wait_for_topic(topic, timeout_s)
+        return sorted(view.partitions)
+
+    def _position_of(self, topic: str, partition: int) -> PartitionPosition:
+        self._check_open()
+        position = self._positions.get(TopicPartition(topic, partition))
+        if position is None:
+            raise ConfigError(f"{topic}-{partition} is not assigned to this consumer")
+        return position
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the consumer is closed")
+
+
+__all__ = ["Consumer", "ConsumerRecord", "OffsetAndTimestamp", "TopicPartition"]

@@ -1,0 +1,142 @@
+"""Where a consumer stands in each of its partitions, and what was fetched ahead of that."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from stele.errors import SteleError
+from stele.records import ConsumerRecord, TimestampType, TopicPartition
+from stele.waiting import Backoff
+from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
+
+EARLIEST = -2
+LATEST = -1
+
+
+class FetchedBatch(NamedTuple):
+    data: bytes  # the whole answer; batches of one answer share it
+    start: int
+    header: BatchHeader
+
+
+class PartitionPosition:
+    """One assigned partition."""
+
+    def __init__(self, partition: TopicPartition, backoff: Backoff) -> None:
+        self.partition = partition
+        self.backoff = backoff
+        self.offset: int | None = None  # of the next record to hand out; None: to be looked up
+        self.reset_to: int | None = None  # by which timestamp it is looked up: EARLIEST or LATEST
+        self.fetch_offset = 0  # of the next fetch; at or past ``offset``
+        self.generation = 0  # raised by every seek: an answer to an earlier fetch is not taken
+        self.paused = False
+        self.in_flight = False
+        self.error: SteleError | None = None  # raised by poll, until a seek
+        self.high_watermark = -1
+        self.retry_at = 0.0  # no fetch before, unless the leader is another by then
+        self.failed_at: tuple[int, int] | None = None  # the leader (id, epoch) that last refused
+        self.lost_since: float | None = None  # since when there has been no such partition
+        self.buffered_bytes = 0
+        self._batches: deque[FetchedBatch] = deque()
+        self._records: deque[ConsumerRecord] = deque()  # of one batch, decoded; all >= ``offset``
+
+    def seek(self, offset: int) -> None:
+        self._start_over()
+        self.offset = self.fetch_offset = offset
+
+    def look_up(self, timestamp: int) -> None:
+        """Go to the earliest or latest offset, as soon as it is known."""
+        self._start_over()
+        self.offset = None
+        self.reset_to = timestamp
+
+    def _start_over(self) -> None:
+        self.generation += 1
+        self.reset_to = None
+        self.error = None
+        self.in_flight = False
+        self.retry_at = 0.0
+        self.drop_buffer()
+
+    def drop_buffer(self) -> None:
+        self._batches.clear()
+        self._records.clear()
+        self.buffered_bytes = 0
+        if self.offset is not None:
+            self.fetch_offset = self.offset
+
+    @property
+    def has_buffer(self) -> bool:
+        return bool(self._records or self._batches)
+
+    def take_fetched(self, data: bytes) -> None:
+        """Add an answer's batches. Raises BatchError for bytes that are not whole batches."""
+        end = 0
+        for start, header in batches(data):
+            end = start + header.size_bytes
+            if header.next_offset <= self.fetch_offset:
+                continue
+            self._batches.append(FetchedBatch(data, start, header))
+            self.buffered_bytes += header.size_bytes
+            self.fetch_offset = header.next_offset
+        if end == 0 and data:
+            raise PartialBatchError(f"{self.partition}: {len(data)} bytes are not a whole batch")
+
+    def hand_out(self, max_records: int, *, check_crcs: bool) -> list[ConsumerRecord]:
+        """Up to so many records from the buffer; moves the position. Raises BatchError."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < max_records:
+            if not self._records:
+                if not self._batches:
+                    break
+                try:
+                    self._open_batch(check_crcs)
+                except BatchError:
+                    if taken:  # it is met again by the next call, which has nothing to lose
+                        break
+                    raise
+                continue
+            room = max_records - len(taken)
+            if room >= len(self._records):
+                taken.extend(self._records)
+                self._records.clear()
+            else:
+                taken.extend(self._records.popleft() for _ in range(room))
+            self.offset = taken[-1].offset + 1
+            if not self._records:
+                self._leave_batch()
+        return taken
+
+    def _open_batch(self, check_crcs: bool) -> None:
+        data, start, header = self._batches[0]
+        if header.is_control:
+            self._leave_batch()
+            return
+        try:
+            decoded = decode(data, start, verify_crc=check_crcs)
+        except BatchError as error:
+            self.drop_buffer()
+            error.add_note(f"in {self.partition}, batch at offset {header.base_offset}")
+            raise
+        kind = TimestampType(header.is_log_append_time)
+        topic, partition = self.partition
+        position = self.offset or 0
+        epoch = header.leader_epoch
+        make = tuple.__new__
+        self._records.extend(
+            make(
+                ConsumerRecord,
+                (topic, partition, offset, timestamp_ms, kind, key, value, headers, epoch),
+            )
+            for offset, timestamp_ms, key, value, headers in decoded
+            if offset >= position
+        )
+        if not self._records:
+            self._leave_batch()
+
+    def _leave_batch(self) -> None:
+        """The first batch is handed out; offsets that compaction took away are passed over."""
+        header = self._batches.popleft().header
+        self.buffered_bytes -= header.size_bytes
+        self.offset = max(self.offset or 0, header.next_offset)

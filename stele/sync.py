@@ -1,0 +1,439 @@
+"""The plain synchronous face: the asyncio clients on one background thread.
+
+All clients of a process share one event loop in one daemon thread, which lives as long as any of
+them is open. Methods may be called from any thread; one consumer from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, cast
+
+import uvloop
+
+from stele import aio
+from stele.accumulator import Delivery
+from stele.admin import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    NewTopic,
+    QuorumDescription,
+    TopicDescription,
+)
+from stele.config import ClientOptions, ClientWorld, ConsumerOptions, ProducerOptions
+from stele.errors import ClosedError, SteleError
+from stele.producer import HeadersArgument
+from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
+
+Result = TypeVar("Result")
+
+MAX_HANDED_OVER = 10_000
+"""Records on their way from the caller's thread to the loop's; more make the caller wait."""
+
+
+class _LoopThread:
+    """The shared loop. Started by the first client, stopped by the last one's end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._thread: threading.Thread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            self._users += 1
+            if self.loop is None:
+                self.loop = uvloop.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self.loop,), name="stele-client", daemon=True
+                )
+                self._thread.start()
+            return self.loop
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users or self.loop is None or self._thread is None:
+                return
+            loop, thread = self.loop, self._thread
+            self.loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+
+_shared = _LoopThread()
+
+
+class _Face:
+    """What the three synchronous clients share."""
+
+    def __init__(self) -> None:
+        self._loop = _shared.acquire()
+        self._is_open = True
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run on the loop and wait. Ctrl-C stops the waiting and the work."""
+        if not self._is_open:
+            work.close()
+            raise ClosedError("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _do(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a plain function on the loop and wait."""
+
+        async def call() -> Result:
+            return function(*arguments)
+
+        return self._run(call())
+
+    def _release(self) -> None:
+        self._is_open = False
+        _shared.release()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Producer(_Face):
+    """Writes records.
+
+    >>> with Producer("127.0.0.1:9092") as producer:
+    ...     delivery = producer.send("orders", b"value", key=b"key")
+    ...     producer.flush()
+    ...     print(delivery.result().offset)
+
+    Options and their defaults: :class:`stele.config.ProducerConfig`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__()
+        try:
+            self._producer = self._do(
+                lambda: aio.Producer(bootstrap_servers, world=world, **options)
+            )
+        except BaseException:
+            self._release()
+            raise
+        self._known_topics: set[str] = set()
+        self._handed_over: deque[tuple[Delivery, tuple[Any, ...]]] = deque()
+        self._changed = threading.Condition()  # guards what stands below
+        self._is_pumping = False
+        self._refusal: SteleError | None = None  # the first since the last flush
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: HeadersArgument = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Future[RecordMetadata]:
+        """Take a record; the future gets its RecordMetadata or its error.
+
+        Waits while the topic is not known (ApiError after ``max_block_ms``) and while the buffer is
+        full. Do not wait for a single future without ``flush``: its batch may linger.
+        """
+        if not self._is_open:
+            raise ClosedError("the producer is closed")
+        if topic not in self._known_topics:
+            self._run(self._producer.partitions_for(topic))
+            self._known_topics.add(topic)
+        delivery: Future[RecordMetadata] = Future()
+        arguments = (topic, value, key, headers, timestamp_ms, partition)
+        with self._changed:
+            while len(self._handed_over) >= MAX_HANDED_OVER:
+                self._changed.wait()
+            self._handed_over.append((cast(Delivery, delivery), arguments))
+            if self._is_pumping:
+                return delivery
+            self._is_pumping = True
+        self._loop.call_soon_threadsafe(self._start_pump)
+        return delivery
+
+    def _start_pump(self) -> None:
+        self._pump_task = self._loop.create_task(self._pump())
+
+    async def _pump(self) -> None:
+        """On the loop: move what was handed over into the producer's buffer."""
+        while True:
+            with self._changed:
+                if not self._handed_over:
+                    self._is_pumping = False
+                    self._changed.notify_all()
+                    return
+                taken = list(self._handed_over)
+                self._handed_over.clear()
+                self._changed.notify_all()
+            for delivery, arguments in taken:
+                try:
+                    await self._producer.send_into(delivery, *arguments)
+                except SteleError as error:
+                    delivery.set_exception(error)
+                    self._refusal = self._refusal or error
+            await asyncio.sleep(0)
+
+    def partitions_for(self, topic: str) -> list[int]:
+        return self._run(self._producer.partitions_for(topic))
+
+    def flush(self) -> None:
+        """Wait until all that was sent before is delivered or has failed.
+
+        Raises the first failure since the flush before, once.
+        """
+        with self._changed:
+            while self._is_pumping:
+                self._changed.wait()
+        self._run(self._producer.flush())
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        """Deliver what was sent, then let go. Raises as ``flush`` does. Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self.flush()
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Let go at once: what is not delivered yet fails with ClosedError. Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self._run(self._producer.abort())
+        finally:
+            self._release()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class Consumer(_Face):
+    """Reads records.
+
+    >>> with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+    ...     consumer.assign([("orders", 0)])
+    ...     for record in consumer.poll(timeout_ms=1000):
+    ...         print(record.offset, record.value)
+
+    Options and their defaults: :class:`stele.config.ConsumerConfig`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__()
+        try:
+            self._consumer = self._do(
+                lambda: aio.Consumer(bootstrap_servers, world=world, **options)
+            )
+        except BaseException:
+            self._release()
+            raise
+        self._ahead: deque[ConsumerRecord] = deque()  # polled by iteration, not yet handed out
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self._run(self._consumer.close())
+        finally:
+            self._release()
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these from now on. Partitions that stay keep their position."""
+        names = [TopicPartition(*each) for each in partitions]
+        self._put_back()
+        self._do(self._consumer.assign, names)
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._do(self._consumer.assignment)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """The next record handed out is the one at ``offset``, or the first one after it."""
+        self._put_back()
+        self._do(self._consumer.seek, topic, partition, offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        self._put_back()
+        self._do(self._consumer.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        self._put_back()
+        self._do(self._consumer.seek_to_end, *partitions)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hand out nothing of these until ``resume``. None given: all."""
+        self._put_back()
+        self._do(self._consumer.pause, *partitions)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._do(self._consumer.resume, *partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        return self._do(self._consumer.paused)
+
+    def poll(
+        self, max_records: int | None = None, timeout_ms: float = 1000
+    ) -> list[ConsumerRecord]:
+        """Records of the assigned partitions; an empty list after ``timeout_ms`` without any."""
+        self._put_back()
+        return self._run(self._consumer.poll(max_records, timeout_ms))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; waits for it as long as it takes."""
+        while not self._ahead:
+            self._ahead.extend(self._run(self._consumer.poll(timeout_ms=1000)))
+        return self._ahead.popleft()
+
+    def position(self, topic: str, partition: int) -> int:
+        """Offset of the next record to be handed out; looked up if need be."""
+        self._put_back()
+        return self._run(self._consumer.position(topic, partition))
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        return self._run(self._consumer.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """High watermarks: a consumer at this offset has read everything there is."""
+        return self._run(self._consumer.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Of each partition the first record at or after a time; None where there is none."""
+        return self._run(self._consumer.offsets_for_times(timestamps_ms))
+
+    def partitions_for(self, topic: str) -> list[int]:
+        return self._run(self._consumer.partitions_for(topic))
+
+    def _put_back(self) -> None:
+        """What iteration took ahead and did not hand out is to be read again."""
+        first: dict[tuple[str, int], int] = {}
+        for record in self._ahead:
+            first.setdefault((record.topic, record.partition), record.offset)
+        self._ahead.clear()
+        for (topic, partition), offset in first.items():
+            self._do(self._consumer.seek, topic, partition, offset)
+
+
+class Admin(_Face):
+    """Administrates a cluster; every method as in :class:`stele.admin.Admin`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__()
+        try:
+            self._admin = self._do(lambda: aio.Admin(bootstrap_servers, world=world, **options))
+        except BaseException:
+            self._release()
+            raise
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self._run(self._admin.close())
+        finally:
+            self._release()
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic]:
+        return self._run(self._admin.create_topics(topics, validate_only=validate_only))
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        self._run(self._admin.delete_topics(names))
+
+    def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        return self._run(self._admin.describe_topics(names))
+
+    def list_topics(self) -> list[TopicDescription]:
+        return self._run(self._admin.list_topics())
+
+    def elect_leaders(
+        self, partitions: Sequence[tuple[str, int]] = (), *, unclean: bool = False
+    ) -> list[TopicPartition]:
+        return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+
+    def describe_cluster(self) -> ClusterDescription:
+        return self._run(self._admin.describe_cluster())
+
+    def describe_quorum(self) -> QuorumDescription:
+        return self._run(self._admin.describe_quorum())
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        self._run(self._admin.alter_configs(changes, validate_only=validate_only))
+
+    def describe_configs(
+        self, resources: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        return self._run(self._admin.describe_configs(resources))
