@@ -1,0 +1,371 @@
+"""A cluster of node processes on this machine: started, killed -9, paused, restarted, stopped.
+
+Used by `stele dev`, the demo, benchmarks and tests. Each node has a directory of its own with its
+`server.properties`, its data and its log; a directory that holds a cluster already is started as
+it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.format import format_directory, random_cluster_id
+from runtime.real.world import RealWorld
+from stele.aio import Admin
+from stele.errors import SteleError
+
+FIRST_BROKER_ID = 101
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+_POLL_S = 0.02
+_LOG_TAIL_LINES = 8
+# Below the range from which the kernel takes the ports of outgoing connections: a port that was
+# free when the cluster was laid out would else be some connection's when its node is restarted.
+_FREE_PORTS = range(20_000, 32_000)
+
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class ClusterError(SteleError):
+    """The cluster could not be started, or a node did not come up; ``str()`` says what to do."""
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """One node: where it lives, how it is reached, and its process if it runs."""
+
+    node_id: int
+    directory: Path
+    settings: dict[str, str]
+    kafka_port: int | None = None
+    metrics_port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        kind = self.settings["process.roles"].replace(",", "-")
+        return f"{kind}-{self.node_id}"
+
+    @property
+    def config_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "node.log"
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        if self.process is None:
+            raise ClusterError(f"{self.name} does not run")
+        return self.process.pid
+
+    def log_tail(self) -> str:
+        if not self.log_file.exists():
+            return ""
+        lines = self.log_file.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+    def write_config(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{key}={value}\n" for key, value in sorted(self.settings.items()))
+        self.config_file.write_text(text)
+
+    def spawn(self) -> None:
+        """Start the process, in a session of its own: a Ctrl-C here is not one there."""
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "server", str(self.config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class ProcessCluster:
+    """Controllers 1, 2, … and brokers 101, 102, …; or, combined, nodes 1, 2, … that are both.
+
+    ``base_port`` None takes free ports. Otherwise brokers listen for Kafka at ``base_port`` and
+    up, for gRPC 100 above, and controllers 200 above that. ``settings`` go to every node.
+    """
+
+    directory: Path
+    controllers: int = 3
+    brokers: int = 3
+    combined: bool = False
+    base_port: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    nodes: dict[int, NodeProcess] = field(default_factory=dict)
+    cluster_id: str = ""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{node.kafka_port}" for node in self._brokers())
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [node.node_id for node in self._brokers()]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return [
+            n.node_id for n in self.nodes.values() if "controller" in n.settings["process.roles"]
+        ]
+
+    def _brokers(self) -> list[NodeProcess]:
+        return [node for node in self.nodes.values() if node.kafka_port is not None]
+
+    # --------------------------------------------------------------------------------- life
+
+    async def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Lay out, format what is new, start every node, wait until all brokers serve.
+
+        Raises ClusterError; what was started is stopped then.
+        """
+        self._lay_out()
+        self._format()
+        try:
+            for node in self.nodes.values():
+                node.spawn()
+            await self.wait_serving(self.broker_ids, timeout_s=timeout_s)
+        except BaseException:
+            await self.stop(timeout_s=0)
+            raise
+
+    async def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop brokers, then controllers, in good order; after ``timeout_s`` each with SIGKILL."""
+        brokers = set(self.broker_ids)
+        for group in (brokers, set(self.nodes) - brokers):
+            nodes = [self.nodes[node_id] for node_id in sorted(group)]
+            for node in nodes:
+                if node.running:
+                    os.kill(node.pid, signal.SIGCONT)
+                    os.kill(node.pid, signal.SIGTERM)
+            await _gone(nodes, timeout_s)
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL; the process is gone when this returns."""
+        process = self.nodes[node_id].process
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    async def stop_node(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM, and wait."""
+        node = self.nodes[node_id]
+        if node.running:
+            os.kill(node.pid, signal.SIGTERM)
+        await _gone([node], timeout_s)
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP: a node that neither works nor closes its connections."""
+        os.kill(self.nodes[node_id].pid, signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        os.kill(self.nodes[node_id].pid, signal.SIGCONT)
+
+    async def restart(self, node_id: int, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start a node that was killed or stopped; a broker serves again when this returns."""
+        node = self.nodes[node_id]
+        if node.running:
+            raise ClusterError(f"{node.name} runs already")
+        node.spawn()
+        if node.kafka_port is not None:
+            await self.wait_serving([node_id], timeout_s=timeout_s)
+
+    async def wait_serving(self, broker_ids: Iterable[int], *, timeout_s: float) -> None:
+        """Wait until these brokers are unfenced and answer. Raises ClusterError."""
+        wanted = set(broker_ids)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for node_id in sorted(wanted):
+                    await self._wait_healthy(self.nodes[node_id])
+                async with Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin:
+                    while not wanted <= await _unfenced(admin):
+                        self._check_processes(wanted)
+                        await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            tails = "\n".join(self.nodes[node_id].log_tail() for node_id in sorted(wanted))
+            raise ClusterError(
+                f"brokers {sorted(wanted)} did not serve within {timeout_s:.0f} s; "
+                f"their logs are in {self.directory}\n{tails}"
+            ) from None
+
+    async def _wait_healthy(self, node: NodeProcess) -> None:
+        """Poll the node's health page: cheaper for it than being asked by a client."""
+        while not await _healthy(node.metrics_port):
+            self._check_processes({node.node_id})
+            await asyncio.sleep(_POLL_S)
+
+    def _check_processes(self, node_ids: set[int]) -> None:
+        for node_id in sorted(node_ids):
+            node = self.nodes[node_id]
+            if not node.running:
+                code = None if node.process is None else node.process.returncode
+                raise ClusterError(f"{node.name} ended with exit code {code}:\n{node.log_tail()}")
+
+    # ------------------------------------------------------------------------------- layout
+
+    def _lay_out(self) -> None:
+        if self.nodes:
+            return
+        ports = _Ports(self.base_port)
+        count = self.brokers if self.combined else self.controllers
+        voters = {node_id: ports.controller(node_id) for node_id in range(1, count + 1)}
+        quorum = ",".join(f"{each}@127.0.0.1:{port}" for each, port in voters.items())
+        for node_id, port in voters.items():
+            roles = "broker,controller" if self.combined else "controller"
+            self._add(node_id, roles, quorum, ports, controller_port=port)
+        if not self.combined:
+            for number in range(self.brokers):
+                self._add(FIRST_BROKER_ID + number, "broker", quorum, ports)
+
+    def _add(
+        self,
+        node_id: int,
+        roles: str,
+        quorum: str,
+        ports: _Ports,
+        controller_port: int | None = None,
+    ) -> None:
+        directory = self.directory.resolve() / f"{roles.replace(',', '-')}-{node_id}"
+        metrics_port = ports.metrics()
+        settings = {
+            "node.id": str(node_id),
+            "process.roles": roles,
+            "controller.quorum.voters": quorum,
+            "log.dirs": str(directory / "data"),
+            "metrics.listener": f"127.0.0.1:{metrics_port}",
+        }
+        if controller_port is not None:
+            settings["controller.listener"] = f"127.0.0.1:{controller_port}"
+        kafka_port = None
+        if "broker" in roles:
+            kafka_port = ports.kafka()
+            settings["listeners"] = f"PLAINTEXT://127.0.0.1:{kafka_port}"
+            settings["grpc.listeners"] = f"PLAINTEXT://127.0.0.1:{ports.grpc()}"
+        settings.update(self.settings)
+        self.nodes[node_id] = NodeProcess(node_id, directory, settings, kafka_port, metrics_port)
+
+    def _format(self) -> None:
+        identity = self.directory / "cluster.id"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        world = RealWorld()
+        try:
+            if not identity.exists():
+                identity.write_text(random_cluster_id(world.world.rng))
+            self.cluster_id = identity.read_text().strip()
+            for node in self.nodes.values():
+                node.write_config()
+                format_directory(
+                    world.world.disk,
+                    [node.settings["log.dirs"]],
+                    self.cluster_id,
+                    node.node_id,
+                    world.world.rng,
+                    ignore_formatted=True,
+                )
+        finally:
+            world.close()
+
+
+class _Ports:
+    """Hands out ports: in order from a base, or whatever is free."""
+
+    def __init__(self, base: int | None) -> None:
+        self._base = base
+        self._handed_out: dict[str, int] = {}
+        self._free = iter(random.sample(_FREE_PORTS, len(_FREE_PORTS)))
+
+    def kafka(self) -> int:
+        return self._next("Kafka", 0)
+
+    def grpc(self) -> int:
+        return self._next("gRPC", 100)
+
+    def metrics(self) -> int:
+        return self._next("metrics", 300)
+
+    def controller(self, number: int) -> int:
+        return self._next("controller", 200)
+
+    def _next(self, kind: str, above_base: int) -> int:
+        if self._base is None:
+            return next(port for port in self._free if _is_free(port))
+        port = self._base + above_base + self._handed_out.get(kind, 0)
+        self._handed_out[kind] = self._handed_out.get(kind, 0) + 1
+        if not _is_free(port):
+            raise ClusterError(
+                f"port {port} on 127.0.0.1, meant for {kind}, is taken: "
+                f"is another cluster running? Choose others, e.g. --base-port {self._base + 1000}"
+            )
+        return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+async def _healthy(port: int) -> bool:
+    """Whether ``GET /healthz`` answers 200."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    try:
+        writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        status = await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()
+    return b" 200 " in status
+
+
+async def _unfenced(admin: Admin) -> set[int]:
+    try:
+        cluster = await admin.describe_cluster()
+    except SteleError:
+        return set()
+    return {each.broker_id for each in cluster.brokers if not each.fenced}
+
+
+async def _gone(nodes: list[NodeProcess], timeout_s: float) -> None:
+    """Wait until the processes have ended; those that have not by then are killed."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while any(node.running for node in nodes):
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        for node in nodes:
+            if node.process is not None:
+                node.process.kill()
+                node.process.wait()
