@@ -8,7 +8,6 @@ it is.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import random
 import signal
@@ -33,8 +32,7 @@ _LOG_TAIL_LINES = 8
 # free when the cluster was laid out would else be some connection's when its node is restarted.
 _FREE_PORTS = range(20_000, 32_000)
 
-_libc = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
+_SERVER = (sys.executable, "-m", "cli.main", "server")
 
 
 class ClusterError(SteleError):
@@ -88,19 +86,11 @@ class NodeProcess:
 
     def spawn(self) -> None:
         """Start the process, in a session of its own: a Ctrl-C here is not one there."""
+        command = [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "server", str(self.config_file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(slots=True)

@@ -149,12 +149,12 @@ async def _attack(
     console: Console,
 ) -> None:
     """Kill a partition's leader, later the active controller, and start both again."""
-    await stream.reached(int(total * KILL_LEADER_AT))
+    await stream.until_acknowledged(int(total * KILL_LEADER_AT))
     broker = await _kill_leader(cluster, admin, stream, report, console)
-    await stream.reached(int(total * RESTART_LEADER_AT))
+    await stream.until_acknowledged(int(total * RESTART_LEADER_AT))
     await cluster.restart(broker)
     console.print(f"  broker {broker} started again")
-    await stream.reached(int(total * KILL_CONTROLLER_AT))
+    await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
     quorum = await admin.describe_quorum()
     if quorum.leader is None:
         raise DemoError("the quorum has no leader to kill")
@@ -162,7 +162,7 @@ async def _attack(
     report.active_controller_killed = quorum.leader
     stream.note_kill(f"controller {quorum.leader}", range(PARTITIONS))
     console.print(f"  killed -9 controller {quorum.leader}, the active one")
-    await stream.reached(int(total * RESTART_CONTROLLER_AT))
+    await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
     await cluster.restart(quorum.leader)
     console.print(f"  controller {quorum.leader} started again")
 
@@ -181,8 +181,7 @@ async def _kill_leader(
     if victim is None:
         raise DemoError("a partition has no leader to kill")
     led = [partition for partition, leader in leaders.items() if leader == victim]
-    while stream.producer.in_flight(victim) == 0:
-        await asyncio.sleep(0)
+    await stream.until(lambda: stream.producer.in_flight(victim) > 0)
     batches = stream.producer.in_flight(victim)
     cluster.kill(victim)
     stream.note_kill(f"broker {victim}", led)

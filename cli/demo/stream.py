@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cli.orders import OrderLine
@@ -99,9 +99,13 @@ class OrderStream:
         if self._failure is not None:
             raise SteleError(f"an order line was refused: {self._failure}") from self._failure
 
-    async def reached(self, lines: int) -> None:
+    async def until_acknowledged(self, lines: int) -> None:
         """Wait until so many lines are acknowledged."""
-        while self.acknowledged < lines:
+        await self.until(lambda: self.acknowledged >= lines)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition, looked at anew after every acknowledgement."""
+        while not condition():
             self._progressed.clear()
             await self._progressed.wait()
 
