@@ -51,7 +51,7 @@ class FakeQuorum:
         return self._end_offset
 
     def claim(self, epoch: int | None = None) -> int:
-        """Become leader of ``epoch`` (the next one by default); its control batch takes an offset."""
+        """Become leader of ``epoch`` (by default the next); its control batch takes an offset."""
         epoch = self._leader.epoch + 1 if epoch is None else epoch
         self._leader = LeaderAndEpoch(self.node_id, epoch)
         self._end_offset += 1

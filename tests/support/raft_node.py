@@ -34,9 +34,9 @@ class FakeNode:
     rng: Rng
     max_batches_per_fetch: int = 100
     durable_log: list[Batch] = field(default_factory=list)
-    durable_hard_state: HardState = HardState()
+    durable_hard_state: HardState = field(default_factory=HardState)
     log: list[Batch] = field(default_factory=list)
-    hard_state: HardState = HardState()
+    hard_state: HardState = field(default_factory=HardState)
     core: RaftCore | None = None  # None while down
     life: int = 0
     deadline: float = float("inf")

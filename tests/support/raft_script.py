@@ -368,5 +368,6 @@ def show_response(message: Response) -> str:
         case FetchResponse(diverging=None):
             batches = ", ".join(show_batch(batch) for batch in message.batches)
             return f"fetched {known} hw={message.high_watermark} {batches}".rstrip()
-        case FetchResponse(diverging=diverging):
-            return f"diverging {known} at {diverging.end_offset}@{diverging.epoch}"
+        case FetchResponse():
+            assert message.diverging is not None
+            return f"diverging {known} at {message.diverging.end_offset}@{message.diverging.epoch}"
