@@ -124,20 +124,10 @@ _TOPIC = (
         allowed=("producer",), synonym="compression.type",
     ),
     ConfigKey(
-        "file.delete.delay.ms", Type.LONG, "60000",
-        "How long the file of a removed segment stays for those still reading it.",
-        minimum=0, synonym="log.segment.delete.delay.ms",
-    ),
-    ConfigKey(
         "flush.messages", Type.LONG, "1",
         "A replica acknowledges only what is on disk when this is 1 (Kafka's default: never); a "
         "larger number leaves flushing to the page cache until so many records have come.",
         minimum=1, synonym="log.flush.interval.messages",
-    ),
-    ConfigKey(
-        "flush.ms", Type.LONG, str(LONG_MAX),
-        "With flush.messages above 1: the longest a record stays unflushed.",
-        minimum=0, synonym="log.flush.interval.ms",
     ),
     ConfigKey(
         "index.interval.bytes", Type.INT, "4096",

@@ -16,9 +16,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...]
     compression_type: str
-    file_delete_delay_ms: int
     flush_messages: int
-    flush_ms: int
     index_interval_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int

@@ -1,0 +1,71 @@
+"""The reference page of the configuration, written from the declared keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey
+
+_HEAD = """\
+# Configuration
+
+<!-- Written by scripts/configuration-page from metadata/config_keys.py. Do not edit. -->
+
+A node reads `server.properties`, then environment variables, then `--set key=value`; later ones
+win. A variable is `STELE_` and the key in capitals with `_` for `.`: `STELE_LOG_RETENTION_HOURS`
+is `log.retention.hours`. A key that does not exist is reported with the nearest one that does.
+
+What is not set in the file can also be set in the running cluster, where the scope allows it:
+
+| scope | where it may be set |
+|---|---|
+| node | the file and its overrides; read when the node starts |
+| cluster | also dynamically, for all brokers or for a single one |
+| cluster only | also dynamically, but only for all brokers at once |
+| topic | on the topic, when it is made or later |
+
+The narrowest setting wins: topic, then broker, then cluster, then file, then default.
+Names and defaults are Apache Kafka's unless the description says otherwise.
+"""
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    sections = [
+        _HEAD,
+        "## Topics\n\n" + _table(TOPIC_KEYS.values(), with_scope=False),
+        "## Nodes and the cluster\n\n" + _table(NODE_KEYS.values(), with_scope=True),
+    ]
+    return "\n".join(sections)
+
+
+def _table(keys: Iterable[ConfigKey], *, with_scope: bool) -> str:
+    last = "scope" if with_scope else "default for topics that do not set it"
+    lines = [f"| key | type | default | {last} | description |", "|---|---|---|---|---|"]
+    for key in keys:
+        last = key.scope.value if with_scope else _synonyms(key)
+        cells = [f"`{key.name}`", _type(key), _default(key), last, key.doc]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _synonyms(key: ConfigKey) -> str:
+    names = [key.synonym or key.name, *(name for name, _ in key.coarser)]
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _type(key: ConfigKey) -> str:
+    text = key.type.value.lower()
+    if key.allowed:
+        return f"{text}: " + ", ".join(key.allowed)
+    if key.minimum is not None and key.maximum is not None:
+        return f"{text}, {key.minimum:.0f} to {key.maximum:.0f}"
+    if key.minimum is not None:
+        return f"{text}, {key.minimum:.0f} or more"
+    return text
+
+
+def _default(key: ConfigKey) -> str:
+    if key.default is None:
+        return "**must be set**"
+    return f"`{key.default}`" if key.default else ""

@@ -1,0 +1,177 @@
+"""The declared keys, their values and what they come to."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from metadata.config_keys import (
+    NODE_KEYS,
+    TOPIC_KEYS,
+    Scope,
+    Type,
+    nearest,
+    validate_broker_config,
+    validate_topic_config,
+)
+from metadata.delta import MetadataDelta
+from metadata.effective import (
+    TopicConfig,
+    cluster_int,
+    effective_topic_config,
+    min_insync_replicas,
+    static_value,
+    unclean_election_enabled,
+)
+from metadata.image import CLUSTER, EMPTY, ConfigResource, MetadataImage
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+
+
+@pytest.mark.parametrize("key", [*TOPIC_KEYS.values(), *NODE_KEYS.values()], ids=lambda k: k.name)
+def test_every_default_is_valid_and_every_line_says_something(key: object) -> None:
+    from metadata.config_keys import ConfigKey
+
+    assert isinstance(key, ConfigKey)
+    assert key.doc.endswith(".")
+    assert "\n" not in key.doc
+    assert "|" not in key.doc
+    if key.default:
+        key.parse(key.default)
+
+
+def test_kafkas_synonyms() -> None:
+    expected = {
+        "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        "segment.ms": ("log.roll.ms", "log.roll.hours"),
+        "segment.bytes": ("log.segment.bytes",),
+        "max.message.bytes": ("message.max.bytes",),
+        "min.insync.replicas": ("min.insync.replicas",),
+        "segment.index.bytes": ("log.index.size.max.bytes",),
+        "flush.messages": ("log.flush.interval.messages",),
+    }
+    for name, synonyms in expected.items():
+        key = TOPIC_KEYS[name]
+        assert (key.synonym, *(coarse for coarse, _ in key.coarser)) == synonyms
+        assert all(synonym in NODE_KEYS for synonym in synonyms)
+
+
+def test_the_typed_topic_configuration_has_exactly_the_topic_keys() -> None:
+    names = {name.replace(".", "_") for name in TOPIC_KEYS}
+    assert {field.name for field in fields(TopicConfig)} == names
+    kinds = {Type.INT: int, Type.LONG: int, Type.BOOLEAN: bool, Type.STRING: str, Type.LIST: tuple}
+    config = effective_topic_config(EMPTY, "t", static={})
+    for name, key in TOPIC_KEYS.items():
+        assert isinstance(getattr(config, name.replace(".", "_")), kinds[key.type])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.mss", "1", "did you mean retention.ms"),
+        ("quite.something.else", "1", "there is no topic configuration"),
+        ("log.retention.hours", "1", "on a topic it is retention.ms"),
+        ("log.segment.bytes", "1", "on a topic it is segment.bytes"),
+        ("retention.ms", "-2", "from -1"),
+        ("retention.ms", "1.5", "a whole number"),
+        ("retention.ms", "99999999999999999999", "from -1"),
+        ("segment.bytes", "2147483648", "to 2147483647"),
+        ("segment.bytes", "", "a whole number"),
+        ("cleanup.policy", "compact", "one of delete"),
+        ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
+        ("unclean.leader.election.enable", "yes", "true or false"),
+    ],
+)
+def test_bad_topic_settings_say_what_would_be_right(name: str, value: str, words: str) -> None:
+    with pytest.raises(ApiError, match=words) as caught:
+        validate_topic_config(name, value)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_good_topic_settings() -> None:
+    for name, value in (("retention.ms", " -1 "), ("unclean.leader.election.enable", "TRUE")):
+        validate_topic_config(name, value)
+
+
+def test_scopes() -> None:
+    validate_broker_config("log.retention.ms", "1", one_broker=True)
+    validate_broker_config("min.insync.replicas", "2", one_broker=False)
+    for name, value, one_broker in (
+        ("min.insync.replicas", "2", True),
+        ("unclean.leader.election.enable", "true", True),
+        ("min.insync.replicas", None, False),
+        ("log.dirs", "/x", False),
+        ("log.retention.hours", "1", False),
+        ("nonsense", "1", False),
+    ):
+        with pytest.raises(ApiError):
+            validate_broker_config(name, value, one_broker=one_broker)
+    assert all(key.scope is Scope.TOPIC for key in TOPIC_KEYS.values())
+
+
+def test_nearest() -> None:
+    assert nearest("listner", NODE_KEYS) == "listeners"
+    assert nearest("qqqqqqq", NODE_KEYS) is None
+
+
+def with_configs(*settings: tuple[ConfigResource, str, str]) -> MetadataImage:
+    delta = MetadataDelta(EMPTY)
+    for offset, (resource, name, value) in enumerate(settings):
+        config = pb.ConfigRecord(
+            resource_type=resource.type,  # type: ignore[arg-type]
+            resource_name=resource.name,
+            name=name,
+            value=value,
+        )
+        delta.replay(offset, pb.MetadataRecord(config=config))
+    return delta.apply()
+
+
+def test_the_narrowest_wins() -> None:
+    layers = [
+        (CLUSTER, "log.retention.ms", "2"),
+        (ConfigResource.broker(1), "log.retention.ms", "3"),
+        (ConfigResource.topic("t"), "retention.ms", "4"),
+    ]
+    static = {"log.retention.hours": "1"}
+
+    def retention(image: MetadataImage, layer: dict[str, str], broker_id: int | None) -> int:
+        return effective_topic_config(image, "t", static=layer, broker_id=broker_id).retention_ms
+
+    assert retention(EMPTY, {}, 1) == 604_800_000
+    assert retention(EMPTY, static, 1) == 3_600_000
+    assert retention(with_configs(*layers[:1]), static, 1) == 2
+    assert retention(with_configs(*layers[:2]), static, 1) == 3
+    assert retention(with_configs(*layers[:2]), static, 2) == 2
+    assert retention(with_configs(*layers[:2]), static, None) == 2
+    assert retention(with_configs(*layers), static, 1) == 4
+
+
+def test_the_finest_static_spelling_wins_and_unlimited_is_no_number() -> None:
+    key = TOPIC_KEYS["retention.ms"]
+    assert static_value(key, {"log.retention.hours": "2", "log.retention.minutes": "1"}) == "60000"
+    assert static_value(key, {"log.retention.hours": "-1"}) == "-1"
+    assert static_value(key, {}) is None
+
+
+def test_what_controllers_and_leaders_must_agree_on_is_not_read_from_their_files() -> None:
+    image = with_configs((CLUSTER, "min.insync.replicas", "2"))
+    assert min_insync_replicas(image, "t") == 2
+    assert (
+        effective_topic_config(
+            image, "t", static={"min.insync.replicas": "1"}, broker_id=1
+        ).min_insync_replicas
+        == 2
+    )
+    override = with_configs((ConfigResource.topic("t"), "min.insync.replicas", "3"))
+    assert min_insync_replicas(override, "t") == 3
+    assert min_insync_replicas(EMPTY, "t") == 1
+
+
+def test_cluster_wide_values() -> None:
+    assert cluster_int(EMPTY, "num.partitions", {"num.partitions": "4"}) == 4
+    image = with_configs((CLUSTER, "num.partitions", "5"))
+    assert cluster_int(image, "num.partitions", {"num.partitions": "4"}) == 5
+    assert not unclean_election_enabled(EMPTY, "t", {})
+    assert unclean_election_enabled(EMPTY, "t", {"unclean.leader.election.enable": "true"})
