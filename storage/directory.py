@@ -539,11 +539,10 @@ class LogDirectory:
         for log in self.logs.values():
             log.prepare_clean_shutdown()
         await self._commit.flush()
-        async with self._checkpointing:
-            await self._write_checkpoints(
-                {key: log.synced_offset for key, log in self.logs.items()},
-                {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
-            )
+        await self._write_checkpoints(
+            {key: log.synced_offset for key, log in self.logs.items()},
+            {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
+        )
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )

@@ -7,6 +7,7 @@ next one gathers, so a busy directory has as few syncs as the disk is slow.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -42,7 +43,6 @@ class GroupCommit:
         self._dirty: dict[Member, None] = {}  # in the order they became so
         self._task: asyncio.Task[None] | None = None  # runs while there is anything to sync
         self._waiting: list[asyncio.Future[None]] = []  # of the group that gathers
-        self._held = False
         self.failure: OSError | None = None
         self.groups = 0  # that reached the disk
 
@@ -96,6 +96,10 @@ class GroupCommit:
         except OSError as error:
             self._fail(error, waiting)
             return
+        except BaseException as error:
+            # Cancelled or broken: what this group covered may never be on disk.
+            self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"), waiting)
+            raise
         self.groups += 1
         for member, ticket in tickets:
             try:

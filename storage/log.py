@@ -436,6 +436,9 @@ class PartitionLog:
         """A group begins: what of this log goes into it."""
         self._dirty = False
         self._unflushed_records = 0
+        for path in list(self._unsynced_paths):
+            if not self._disk.exists(path):  # deleted by retention since
+                del self._unsynced_paths[path]
         paths = dict.fromkeys((self._active.path, *self._unsynced_paths))
         return SyncTicket(tuple(paths), self.end_offset, self.truncation_generation)
 

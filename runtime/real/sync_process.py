@@ -181,6 +181,9 @@ def _serve(connection: socket.socket) -> None:
             except OSError as error:
                 code = error.errno or errno.EIO
                 reply = (number, code, error.strerror or str(error), str(error.filename or ""))
+            except Exception as error:
+                # A request must be answered, or its log would wait for ever.
+                reply = (number, errno.EIO, f"{type(error).__name__}: {error}", "")
             data = marshal.dumps(reply)
             try:
                 with sending:

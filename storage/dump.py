@@ -1,0 +1,151 @@
+"""A log's files as printable records, for people: what ``stele log dump`` shows.
+
+Reads plain bytes and opens nothing, so that any file, also of a node that is down or of Kafka
+itself, can be looked at. What is wrong with a file is part of the output, not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stele.wire.batch import (
+    HEADER_SIZE,
+    BatchError,
+    BatchHeader,
+    Record,
+    check_crc,
+    decode,
+    read_header,
+)
+from stele.world import Buffer
+from storage import offset_index, time_index
+from storage.producer_state import SnapshotError, decode_snapshot
+from storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_file_name,
+)
+
+Row = dict[str, Any]
+"""One printable record: names are Kafka's, values are numbers, text, bytes, bool or None."""
+
+
+def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
+    """The rows of a file by its name: a segment, index, snapshot or text file of a log directory."""
+    base_name = name.rpartition("/")[2]
+    key = parse_file_name(base_name)
+    base_offset, suffix = key if key is not None else (0, "")
+    if suffix == LOG_SUFFIX:
+        return dump_segment(data, print_records=print_records)
+    if suffix == INDEX_SUFFIX:
+        return dump_offset_index(data, base_offset)
+    if suffix == TIME_INDEX_SUFFIX:
+        return dump_time_index(data, base_offset)
+    if suffix == SNAPSHOT_SUFFIX:
+        return dump_snapshot(data)
+    return dump_text(data)
+
+
+def dump_segment(data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
+    """A row for each batch, and with ``print_records`` one for each record below its batch."""
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        try:
+            header = read_header(data, position)
+        except BatchError as error:
+            yield {"position": position, "error": str(error)}
+            return
+        if position + header.size_bytes > len(data):
+            break
+        valid = check_crc(data, position, header)
+        yield _batch_row(position, header, valid)
+        if print_records and valid:
+            yield from _record_rows(data, position)
+        position += header.size_bytes
+    if position < len(data):
+        yield {"position": position, "error": f"{len(data) - position} bytes of a torn batch"}
+
+
+def _batch_row(position: int, header: BatchHeader, valid: bool) -> Row:
+    return {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "position": position,
+        "createTime" if not header.is_log_append_time else "logAppendTime": header.max_timestamp_ms,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": header.compression.name.lower() if valid else header.attributes & 7,
+        "crc": header.crc,
+        "isvalid": valid,
+    }
+
+
+def _record_rows(data: Buffer, position: int) -> Iterator[Row]:
+    try:
+        records: list[Record] = decode(data, position)
+    except BatchError as error:
+        yield {"position": position, "error": str(error)}
+        return
+    for record in records:
+        yield {
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "key": record.key,
+            "payload": record.value,
+            "headers": dict(record.headers),
+        }
+
+
+def dump_offset_index(data: Buffer, base_offset: int) -> Iterator[Row]:
+    for offset, position in offset_index.decode_entries(bytes(data), base_offset):
+        yield {"offset": offset, "position": position}
+    yield from _trailing(data, offset_index.ENTRY_SIZE)
+
+
+def dump_time_index(data: Buffer, base_offset: int) -> Iterator[Row]:
+    for timestamp_ms, offset in time_index.decode_entries(bytes(data), base_offset):
+        yield {"timestamp": timestamp_ms, "offset": offset}
+    yield from _trailing(data, time_index.ENTRY_SIZE)
+
+
+def _trailing(data: Buffer, entry_size: int) -> Iterator[Row]:
+    if len(data) % entry_size:
+        yield {"error": f"{len(data) % entry_size} bytes behind the last entry"}
+
+
+def dump_snapshot(data: Buffer) -> Iterator[Row]:
+    try:
+        entries = decode_snapshot(data)
+    except SnapshotError as error:
+        yield {"error": str(error)}
+        return
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        yield {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.transaction_first_offset,
+            "lastTimestamp": entry.last_timestamp_ms,
+            "firstSequence": last.base_sequence if last else -1,
+            "lastSequence": last.last_sequence if last else -1,
+            "lastOffset": last.last_offset if last else -1,
+            "offsetDelta": last.last_offset - last.base_offset if last else 0,
+        }
+
+
+def dump_text(data: Buffer) -> Iterator[Row]:
+    """Checkpoints, ``leader-epoch-checkpoint``, ``partition.metadata``: line by line."""
+    for line in bytes(data).decode(errors="replace").splitlines():
+        yield {"line": line}
