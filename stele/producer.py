@@ -245,6 +245,10 @@ class Producer:
         view = self._view.topic(topic)
         return sorted(view.partitions) if view else []
 
+    def in_flight(self, broker_id: int) -> int:
+        """How many batches are sent to this broker and not answered yet."""
+        return 0 if self._sender is None else self._sender.in_flight(broker_id)
+
     async def flush(self) -> None:
         """Wait until all that was taken before is delivered or has failed.
 

@@ -145,6 +145,10 @@ class Sender:
     def wake(self) -> None:
         self._wake.set()
 
+    def in_flight(self, broker_id: int) -> int:
+        """Batches sent to the broker and not answered."""
+        return sum(len(sent.items) for sent in self._sent if sent.link.broker_id == broker_id)
+
     async def close(self) -> None:
         """Stop at once; what is not delivered stays where it is."""
         self._stopped = True
