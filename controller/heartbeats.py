@@ -192,7 +192,10 @@ class Heartbeats:
                 lambda context: cluster.fence(context, action.broker_id, action.broker_epoch)
             )
         except ApiError as error:
-            logger.info("broker %d not fenced: %s", action.broker_id, error)
+            logger.warning("broker %d could not be fenced: %s", action.broker_id, error)
+            registration = self._decisions.newest.broker(action.broker_id)
+            if self._decisions.active and registration is not None:
+                self._liveness.not_fenced(self._clock.monotonic(), registration, action)
             return
         if done:
             self._decisions.metrics.timed_out_brokers += 1

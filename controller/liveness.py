@@ -26,6 +26,7 @@ TAKEOVER_GRACE_S = 0.5
 PROBE_INTERVAL_S = 0.5
 PROBE_TIMEOUT_S = 0.3
 RESUME_GRACE_S = 1.0
+FENCE_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,17 @@ class Liveness:
         elif answer == tracked.incarnation_id:
             tracked.fence_at_s = None
         tracked.probe_at_s = now + PROBE_INTERVAL_S
+
+    def not_fenced(self, now: float, registration: BrokerRegistration, action: Fence) -> None:
+        """Fencing failed, as on a full disk: it stays to be done."""
+        if registration.broker_epoch == action.broker_epoch and not registration.fenced:
+            self._tracked[registration.broker_id] = _Tracked(
+                registration.broker_epoch,
+                registration.incarnation_id,
+                now,
+                fence_at_s=now + FENCE_RETRY_S,
+                reason=action.reason,
+            )
 
     def resumed(self, now: float) -> None:
         """This process itself stood still: what brokers sent meanwhile has yet to be read."""

@@ -127,8 +127,8 @@ class ControllerService:
             self._decisions.submit(configs.bootstrap)
             self._decisions.submit(elections.elect_leaderless)
         except ApiError as error:
-            logger.info("leadership of epoch %d was lost at once: %s", epoch, error)
-            return
+            # Leadership is already lost again, which we are told next, or the disk is full.
+            logger.warning("nothing could be written in epoch %d: %s", epoch, error)
         if self._config.auto_leader_rebalance_enable:
             self._rebalance_at = self._world.clock.monotonic() + self._rebalance_interval_s
         self._heartbeats.claimed()

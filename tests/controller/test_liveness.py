@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.liveness import (
+    FENCE_RETRY_S,
     PROBE_INTERVAL_S,
     RESUME_GRACE_S,
     STREAM_GRACE_S,
@@ -120,6 +121,18 @@ def test_another_process_at_its_address_settles_it_even_while_a_stream_seems_ope
 def test_a_refusal_while_the_stream_is_open_settles_nothing(liveness: Liveness) -> None:
     liveness.probed(101.0, PROBE, Silence.REFUSED)
     assert liveness.due(101.0) == []
+
+
+def test_a_fencing_that_failed_is_tried_again_unless_it_is_heard_of(liveness: Liveness) -> None:
+    action = Fence(1, 7, "silent")
+    for now, heard in ((120.0, False), (130.0, True)):
+        liveness.not_fenced(now, BROKER, action)
+        assert liveness.due(now) == []
+        if heard:
+            liveness.heartbeat(now + 0.1, BROKER, STREAM)
+        assert fenced(liveness, now + FENCE_RETRY_S) is not heard
+    liveness.not_fenced(140.0, BrokerRegistration(1, 8, b"newer", fenced=False), action)
+    assert liveness.due(150.0) == [Fence(1, 7, "it was silent for 9 s")]
 
 
 class TestTakeover:

@@ -13,6 +13,7 @@ from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from runtime.config import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Service, Stream
+from storage.errors import StorageError
 from tests.support.controller import CLUSTER_ID, endpoints, incarnation
 
 COMMIT_S = 0.002
@@ -26,6 +27,7 @@ class FakeQuorum:
         self.log = [] if log is None else log
         self.leader = LeaderAndEpoch(None, 0)
         self.held = False
+        self.full = False
         self.service: ControllerService | None = None
         self._proposed: list[CommittedBatch] = []
         self._next = 0
@@ -44,6 +46,8 @@ class FakeQuorum:
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         if self.leader != LeaderAndEpoch(self.node_id, epoch):
             raise NotLeaderError(self.leader)
+        if self.full:
+            raise StorageError("the disk is full")
         batch = CommittedBatch(self._next, epoch, 0, tuple(records))
         self._next = batch.last_offset + 1
         self._proposed.append(batch)
