@@ -22,7 +22,13 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ErrorCode
+from stele.wire.batch_errors import (
+    BatchError,
+    CorruptBatchError,
+    PartialBatchError,
+    UnsupportedMagicError,
+)
 from stele.wire.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Compression,
@@ -30,7 +36,48 @@ from stele.wire.compression import (
     compress,
     decompress,
 )
+from stele.wire.record import (
+    VARINTS,
+    Header,
+    Record,
+    decode_records,
+    encode_headers,
+    encode_varint,
+    record_size_bound,
+)
 from stele.world import Buffer
+
+__all__ = [
+    "HEADER_SIZE",
+    "MAGIC",
+    "NO_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "PREFIX_SIZE",
+    "BatchBuilder",
+    "BatchError",
+    "BatchHeader",
+    "ControlType",
+    "CorruptBatchError",
+    "Header",
+    "PartialBatchError",
+    "Record",
+    "UnsupportedMagicError",
+    "batches",
+    "check_crc",
+    "compute_crc",
+    "control_key",
+    "control_type",
+    "decode",
+    "encode",
+    "read_header",
+    "record_size_bound",
+    "stamp",
+    "validate_produced",
+    "whole_size",
+]
 
 HEADER_SIZE: Final = 61
 PREFIX_SIZE: Final = 12
@@ -56,30 +103,6 @@ _CRC = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-
-
-class BatchError(ApiError):
-    """A record batch that cannot be taken; ``code`` is what the protocol answers for it."""
-
-
-class CorruptBatchError(BatchError):
-    """Bytes that are not a record batch, or not the one that was written."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
-
-
-class PartialBatchError(CorruptBatchError):
-    """The buffer ends before the batch does."""
-
-
-class UnsupportedMagicError(BatchError):
-    """A message set of a format before record batches (magic 0 and 1)."""
-
-    def __init__(self, magic: int) -> None:
-        super().__init__(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"magic {magic}, only {MAGIC} is known"
-        )
 
 
 class BatchHeader(NamedTuple):
@@ -272,66 +295,7 @@ def _validate_fields(header: BatchHeader) -> None:
         raise BatchError(ErrorCode.INVALID_RECORD, "a transaction without a producer id")
 
 
-# ------------------------------------------------------------------------------- records
-
-Header = tuple[str, bytes | None]
-"""Name and value of a record's header; names may repeat."""
-
-
-class Record(NamedTuple):
-    """One record as a consumer sees it."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
-
-
-def _varint(value: int) -> bytes:
-    """A zigzag varint; the protocol's varint and varlong differ in range only."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-# Lengths and deltas below this are looked up, which is what makes encoding fast; all of them
-# take one or two bytes.
-_TABLE_SIZE: Final = 8192
-_VARINTS: Final = [_varint(value) for value in range(_TABLE_SIZE)]
-
-
-def _quick_varint(value: int) -> bytes:
-    return _VARINTS[value] if 0 <= value < _TABLE_SIZE else _varint(value)
-
-
-def _varint_size(value: int) -> int:
-    return 1 if -64 <= value < 64 else ((value ^ (value >> 63)).bit_length() + 7) // 7
-
-
-def _encode_headers(headers: Sequence[Header]) -> bytes:
-    parts = [_quick_varint(len(headers))]
-    for name, value in headers:
-        encoded = name.encode()
-        parts += (_quick_varint(len(encoded)), encoded)
-        parts += (b"\x01",) if value is None else (_quick_varint(len(value)), value)
-    return b"".join(parts)
-
-
-def record_size_bound(
-    key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
-) -> int:
-    """An upper bound in bytes, tight to some 25, of what one record adds to a batch."""
-    size = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, times, offset and three counts
-    size += 0 if key is None else len(key)
-    size += 0 if value is None else len(value)
-    for name, content in headers:
-        size += 10 + len(name) * 4 + (0 if content is None else len(content))
-    return size
+# ------------------------------------------------------------------------------ building
 
 
 class BatchBuilder:
@@ -369,63 +333,64 @@ class BatchBuilder:
         *,
         timestamp_ms: int,
         headers: Sequence[Header] = (),
+        offset: int | None = None,
     ) -> int:
-        """Add a record at the next offset; return its distance from the batch's base offset.
+        """Add a record; return its distance from the batch's base offset.
 
-        Key and value are not copied before ``build``: they must not change until then.
+        It gets the next offset, or its own, which must be above those before it. Key and value are
+        not copied before ``build``: they must not change until then.
         """
-        delta = self._last_delta + 1
-        self._put(delta, key, value, timestamp_ms, headers)
-        return delta
-
-    def append_record(self, record: Record) -> None:
-        """Add a record at its own offset, which must be above those before it."""
-        delta = record.offset - self.base_offset
-        if not self._last_delta < delta <= 0x7FFFFFFF:
-            raise ValueError(f"offset {record.offset} does not follow in this batch")
-        self._put(delta, record.key, record.value, record.timestamp_ms, record.headers)
-
-    def _put(
-        self,
-        delta: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: Sequence[Header],
-    ) -> None:
+        delta = self._last_delta + 1 if offset is None else self._own_delta(offset)
         if self.record_count == 0:
             self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
         elif timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms = timestamp_ms
         time_delta = timestamp_ms - self._base_timestamp_ms
-        tail = _encode_headers(headers) if headers else b"\x00"
+        tail = encode_headers(headers) if headers else b"\x00"
         try:
             if key is None or value is None or time_delta < 0:
                 raise IndexError  # the unusual way
             key_size = len(key)
             value_size = len(value)
-            head = _VARINTS[time_delta] + _VARINTS[delta] + _VARINTS[key_size]
-            value_prefix = _VARINTS[value_size]
+            head = VARINTS[time_delta] + VARINTS[delta] + VARINTS[key_size]
+            value_prefix = VARINTS[value_size]
             size = 1 + len(head) + key_size + len(value_prefix) + value_size + len(tail)
-            prefix = _VARINTS[size]
+            prefix = VARINTS[size]
             self._parts += (prefix, b"\x00", head, key, value_prefix, value, tail)
         except IndexError:
             prefix, size = self._put_unusual(delta, key, value, time_delta, tail)
         self.size_bytes += len(prefix) + size
         self._last_delta = delta
         self.record_count += 1
+        return delta
+
+    def append_record(self, record: Record) -> None:
+        """Add a record at its own offset."""
+        self.append(
+            record.key,
+            record.value,
+            timestamp_ms=record.timestamp_ms,
+            headers=record.headers,
+            offset=record.offset,
+        )
+
+    def _own_delta(self, offset: int) -> int:
+        delta = offset - self.base_offset
+        if not self._last_delta < delta <= 0x7FFFFFFF:
+            raise ValueError(f"offset {offset} does not follow in this batch")
+        return delta
 
     def _put_unusual(
         self, delta: int, key: bytes | None, value: bytes | None, time_delta: int, tail: bytes
     ) -> tuple[bytes, int]:
         """A record with something that is null, negative or long."""
-        head = b"\x00" + _quick_varint(time_delta) + _quick_varint(delta)
-        head += b"\x01" if key is None else _quick_varint(len(key))
+        head = b"\x00" + encode_varint(time_delta) + encode_varint(delta)
+        head += b"\x01" if key is None else encode_varint(len(key))
         key = key or b""
-        value_prefix = b"\x01" if value is None else _quick_varint(len(value))
+        value_prefix = b"\x01" if value is None else encode_varint(len(value))
         value = value or b""
         size = len(head) + len(key) + len(value_prefix) + len(value) + len(tail)
-        prefix = _quick_varint(size)
+        prefix = encode_varint(size)
         self._parts += (prefix, head, key, value_prefix, value, tail)
         return prefix, size
 
@@ -512,102 +477,18 @@ def decode(
         data = decompress(header.compression, body, max_decompressed_bytes)
     except CompressionError as error:
         raise CorruptBatchError(error.message) from error
-    try:
-        return _decode_records(header, data)
-    except IndexError:
-        raise CorruptBatchError("the batch ends inside a record") from None
-    except UnicodeDecodeError as error:
-        raise CorruptBatchError(f"a header's name is not UTF-8: {error}") from None
-
-
-def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
-    """Every length is held against the record's end, every record against the batch's.
-
-    A varint of one byte, the usual one, is read on the spot: a call would cost more than the rest.
-    """
-    records: list[Record] = []
-    make = tuple.__new__
-    base_offset = header.base_offset
-    base_timestamp_ms = header.base_timestamp_ms
-    append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
-    position = 0
-    for _ in range(header.record_count):
-        size, position = _read_varint(data, position)
-        end = position + size
-        position += 1  # attributes: unused
-        time_delta = data[position]
-        position += 1
-        if time_delta < 0x80:
-            time_delta = (time_delta >> 1) ^ -(time_delta & 1)
-        else:
-            time_delta, position = _read_varint(data, position - 1)
-        offset_delta = data[position]
-        position += 1
-        if offset_delta < 0x80:
-            offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
-        else:
-            offset_delta, position = _read_varint(data, position - 1)
-        key, position = _read_bytes(data, position)
-        value, position = _read_bytes(data, position)
-        headers: tuple[Header, ...] = ()
-        if data[position] == 0:
-            position += 1
-        else:
-            headers, position = _read_headers(data, position)
-        if position != end:
-            raise CorruptBatchError(f"record {len(records)} is not {size} bytes long")
-        timestamp_ms = base_timestamp_ms + time_delta if append_time_ms is None else append_time_ms
-        records.append(
-            make(Record, (base_offset + offset_delta, timestamp_ms, key, value, headers))
-        )
-    if position != len(data):
-        raise CorruptBatchError(f"{len(data) - position} bytes behind the last record")
+    records = decode_records(
+        data,
+        header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp_ms=header.base_timestamp_ms,
+        append_time_ms=header.max_timestamp_ms if header.is_log_append_time else None,
+    )
     if records and not (
-        base_offset <= records[0].offset <= records[-1].offset <= header.last_offset
+        header.base_offset <= records[0].offset <= records[-1].offset <= header.last_offset
     ):
         raise CorruptBatchError("records lie outside of their batch's offsets")
     return records
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, and the position after it."""
-    byte = data[position]
-    position += 1
-    value = byte & 0x7F
-    shift = 7
-    while byte > 0x7F:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise CorruptBatchError("a varint of more than ten bytes")
-    if value >> 64:
-        raise CorruptBatchError("a varint of more than 64 bits")
-    return (value >> 1) ^ -(value & 1), position
-
-
-def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = _read_varint(data, position)
-    if size < 0:
-        if size != -1:
-            raise CorruptBatchError(f"a length of {size}")
-        return None, position
-    return data[position : position + size], position + size
-
-
-def _read_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
-    count, position = _read_varint(data, position)
-    if not 0 <= count <= len(data) - position:
-        raise CorruptBatchError(f"{count} headers")
-    headers: list[Header] = []
-    for _ in range(count):
-        name, position = _read_bytes(data, position)
-        if name is None:
-            raise CorruptBatchError("a header without a name")
-        value, position = _read_bytes(data, position)
-        headers.append((name.decode(), value))
-    return tuple(headers), position
 
 
 # ----------------------------------------------------------------------- control records

@@ -160,18 +160,24 @@ def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
 # ----------------------------------------------------------------------------------- lz4
 
 
+_LZ4_CHUNK = 64 * 1024  # what one read allocates ahead, at least
+
+
 def _unlz4(data: bytes, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     room = max_bytes
     while True:
         frame = lz4.frame.LZ4FrameDecompressor()
-        part = frame.decompress(data, room + 1)
-        if len(part) > room:
-            raise _too_large(Compression.LZ4, max_bytes)
-        if not frame.eof:
-            raise CompressionError("lz4 data ends before its time")
-        parts.append(part)
-        room -= len(part)
+        chunk_bytes = max(_LZ4_CHUNK, 16 * len(data))
+        while not frame.eof:
+            part = frame.decompress(data, min(room + 1, chunk_bytes))
+            if len(part) > room:
+                raise _too_large(Compression.LZ4, max_bytes)
+            if not part and frame.needs_input:
+                raise CompressionError("lz4 data ends before its time")
+            parts.append(part)
+            room -= len(part)
+            data = b""  # the frame keeps what it did not use yet
         data = frame.unused_data
         if not data:
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -180,21 +186,51 @@ def _unlz4(data: bytes, max_bytes: int) -> bytes:
 # ---------------------------------------------------------------------------------- zstd
 
 _ZSTD_CHUNK = 128 * 1024  # the largest block; also what one read may allocate ahead
+_ZSTD_BLOCK_HEADER_SIZE = 3
+_ZSTD_RUN = 1  # the type of a block that is one byte, said often
+_ZSTD_CHECKSUM_SIZE = 4
 
 
 def _unzstd(data: Buffer, max_bytes: int) -> bytes:
-    size = zstandard.frame_content_size(data)
-    if size > max_bytes:
-        raise _too_large(Compression.ZSTD, max_bytes)
+    view = memoryview(data)
+    decompressor = zstandard.ZstdDecompressor()
     parts: list[bytes] = []
     room = max_bytes
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        while part := reader.read(min(room + 1, max(_ZSTD_CHUNK, 4 * len(data)))):
-            if len(part) > room:
-                raise _too_large(Compression.ZSTD, max_bytes)
-            parts.append(part)
-            room -= len(part)
-    whole = parts[0] if len(parts) == 1 else b"".join(parts)
-    if len(whole) < size:  # the stream reader takes a cut frame for the end
-        raise CompressionError(f"zstd data ends at {len(whole)} of {size} bytes")
-    return whole
+    position = 0
+    while position < len(view) or not parts:
+        end = _zstd_frame_end(view, position)
+        frame = view[position:end]
+        if zstandard.frame_content_size(frame) > room:
+            raise _too_large(Compression.ZSTD, max_bytes)
+        with decompressor.stream_reader(frame) as reader:
+            while part := reader.read(min(room + 1, max(_ZSTD_CHUNK, 4 * len(frame)))):
+                if len(part) > room:
+                    raise _too_large(Compression.ZSTD, max_bytes)
+                parts.append(part)
+                room -= len(part)
+        parts.append(b"")
+        position = end
+    return b"".join(parts)
+
+
+def _zstd_frame_end(view: memoryview, position: int) -> int:
+    """Where the frame at ``position`` ends, by its blocks (RFC 8878 §3.1.1).
+
+    The decompressors take a cut frame for a finished one or stop after the first, so frames are
+    told apart here.
+    """
+    head = bytes(view[position : position + 18])  # as long as a frame's header can be
+    has_checksum = zstandard.get_frame_parameters(head).has_checksum
+    end = position + zstandard.frame_header_size(head)
+    is_last = False
+    while not is_last:
+        block = int.from_bytes(view[end : end + _ZSTD_BLOCK_HEADER_SIZE], "little")
+        is_last = bool(block & 1)
+        is_run = block >> 1 & 3 == _ZSTD_RUN
+        end += _ZSTD_BLOCK_HEADER_SIZE + (1 if is_run else block >> 3)
+        if end > len(view):
+            break
+    end += _ZSTD_CHECKSUM_SIZE if has_checksum else 0
+    if end > len(view):
+        raise CompressionError("zstd data ends inside a frame")
+    return end

@@ -126,7 +126,7 @@ def _kio_value(kafka_type: str, hint: Any, value: Any) -> Any:
     if isinstance(value, list):
         element = _element(hint)
         return tuple(to_kio(element, each) if _is_struct(each) else each for each in value)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint() if value is None else to_kio(hint, value)
     return value
 
@@ -151,6 +151,7 @@ def kafka_python_class(api: str, kind: str) -> Any:
 
 def _by_name(base: type) -> dict[str, type]:
     found: dict[str, type] = {}
+    cls: type
     for cls in base.__subclasses__():
         found |= {cls.__name__: cls} | _by_name(cls)
     return found
