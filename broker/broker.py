@@ -20,6 +20,7 @@ from broker.producer_ids import ProducerIds
 from broker.publisher import MetadataPublisher
 from broker.replica_config import ReplicaConfig
 from broker.replica_manager import ReplicaManager
+from broker.types import PartitionId
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config import NodeConfig
@@ -27,6 +28,7 @@ from runtime.metrics import MetricsRegistry
 from stele.errors import ApiError
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Listener, Service, World
+from storage.checkpoints import decode_uuid
 from storage.directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -181,6 +183,7 @@ class Broker:
             alter_partition=self._controller.alter_partition,
             lease_valid=self._lease_valid,
             directory_failed=self._directory_failed,
+            corruption_found=self._corruption_found,
         )
         self._lifecycle = self._make_lifecycle()
         self._metrics.read_replicas(lambda: self._replicas.counters)
@@ -231,7 +234,7 @@ class Broker:
                 incarnation_id=self._incarnation_id,
                 rack=config.rack or "",
                 log_directories=tuple(
-                    d.properties.directory_id.encode() for d in self._directories
+                    decode_uuid(d.properties.directory_id) for d in self._directories
                 ),
                 previous_broker_epoch=_previous_epoch(self._directories),
             ),
@@ -294,6 +297,9 @@ class Broker:
         )
         self._lifecycle.fence()
 
+    def _corruption_found(self, partition: PartitionId) -> None:
+        self._lifecycle.report_replicas()
+
     # ------------------------------------------------------------------ stop
 
     async def stop(self) -> None:
@@ -321,7 +327,7 @@ class Broker:
         await self._kafka.close()
         await self._close_grpc(0.0)
         for directory in self._directories:
-            await directory.close()
+            await directory.close(broker_epoch=directory.previous_broker_epoch)
         await self._controller.close()
 
 

@@ -118,6 +118,7 @@ class BrokerLifecycle:
         # What of the metadata was told by a heartbeat of its own, in this registration.
         self._told_caught_up = False
         self._told_unfenced = False
+        self._report_due = False  # a registration of the same epoch, with new corrupt replicas
         self._want_fence = False
         self._want_shutdown = False
         self._may_shut_down = False
@@ -215,6 +216,15 @@ class BrokerLifecycle:
                 pass
             self._task = None
 
+    def report_replicas(self) -> None:
+        """Tell the controller of replicas found corrupt since the registration.
+
+        The same registration again, with its present lists: the epoch stays.
+        """
+        self._report_due = True
+        if self._epoch != NO_EPOCH:
+            self._end_stream()
+
     def fence(self) -> None:
         """Ask to be fenced for good, so that others lead: this broker can serve no more."""
         self._want_fence = True
@@ -277,7 +287,7 @@ class BrokerLifecycle:
             known = self._controller.active_controller
             acknowledged = False
             try:
-                if self._epoch == NO_EPOCH:
+                if self._epoch == NO_EPOCH or self._report_due:
                     await self._register()
                 acknowledged = await self._heartbeat()
             except ApiError as error:
@@ -286,9 +296,9 @@ class BrokerLifecycle:
                 logger.warning("broker %d: %s", self.identity.broker_id, error)
             except RpcError as error:
                 logger.info("broker %d: heartbeat stream: %s", self.identity.broker_id, error)
-            if self._controller.active_controller not in (None, known):
+            if self._report_due or self._controller.active_controller not in (None, known):
                 backoff_s = BACKOFF_MIN_S
-                continue  # it moved while we spoke with the one before: to the new one at once
+                continue  # there is something to say, or somebody new to say it to, at once
             await self._controller.wait_for_leader_change(backoff_s)
             backoff_s = BACKOFF_MIN_S if acknowledged else min(2 * backoff_s, BACKOFF_MAX_S)
 
@@ -311,6 +321,9 @@ class BrokerLifecycle:
         )
         if answer.error != ErrorCode.NONE:
             raise ApiError(_code(answer.error), f"registration refused: {answer.message}")
+        self._report_due = False
+        if answer.broker_epoch == self._epoch:
+            return  # the same registration: only the report was new
         self._epoch = answer.broker_epoch
         self._fenced = True
         self._told_caught_up = self._told_unfenced = False

@@ -80,6 +80,7 @@ class _Cluster:
             self.network.services[VOTERS[voter_id]] = controller.service()
         self.leader = LeaderAndEpoch(1, 1)
         self.offset = 12
+        self.corrupt = [PartitionId(b"t" * 16, 3)]
         self.epochs: list[int] = []
         self.failures: list[ApiError] = []
         self.client = ControllerClient(
@@ -102,7 +103,7 @@ class _Cluster:
                 Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
             ],
             metadata_offset=lambda: self.offset,
-            corrupt=lambda: [PartitionId(b"t" * 16, 3)],
+            corrupt=lambda: self.corrupt,
             on_epoch=self.epochs.append,
             on_failure=self.failures.append,
         )
@@ -268,6 +269,34 @@ def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
         assert cluster.epochs[-1] == 50
         assert len(controller.registrations) >= 2
         assert {r.incarnation_id for r in controller.registrations} == {INCARNATION}
+
+    _test(body)
+
+
+def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.corrupt.append(PartitionId(b"t" * 16, 4))
+        cluster.lifecycle.report_replicas()
+        await asyncio.sleep(0.001)
+        assert [len(request.corrupt) for request in controller.registrations] == [1, 2]
+        assert len(controller.streams) == 2
+        assert cluster.epochs == [10]
+        assert cluster.lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.lifecycle.fence()
+        await asyncio.sleep(0.001)
+        assert controller.heartbeats[-1][1].want_fence
 
     _test(body)
 

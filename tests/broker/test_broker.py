@@ -1,0 +1,371 @@
+"""A broker put together: its start, what it answers when, bad input, its end.
+
+One simulated node that is both controller and broker, spoken to over the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from chaos.sim.process import Process
+from chaos.sim.simulation import Simulation
+from node.format import format_directory
+from node.node import Node, build
+from runtime.config import from_settings
+from stele.errors import ErrorCode, SteleError
+from stele.kafka_connection import KafkaConnection
+from stele.wire.kafka import Api, Struct
+from stele.wire.kafka.messages import (
+    create_topics,
+    describe_cluster,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from stele.wire.v1 import admin_pb2, data_pb2
+from stele.world import RpcCode, RpcError, World
+from tests.support.broker import make_batch
+
+Q = TypeVar("Q", bound=Struct)
+R = TypeVar("R", bound=Struct)
+
+HOST = "b1"
+SETTINGS = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "log.dirs": "/data",
+    "controller.quorum.voters": f"1@{HOST}:9093",
+    "controller.listener": f"{HOST}:9093",
+    "listeners": f"PLAINTEXT://{HOST}:9092",
+    "grpc.listeners": f"PLAINTEXT://{HOST}:9192",
+    "metrics.listener": "",
+}
+
+LATEST = list_offsets.ListOffsetsRequest(
+    replica_id=-1,
+    topics=[list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, -1)])],
+)
+
+
+class _Machine:
+    """The one node and a client's process beside it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.simulation = Simulation(seed)
+        self.client_process = self.simulation.process("client")
+        self.process: Process
+        self.node: Node
+
+    async def start(self, **settings: str) -> None:
+        """Start the node and wait until it is ready."""
+        await self.boot(**settings)
+        await self.process.run(self.node.wait_ready())
+
+    async def boot(self, **settings: str) -> None:
+        self.process = self.simulation.process(HOST)
+        changed = {key.replace("_", "."): value for key, value in settings.items()}
+        config = from_settings(SETTINGS | changed)
+
+        async def begin() -> None:
+            world = self.process.world
+            format_directory(
+                world.disk, ["/data"], "the-cluster", 1, world.rng, ignore_formatted=True
+            )
+            self.node = build(config, world)
+            await self.node.start()
+
+        await self.process.run(begin())
+
+    async def stop(self) -> bool:
+        """Stop in good order; whether the mark of that is on the disk."""
+        await self.process.run(self.node.stop())
+        marked = self.process.world.disk.exists("/data/.kafka_cleanshutdown")
+        self.simulation.kill(self.process)
+        return marked
+
+
+def _run(scenario: Callable[[_Machine], Awaitable[None]]) -> None:
+    machine = _Machine()
+
+    async def main() -> None:
+        await scenario(machine)
+
+    machine.simulation.run(main())
+
+
+async def _ask(machine: _Machine, questions: Callable[[World], Awaitable[None]]) -> None:
+    """Run the client's side in its own process."""
+
+    async def inside() -> None:
+        await questions(machine.client_process.world)
+
+    await machine.client_process.run(inside())
+
+
+async def _connect(world: World) -> KafkaConnection:
+    return await KafkaConnection.open(world.network, HOST, 9092, client_id="test")
+
+
+async def _request(connection: KafkaConnection, api: Api[Q, R], version: int, request: Q) -> R:
+    return await connection.request(api, version, request, timeout_s=10)
+
+
+def _produce(records: bytes, *, acks: int = -1, topic: str = "t") -> produce.ProduceRequest:
+    return produce.ProduceRequest(
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[
+            produce.TopicProduceData(
+                name=topic, partition_data=[produce.PartitionProduceData(0, records)]
+            )
+        ],
+    )
+
+
+async def _create(connection: KafkaConnection, **configs: str) -> None:
+    request = create_topics.CreateTopicsRequest(
+        topics=[
+            create_topics.CreatableTopic(
+                "t",
+                1,
+                1,
+                configs=[
+                    create_topics.CreatableTopicConfig(key.replace("_", "."), value)
+                    for key, value in configs.items()
+                ],
+            )
+        ],
+        timeout_ms=5000,
+    )
+    answer = await _request(connection, create_topics.API, 7, request)
+    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+
+async def _error_of(connection: KafkaConnection, request: produce.ProduceRequest) -> ErrorCode:
+    answer = await _request(connection, produce.API, 9, request)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def test_from_empty_directories_to_records_read_back() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            await _create(connection)
+            assert await _error_of(connection, _produce(bytes(make_batch(3)))) == 0
+            request = fetch.FetchRequest(
+                max_wait_ms=500,
+                min_bytes=1,
+                topics=[
+                    fetch.FetchTopic(
+                        "t", partitions=[fetch.FetchPartition(0, partition_max_bytes=10_000)]
+                    )
+                ],
+            )
+            answer = await _request(connection, fetch.API, 12, request)
+            partition = answer.responses[0].partitions[0]
+            assert (partition.error_code, partition.high_watermark) == (0, 3)
+            assert len(partition.records or b"") == len(make_batch(3))
+            offsets = await _request(
+                connection,
+                list_offsets.API,
+                7,
+                LATEST,
+            )
+            assert offsets.topics[0].partitions[0].offset == 3
+            first = await _request(
+                connection, init_producer_id.API, 4, init_producer_id.InitProducerIdRequest()
+            )
+            assert first.error_code == 0
+
+        await _ask(machine, questions)
+        await machine.stop()
+
+    _run(scenario)
+
+
+def test_what_was_written_and_the_broker_epoch_survive_an_orderly_restart() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def before(world: World) -> None:
+            connection = await _connect(world)
+            await _create(connection)
+            assert await _error_of(connection, _produce(bytes(make_batch(2)))) == 0
+
+        await _ask(machine, before)
+        assert await machine.stop()
+        await machine.start()
+        assert machine.node.broker is not None
+        assert machine.node.broker.serving
+
+        async def after(world: World) -> None:
+            connection = await _connect(world)
+            assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
+            answer = await _request(
+                connection,
+                list_offsets.API,
+                7,
+                LATEST,
+            )
+            assert answer.topics[0].partitions[0].offset == 3
+
+        await _ask(machine, after)
+
+    _run(scenario)
+
+
+def test_both_planes_and_the_bootstrap_of_the_second() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            await _create(connection)
+            found = await _request(
+                connection,
+                describe_cluster.API,
+                1,
+                describe_cluster.DescribeClusterRequest(endpoint_type=3),
+            )
+            assert [(b.host, b.port) for b in found.brokers] == [(HOST, 9192)]
+            channel = world.network.channel(HOST, 9192)
+            answer = data_pb2.MetadataResponse.FromString(
+                await channel.call(
+                    "/stele.v1.Data/Metadata",
+                    data_pb2.MetadataRequest().SerializeToString(),
+                    timeout_s=5,
+                )
+            )
+            assert [topic.name for topic in answer.topics] == ["t"]
+            stream = channel.stream("/stele.v1.Data/Produce")
+            request = data_pb2.ProduceRequest(
+                correlation_id=5,
+                acks=-1,
+                timeout_ms=1000,
+                partitions=[
+                    data_pb2.ProduceRequest.Partition(topic="t", records=bytes(make_batch(4)))
+                ],
+            )
+            await stream.send(request.SerializeToString())
+            produced = data_pb2.ProduceResponse.FromString(await stream.receive() or b"")
+            assert (produced.correlation_id, produced.partitions[0].error) == (5, 0)
+            await stream.close()
+            cluster = admin_pb2.DescribeClusterResponse.FromString(
+                await channel.call("/stele.v1.Admin/DescribeCluster", b"", timeout_s=5)
+            )
+            assert [b.fenced for b in cluster.brokers] == [False]
+            with pytest.raises(RpcError) as caught:
+                await channel.call("/stele.v1.Data/Metadata", b"\xff\xff", timeout_s=5)
+            assert caught.value.code is RpcCode.INVALID_ARGUMENT
+
+        await _ask(machine, questions)
+
+    _run(scenario)
+
+
+def test_bad_batches_are_refused_and_good_ones_go_on() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            await _create(connection, max_message_bytes="1000")
+            good = bytes(make_batch(1))
+            bad_crc = bytearray(good)
+            bad_crc[-1] ^= 1
+            old_magic = bytearray(good)
+            old_magic[16] = 1
+            expected = {
+                ErrorCode.CORRUPT_MESSAGE: [bytes(bad_crc), good[:-1]],
+                ErrorCode.MESSAGE_TOO_LARGE: [bytes(make_batch(1, value=b"x" * 1000))],
+                ErrorCode.INVALID_RECORD: [bytes(old_magic), good + good],
+            }
+            for error, batches in expected.items():
+                for batch in batches:
+                    got = await _error_of(connection, _produce(batch))
+                    assert got is error, f"{got!r} instead of {error!r}"
+            assert await _error_of(connection, _produce(good)) == 0
+
+        await _ask(machine, questions)
+
+    _run(scenario)
+
+
+def test_an_auto_created_topic_can_be_written_at_once() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
+            answer = await _request(connection, metadata.API, 12, request)
+            (topic,) = answer.topics
+            assert (topic.error_code, topic.partitions[0].leader_id) == (0, 1)
+            assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
+
+        await _ask(machine, questions)
+
+    _run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listeners", f"PLAINTEXT://{HOST}:9999"),
+        ("grpc_listeners", f"PLAINTEXT://{HOST}:9999"),
+    ],
+)
+def test_a_port_in_use_is_one_line_that_names_the_key(key: str, value: str) -> None:
+    async def scenario(machine: _Machine) -> None:
+        squatter = machine.simulation.process(HOST, "squatter")
+
+        async def listen() -> None:
+            await squatter.world.network.listen(HOST, 9999, asyncio.Protocol)
+
+        await squatter.run(listen())
+        with pytest.raises(SteleError) as caught:
+            await machine.boot(**{key: value})
+        text = str(caught.value)
+        assert text.startswith(key.replace("_", ".") + "=PLAINTEXT://")
+        assert "\n" not in text
+        # Nothing is left open: the same directories and other ports work.
+        machine.simulation.kill(machine.process)
+        await machine.start()
+
+    _run(scenario)
+
+
+def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+        broker = machine.node.broker
+        assert broker is not None
+
+        async def fail() -> None:
+            broker._directory_failed("/data")
+
+        with caplog.at_level(logging.ERROR):
+            await machine.process.run(fail())
+            await asyncio.sleep(1.0)
+        assert "/data failed" in caplog.text
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            answer = await _request(connection, metadata.API, 12, metadata.MetadataRequest([]))
+            assert answer.cluster_id == "the-cluster"
+
+        await _ask(machine, questions)
+        assert not broker.serving
+
+    _run(scenario)
