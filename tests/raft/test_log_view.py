@@ -1,0 +1,75 @@
+"""The log view against a twin that is a list with one epoch per record."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raft.log_view import LogView
+from raft.messages import EpochEnd
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3), st.integers(0, 2)),
+        st.tuples(st.just("truncate"), st.integers(0, 100), st.just(0)),
+        st.tuples(st.just("durable"), st.integers(0, 100), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+def twin_end(epochs: list[int], epoch: int) -> EpochEnd:
+    known = [e for e in epochs if e <= epoch]
+    if not known:
+        return EpochEnd(0, 0)
+    return EpochEnd(known[-1], len(known))
+
+
+@given(STEPS)
+def test_against_a_list(steps: list[tuple[str, int, int]]) -> None:
+    view, epochs, durable = LogView(), list[int](), 0
+    for kind, number, step in steps:
+        if kind == "append":
+            epoch = max((epochs[-1] if epochs else 1) + step, 1)
+            view.append(len(epochs), number, epoch)
+            epochs += [epoch] * number
+        elif kind == "truncate":
+            offset = number % (len(epochs) + 1)
+            view.truncate_to(offset)
+            del epochs[offset:]
+            durable = min(durable, offset)
+        else:
+            durable = max(durable, number % (len(epochs) + 1))
+            view.durable_to(durable)
+        assert view.end_offset == len(epochs)
+        assert view.durable_end_offset == durable
+        assert view.last_epoch == (epochs[-1] if epochs else 0)
+        assert [view.epoch_of(offset) for offset in range(len(epochs))] == epochs
+        top = (epochs[-1] if epochs else 0) + 2
+        for epoch in range(top):
+            assert view.end_offset_for(epoch) == twin_end(epochs, epoch)
+        again = LogView(end_offset=view.end_offset, epochs=view.epochs)
+        assert again.epochs == view.epochs
+
+
+@given(st.tuples(st.integers(1, 3), st.integers(1, 3)), st.tuples(st.integers(0, 4), st.integers()))
+def test_up_to_date_compares_epoch_first(own: tuple[int, int], other: tuple[int, int]) -> None:
+    epoch, count = own
+    view = LogView()
+    view.append(0, count, epoch)
+    assert view.is_up_to_date(*other) == (other >= (epoch, count))
+
+
+def test_what_does_not_follow_is_refused() -> None:
+    view = LogView(end_offset=4, epochs=[(2, 0)])
+    with pytest.raises(ValueError, match="cannot append"):
+        view.append(5, 1, 2)
+    with pytest.raises(ValueError, match="cannot append"):
+        view.append(4, 1, 1)
+    with pytest.raises(ValueError, match="cannot truncate"):
+        view.truncate_to(5)
+    with pytest.raises(ValueError, match="cannot be durable"):
+        view.durable_to(5)
+    with pytest.raises(ValueError, match="do not fit"):
+        LogView(end_offset=4, epochs=[(2, 0), (3, 4)])
