@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.partition import PartitionMachine
 from broker.partition_effects import BrokerStatus, Effect, LogPosition
 from metadata.image import PartitionState
 from stele.wire.batch import BatchBuilder
 
 
-def make_batch(count: int = 1, *, value: bytes = b"v", **options: int) -> bytearray:
-    """A producer's batch of ``count`` records."""
+def make_batch(count: int = 1, *, value: bytes = b"v", **options: Any) -> bytearray:
+    """A producer's batch of ``count`` records; the options are ``BatchBuilder.build``'s."""
     builder = BatchBuilder()
     for number in range(count):
         builder.append(b"k%d" % number, value, timestamp_ms=1_000)
-    return builder.build(**options)  # type: ignore[arg-type]
+    return builder.build(**options)
 
 
 def position(

@@ -1,0 +1,406 @@
+"""Replica managers of several brokers over the simulated network, under a toy controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from broker.api import fetch as fetch_api
+from broker.api.call import Call
+from broker.context import BrokerContext
+from broker.fetch_session import FetchSessions
+from broker.metrics import BrokerMetrics
+from broker.replica import Replica
+from broker.replica_config import ReplicaConfig
+from broker.replica_manager import ReplicaManager
+from broker.types import (
+    FetchEntry,
+    FetchQuery,
+    FetchResult,
+    PartitionId,
+    ProduceEntry,
+    ProduceResult,
+)
+from chaos.sim.process import Process
+from chaos.sim.simulation import Simulation
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY, MetadataImage, PartitionState
+from runtime.kafka_connection import KafkaServerProtocol, Respond
+from runtime.metrics import MetricsRegistry
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka import ApiKey
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
+from storage.checkpoints import MetaProperties
+from storage.config import LogConfig
+from storage.directory import LogDirectory, format_directory
+from tests.support.broker import make_batch
+
+T = TypeVar("T")
+
+TOPIC = "orders"
+TOPIC_ID = b"orders-topic-id!"
+P0 = PartitionId(TOPIC_ID, 0)
+PORT = 9092
+LISTENER = "INTERNAL"
+DIRECTORY = "/data"
+
+
+class Node:
+    """One broker: its process, replica manager, and the image it has applied."""
+
+    def __init__(self, cluster: ReplicaCluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.name = f"b{broker_id}"
+        self.process: Process
+        self.manager: ReplicaManager
+        self.directory: LogDirectory
+        self.image: MetadataImage = EMPTY
+        self.epoch = -1
+        self.lease = True
+        self.failed_directories: list[str] = []
+        self.corrupt: list[PartitionId] = []
+
+    def replica(self, partition: PartitionId = P0) -> Replica:
+        return self.manager._replicas.by_id[partition]
+
+    @property
+    def disk(self) -> Any:
+        return self.process.machine.disk
+
+    # ------------------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        self.process = self.cluster.simulation.process(self.name)
+        await self.process.run(self._start())
+
+    async def _start(self) -> None:
+        world = self.process.world
+        if not world.disk.exists(f"{DIRECTORY}/meta.properties"):
+            properties = MetaProperties("cluster", self.broker_id, self.name)
+            format_directory(world.disk, DIRECTORY, properties)
+        self.directory = LogDirectory.open(
+            world.disk, DIRECTORY, world.clock, LogConfig(), cluster_id="cluster"
+        )
+        self.manager = ReplicaManager(
+            broker_id=self.broker_id,
+            world=world,
+            directories=[self.directory],
+            config=self.cluster.config,
+            alter_partition=self._alter_partition,
+            lease_valid=lambda: self.lease,
+            directory_failed=self.failed_directories.append,
+            corruption_found=self.corrupt.append,
+        )
+        self.manager.start()
+        metrics = BrokerMetrics(MetricsRegistry())
+        context = SimpleNamespace(
+            image=lambda: self.image,
+            sessions=FetchSessions(world.rng),
+            replicas=self.manager,
+            metrics=metrics,
+            config=SimpleNamespace(fetch_max_bytes=1 << 30),
+        )
+        dispatch = _FetchOnly(cast(BrokerContext, context))
+        await world.network.listen(
+            self.name,
+            PORT,
+            lambda: KafkaServerProtocol(
+                dispatch, max_request_bytes=1 << 20, listener_name=LISTENER
+            ),
+        )
+
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        await asyncio.sleep(0.002)
+        return self.cluster.alter_partition(request)
+
+    async def stop(self) -> None:
+        await self.process.run(self.manager.stop())
+        self.cluster.simulation.kill(self.process)
+
+    def kill(self) -> None:
+        self.cluster.simulation.kill(self.process)
+
+    def learn(self, records: Sequence[tuple[int, pb.MetadataRecord]]) -> None:
+        """Apply metadata, in the broker's own process."""
+        if not self.process.dead:
+            self.process.loop.call_soon(self._learn, list(records))
+
+    def _learn(self, records: Sequence[tuple[int, pb.MetadataRecord]]) -> None:
+        delta = MetadataDelta(self.image)
+        for offset, record in records:
+            if offset > self.image.offset:
+                delta.replay(offset, record)
+        self.image = delta.apply()
+        self.manager.apply(delta, self.image)
+
+    # --------------------------------------------------------------------- requests
+
+    async def do(self, action: Callable[[Callable[[Any], None]], object]) -> Any:
+        """Call something that answers through a callback, in the broker's process."""
+
+        async def inside() -> Any:
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            action(answer.set_result)
+            return await answer
+
+        return await self.process.run(inside())
+
+    async def produce(
+        self,
+        batch: bytearray | None = None,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        partition: PartitionId = P0,
+    ) -> ProduceResult:
+        entry = ProduceEntry(partition, make_batch() if batch is None else batch)
+        results = await self.do(lambda done: self.manager.produce([entry], acks, timeout_ms, done))
+        return cast(ProduceResult, results[0])
+
+    async def fetch(
+        self,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        epoch: int = -1,
+        partition: PartitionId = P0,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+    ) -> FetchResult:
+        entry = FetchEntry(partition, offset, 1 << 20, current_leader_epoch=epoch)
+        asked = FetchQuery([entry], max_wait_ms, min_bytes, 1 << 20, replica_id, replica_epoch)
+        results = await self.do(lambda done: self.manager.fetch(asked, done))
+        return cast(FetchResult, results[0])
+
+
+class _FetchOnly:
+    """The server's half of a data plane that serves nothing but Fetch."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    def serves(self, api_key: int, api_version: int) -> bool:
+        return api_key == ApiKey.FETCH
+
+    def handle(
+        self,
+        connection: KafkaServerProtocol,
+        header: kafka.RequestHeader,
+        message: kafka.Struct,
+        respond: Respond,
+    ) -> None:
+        call = Call(version=header.api_version, listener=LISTENER)
+        fetch_api.handle(self._context, call, message, respond)  # type: ignore[arg-type]
+
+
+class ReplicaCluster:
+    """Brokers 1 to ``brokers`` and a controller that is always there."""
+
+    def __init__(self, *, brokers: int = 3, seed: int = 1, **config: Any) -> None:
+        self.simulation = Simulation(seed)
+        self.config = replace(
+            ReplicaConfig(inter_broker_listener_name=LISTENER, replica_lag_time_max_ms=10_000),
+            **config,
+        )
+        self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, brokers + 1)}
+        self.image: MetadataImage = EMPTY
+        self.records: list[tuple[int, pb.MetadataRecord]] = []
+        self.proposals: list[tuple[int, ...]] = []
+        self.refuse: ErrorCode | None = None  # every AlterPartition
+
+    def __getitem__(self, broker_id: int) -> Node:
+        return self.nodes[broker_id]
+
+    def state(self, partition: PartitionId = P0) -> PartitionState:
+        state = self.image.partition(*partition)
+        assert state is not None
+        return state
+
+    def run(self, scenario: Callable[[ReplicaCluster], Any]) -> None:
+        """Start the brokers, run a scenario on virtual time, and clear up."""
+
+        async def main() -> None:
+            for node in self.nodes.values():
+                await node.start()
+                self.register(node)
+            await scenario(self)
+
+        self.simulation.run(main())
+
+    # ---------------------------------------------------------------------- metadata
+
+    def commit(self, *records: pb.MetadataRecord, to: Sequence[int] | None = None) -> None:
+        """One decision, told to all brokers, or only to some."""
+        delta = MetadataDelta(self.image)
+        batch = []
+        for number, record in enumerate(records):
+            offset = self.image.offset + 1 + number
+            delta.replay(offset, record)
+            batch.append((offset, record))
+        self.image = delta.apply()
+        self.records += batch
+        for node in self.nodes.values():
+            if to is None or node.broker_id in to:
+                self.tell(node)
+
+    def tell(self, node: Node) -> None:
+        """All that the broker does not know yet, once it is registered."""
+        if node.epoch >= 0:
+            node.learn(self.records)
+
+    def register(self, node: Node) -> None:
+        """A new incarnation: fenced, every epoch that it led raised, then unfenced."""
+        epoch = self.image.offset + 1
+        records = [
+            pb.MetadataRecord(
+                register_broker=pb.RegisterBrokerRecord(
+                    broker_id=node.broker_id,
+                    incarnation_id=epoch.to_bytes(16, "big"),
+                    broker_epoch=epoch,
+                    endpoints=[
+                        pb.Endpoint(
+                            listener=LISTENER, host=node.name, port=PORT, protocol="PLAINTEXT"
+                        )
+                    ],
+                )
+            )
+        ]
+        for topic, number, state in self.image.sorted_partitions():
+            if state.leader == node.broker_id:
+                change = pb.PartitionChangeRecord(
+                    topic_id=topic.topic_id, partition=number, leader=node.broker_id
+                )
+                records.append(pb.MetadataRecord(partition_change=change))
+        node.epoch = epoch
+        node.image = EMPTY
+        node.manager.set_broker_epoch(epoch)
+        self.commit(*records)
+        self.commit(_broker_state(node, fenced=False))
+
+    def fence(self, broker_id: int, *, tell: bool = True) -> None:
+        """The broker's session is over: out of every ISR, another member leads."""
+        node = self.nodes[broker_id]
+        records = [_broker_state(node, fenced=True)]
+        for topic, number, state in self.image.sorted_partitions():
+            if broker_id in state.isr and len(state.isr) > 1:
+                isr = [member for member in state.isr if member != broker_id]
+                change = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=number)
+                change.isr.ids.extend(isr)
+                if state.leader == broker_id:
+                    change.leader = isr[0]
+                records.append(pb.MetadataRecord(partition_change=change))
+        others = [other for other in self.nodes if tell or other != broker_id]
+        self.commit(*records, to=others)
+
+    def create_topic(
+        self, *replicas: Sequence[int], configs: dict[str, str] | None = None, min_insync: int = 2
+    ) -> None:
+        """``orders`` with one partition for each list of replicas, the first of which leads."""
+        records = [
+            pb.MetadataRecord(topic=pb.TopicRecord(name=TOPIC, topic_id=TOPIC_ID)),
+            *(
+                pb.MetadataRecord(
+                    config=pb.ConfigRecord(
+                        resource_type=pb.ConfigResourceType.TOPIC,
+                        resource_name=TOPIC,
+                        name=name,
+                        value=value,
+                    )
+                )
+                for name, value in sorted(
+                    {"min.insync.replicas": str(min_insync), **(configs or {})}.items()
+                )
+            ),
+        ]
+        for number, assigned in enumerate(replicas):
+            record = pb.PartitionRecord(
+                topic_id=TOPIC_ID,
+                partition=number,
+                replicas=assigned,
+                isr=assigned,
+                leader=assigned[0],
+            )
+            records.append(pb.MetadataRecord(partition=record))
+        self.commit(*records)
+
+    def change(
+        self,
+        partition: PartitionId = P0,
+        *,
+        leader: int | None = None,
+        isr: Sequence[int] | None = None,
+        to: Sequence[int] | None = None,
+        unclean: bool = False,
+    ) -> None:
+        record = pb.PartitionChangeRecord(
+            topic_id=partition.topic_id, partition=partition.partition, unclean=unclean
+        )
+        if leader is not None:
+            record.leader = leader
+        if isr is not None:
+            record.isr.ids.extend(isr)
+        self.commit(pb.MetadataRecord(partition_change=record), to=to)
+
+    def delete_topic(self) -> None:
+        self.commit(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=TOPIC_ID)))
+
+    def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Compare-and-set, as the controller does it."""
+        response = AlterPartitionResponse()
+        registration = self.image.broker(request.broker_id)
+        if registration is None or registration.broker_epoch != request.broker_epoch:
+            response.error = ErrorCode.STALE_BROKER_EPOCH
+            return response
+        for asked in request.partitions:
+            answer = response.partitions.add(topic_id=asked.topic_id, partition=asked.partition)
+            partition = PartitionId(asked.topic_id, asked.partition)
+            isr = tuple(member.broker_id for member in asked.isr)
+            self.proposals.append(isr)
+            answer.error = self._verdict(asked)
+            if answer.error == ErrorCode.NONE:
+                self.change(partition, isr=isr)
+                state = self.state(partition)
+                answer.leader, answer.leader_epoch = state.leader, state.leader_epoch
+                answer.partition_epoch = state.partition_epoch
+                answer.isr.extend(state.isr)
+        return response
+
+    def _verdict(self, asked: AlterPartitionRequest.Partition) -> ErrorCode:
+        state = self.image.partition(asked.topic_id, asked.partition)
+        if self.refuse is not None:
+            return self.refuse
+        if state is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if asked.leader_epoch != state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if asked.partition_epoch != state.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        for member in asked.isr:
+            registration = self.image.broker(member.broker_id)
+            known = registration is not None and registration.active
+            if not known or member.broker_epoch not in (-1, registration.broker_epoch):  # type: ignore[union-attr]
+                return ErrorCode.INELIGIBLE_REPLICA
+        return ErrorCode.NONE
+
+
+def _broker_state(node: Node, *, fenced: bool) -> pb.MetadataRecord:
+    return pb.MetadataRecord(
+        broker_state=pb.BrokerStateRecord(
+            broker_id=node.broker_id, broker_epoch=node.epoch, fenced=fenced
+        )
+    )
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 30.0) -> None:
+    """Let virtual time pass until something holds."""
+    deadline = asyncio.get_running_loop().time() + within_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "it did not come to hold"
+        await asyncio.sleep(0.005)
