@@ -81,7 +81,7 @@ async def read_back(
     assigned = [TopicPartition(topic, number) for number in range(partitions)]
     consumer.assign(assigned)
     ends = await consumer.end_offsets(assigned)
-    await consumer.seek_to_beginning(assigned)
+    consumer.seek_to_beginning()
     reading = {each for each in assigned if ends[each] > 0}
     while reading:
         records = await consumer.poll(_POLL_RECORDS, timeout_ms=_SILENCE_MS)
@@ -89,7 +89,7 @@ async def read_back(
             raise SteleError(f"no records for {_SILENCE_MS // 1000} s while reading {topic} back")
         proof.add([record for record in records if record.offset < ends[_partition(record)]])
         on_read(proof.figures.lines)
-        reading = {each for each in reading if await consumer.position(each) < ends[each]}
+        reading = {each for each in reading if await consumer.position(*each) < ends[each]}
 
 
 def _partition(record: ConsumerRecord) -> TopicPartition:

@@ -156,15 +156,15 @@ async def _attack(
     console.print(f"  broker {broker} started again")
     await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
     quorum = await admin.describe_quorum()
-    if quorum.leader is None:
+    if quorum.leader_id is None:
         raise DemoError("the quorum has no leader to kill")
-    cluster.kill(quorum.leader)
-    report.active_controller_killed = quorum.leader
-    stream.note_kill(f"controller {quorum.leader}", range(PARTITIONS))
-    console.print(f"  killed -9 controller {quorum.leader}, the active one")
+    cluster.kill(quorum.leader_id)
+    report.active_controller_killed = quorum.leader_id
+    stream.note_kill(f"controller {quorum.leader_id}", range(PARTITIONS))
+    console.print(f"  killed -9 controller {quorum.leader_id}, the active one")
     await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
-    await cluster.restart(quorum.leader)
-    console.print(f"  controller {quorum.leader} started again")
+    await cluster.restart(quorum.leader_id)
+    console.print(f"  controller {quorum.leader_id} started again")
 
 
 async def _kill_leader(

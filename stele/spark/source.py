@@ -1,0 +1,185 @@
+"""The PySpark data source ``stele``: batch reads of topics.
+
+The driver's process turns the options into offset ranges; each Spark task reads one range with a
+consumer of its own and hands it to Spark as Arrow batches. The client is imported where it runs:
+Spark forks its Python workers, and gRPC must not be loaded before a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from stele.spark.offsets import EARLIEST, LATEST, OffsetRange, SourceOptions, split
+
+if TYPE_CHECKING:
+    from stele import Consumer
+    from stele.records import ConsumerRecord, TopicPartition
+
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
+    "timestamp TIMESTAMP, timestampType INT"
+)
+_HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_ARROW_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+_ARROW_HEADERS = pa.field(
+    "headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+_ROWS_PER_BATCH = 10_000
+_SILENCE_MS = 60_000
+
+
+class DataLossError(Exception):
+    """Records that the query was to read are no longer there."""
+
+
+class SteleDataSource(DataSource):
+    """``session.read.format("stele")``; options as in Spark's Kafka source, see ``offsets``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = SourceOptions.parse(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        return "stele"
+
+    def schema(self) -> str:
+        return SCHEMA + (_HEADERS if self._options.include_headers else "")
+
+    def reader(self, schema: StructType) -> SteleReader:
+        return SteleReader(self._options)
+
+
+class RangePartition(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, range_: OffsetRange) -> None:
+        super().__init__(range_)
+        self.range = range_
+
+
+class SteleReader(DataSourceReader):
+    """One batch read. The offsets are fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        with _consumer(options) as consumer:
+            names = [
+                (topic, number)
+                for topic in options.topics
+                for number in consumer.partitions_for(topic)
+            ]
+            beginnings = consumer.beginning_offsets(names)
+            ends = consumer.end_offsets(names)
+        ranges = [
+            OffsetRange(
+                *name,
+                _resolved(options.start.of(*name), beginnings, ends, name),
+                _resolved(options.end.of(*name), beginnings, ends, name),
+            )
+            for name in beginnings
+        ]
+        for each in ranges:
+            self._check_held(each, beginnings, ends)
+        return [RangePartition(each) for each in split(ranges, options.min_partitions)]
+
+    def _check_held(
+        self,
+        range_: OffsetRange,
+        beginnings: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        from stele.records import TopicPartition
+
+        name = TopicPartition(range_.topic, range_.partition)
+        low, high = beginnings[name], ends[name]
+        held = low <= range_.start <= high and range_.end <= high
+        if not held and self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{name}: offsets {range_.start} to {range_.end} are asked for, "
+                f"{low} to {high} are there; with failOnDataLoss=false what is there is read"
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        fields = [*_ARROW_FIELDS, *([_ARROW_HEADERS] if self._options.include_headers else [])]
+        schema = pa.schema(fields)
+        for records in _records(self._options, partition.range):
+            yield _arrow(records, schema)
+
+
+def register(session: SparkSession) -> None:
+    """Make ``format("stele")`` known to a session."""
+    session.dataSource.register(SteleDataSource)
+
+
+def _consumer(options: SourceOptions) -> Consumer:
+    from stele import Consumer
+
+    return Consumer(
+        options.bootstrap_servers,
+        auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    )
+
+
+def _resolved(
+    offset: int,
+    beginnings: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    name: TopicPartition,
+) -> int:
+    return {EARLIEST: beginnings[name], LATEST: ends[name]}.get(offset, offset)
+
+
+def _records(options: SourceOptions, range_: OffsetRange) -> Iterator[list[ConsumerRecord]]:
+    """The records of a range, in order, some thousands at a time."""
+    with _consumer(options) as consumer:
+        consumer.assign([(range_.topic, range_.partition)])
+        consumer.seek(range_.topic, range_.partition, range_.start)
+        while consumer.position(range_.topic, range_.partition) < range_.end:
+            records = consumer.poll(_ROWS_PER_BATCH, timeout_ms=_SILENCE_MS)
+            if not records:
+                raise TimeoutError(
+                    f"{range_.topic}-{range_.partition}: nothing came for "
+                    f"{_SILENCE_MS // 1000} s, {range_.end} not reached"
+                )
+            if records[-1].offset >= range_.end:
+                records = [record for record in records if record.offset < range_.end]
+            if records:
+                yield records
+
+
+def _arrow(records: list[ConsumerRecord], schema: pa.Schema) -> pa.RecordBatch:
+    columns: list[Any] = [
+        [record.key for record in records],
+        [record.value for record in records],
+        [record.topic for record in records],
+        [record.partition for record in records],
+        [record.offset for record in records],
+        [record.timestamp_ms * 1000 for record in records],
+        [int(record.timestamp_type) for record in records],
+    ]
+    if len(schema) > len(columns):
+        columns.append(
+            [[{"key": k, "value": v} for k, v in record.headers] or None for record in records]
+        )
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
