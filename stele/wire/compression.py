@@ -173,7 +173,7 @@ def _unlz4(data: bytes, max_bytes: int) -> bytes:
             part = frame.decompress(data, min(room + 1, chunk_bytes))
             if len(part) > room:
                 raise _too_large(Compression.LZ4, max_bytes)
-            if not part and frame.needs_input:
+            if not part and frame.needs_input and not frame.eof:
                 raise CompressionError("lz4 data ends before its time")
             parts.append(part)
             room -= len(part)
