@@ -1,0 +1,140 @@
+"""``stele consume``: records of a topic on standard output."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.output import CommandError, did_you_mean
+
+if TYPE_CHECKING:
+    from stele.records import ConsumerRecord, TopicPartition
+    from stele.sync import Consumer
+
+
+class Format(enum.StrEnum):
+    VALUE = "value"
+    KEY_VALUE = "key-value"
+    JSON = "json"
+
+
+def consume(
+    topic: str,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, help="Only these; may be repeated.")
+    ] = None,
+    offset: Annotated[
+        str, typer.Option("--offset", help="Where to begin: earliest, latest or a number.")
+    ] = "earliest",
+    max_records: Annotated[
+        int | None, typer.Option("--max", min=1, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further records instead of stopping.")
+    ] = False,
+    output: Annotated[
+        Format, typer.Option("--format", help="value, key-value (tab between them) or json.")
+    ] = Format.VALUE,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Print records; stops at the end that the topic had at the start, unless --follow."""
+    from stele.sync import Consumer
+
+    _check_topic(topic, bootstrap)
+    with Consumer(bootstrap, auto_offset_reset="earliest", on_wait=tell_wait) as consumer:
+        _assign(consumer, topic, partition or [], offset)
+        ends = {} if follow else consumer.end_offsets(consumer.assignment())
+        _print_all(consumer, ends, max_records, follow, output)
+
+
+def _check_topic(topic: str, bootstrap: str) -> None:
+    from stele.sync import Admin
+
+    with Admin(bootstrap, on_wait=tell_wait) as admin:
+        known = [each.name for each in admin.list_topics()]
+    if topic not in known:
+        raise CommandError(f"there is no topic {topic!r}.{did_you_mean(topic, known)}")
+
+
+def _assign(consumer: Consumer, topic: str, partitions: list[int], offset: str) -> None:
+    known = consumer.partitions_for(topic)
+    for each in partitions:
+        if each not in known:
+            raise CommandError(f"topic {topic} has partitions 0 to {known[-1]}, not {each}")
+    names = [(topic, each) for each in partitions or known]
+    consumer.assign(names)
+    if offset == "latest":
+        consumer.seek_to_end()
+    elif offset == "earliest":
+        consumer.seek_to_beginning()
+    elif offset.isdecimal():
+        for name in names:
+            consumer.seek(*name, int(offset))
+    else:
+        raise CommandError(f"--offset {offset}: use earliest, latest or a number")
+
+
+def _print_all(
+    consumer: Consumer,
+    ends: dict[TopicPartition, int],
+    max_records: int | None,
+    follow: bool,
+    output: Format,
+) -> None:
+    out = sys.stdout.buffer
+    printed = 0
+    unread = {name for name, end in ends.items() if consumer.position(*name) < end}
+    while follow or unread:
+        left = None if max_records is None else max_records - printed
+        if left == 0:
+            break
+        records = consumer.poll(min(left or 1000, 1000), timeout_ms=500)
+        for record in records:
+            end = ends.get((record.topic, record.partition))  # type: ignore[call-overload]
+            if end is None or record.offset < end:
+                out.write(_line(record, output))
+                printed += 1
+        out.flush()
+        for name in list(unread):
+            if consumer.position(*name) >= ends[name]:
+                unread.discard(name)
+                consumer.pause(name)
+
+
+def _line(record: ConsumerRecord, output: Format) -> bytes:
+    if output is Format.VALUE:
+        return (record.value or b"") + b"\n"
+    if output is Format.KEY_VALUE:
+        return (record.key or b"") + b"\t" + (record.value or b"") + b"\n"
+    return (
+        json.dumps(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp_ms": record.timestamp_ms,
+                "key": _text(record.key),
+                "value": _text(record.value),
+                "headers": [[name, _text(value)] for name, value in record.headers],
+            },
+            ensure_ascii=False,
+        ).encode()
+        + b"\n"
+    )
+
+
+def _text(data: bytes | None) -> object:
+    """As text; what is not UTF-8 as an object with its base64 form."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(data).decode()}

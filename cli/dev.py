@@ -1,0 +1,134 @@
+"""``stele dev``: a cluster of processes on this machine, kept up in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.output import CommandError, key_values, note
+
+if TYPE_CHECKING:
+    from chaos.process_cluster import NodeProcess, ProcessCluster
+
+DEFAULT_PORT_BASE = 9092
+
+
+def dev(
+    controllers: Annotated[int, typer.Option("--controllers", min=1)] = 3,
+    brokers: Annotated[int, typer.Option("--brokers", min=1)] = 3,
+    directory: Annotated[
+        Path, typer.Option("--dir", help="Where nodes live; a cluster in it is started again.")
+    ] = Path("stele-dev"),
+    combined: Annotated[
+        bool, typer.Option("--combined", help="One node that is controller and broker.")
+    ] = False,
+    base_port: Annotated[
+        int,
+        typer.Option(
+            "--base-port",
+            min=0,
+            max=65000,
+            help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
+        ),
+    ] = DEFAULT_PORT_BASE,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting for every node."),
+    ] = None,
+) -> int:
+    """Run a cluster of processes until Ctrl-C; what it holds stays in --dir."""
+    import asyncio
+
+    from chaos.process_cluster import ProcessCluster
+
+    cluster = ProcessCluster(
+        directory,
+        controllers=1 if combined else controllers,
+        brokers=1 if combined else brokers,
+        combined=combined,
+        base_port=base_port or None,
+        settings=key_values(settings or (), "--set"),
+    )
+    return asyncio.run(_run(cluster))
+
+
+async def _run(cluster: ProcessCluster) -> int:
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    life = loop.create_task(_live(cluster))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, life.cancel)
+    try:
+        await life
+    except asyncio.CancelledError:
+        note("stele: stopping (again Ctrl-C: at once)")
+    finally:
+        await _stop(cluster)
+    return 0
+
+
+async def _live(cluster: ProcessCluster) -> None:
+    import asyncio
+
+    from stele.real import RealClock
+
+    clock = RealClock()
+    began = clock.monotonic()
+    await cluster.start()
+    note(f"stele: {len(cluster.nodes)} nodes serve after {clock.monotonic() - began:.1f} s")
+    print(_how_to_connect(cluster), flush=True)
+    gone: set[int] = set()
+    while True:
+        await asyncio.sleep(0.2)
+        for node_id, node in cluster.nodes.items():
+            if node.running:
+                gone.discard(node_id)
+            elif node_id not in gone:
+                gone.add(node_id)
+                note(f"stele: {node.name} has ended; its log: {node.log_file}")
+        if len(gone) == len(cluster.nodes):
+            raise CommandError(f"all nodes have ended; their logs are in {cluster.directory}")
+
+
+async def _stop(cluster: ProcessCluster) -> None:
+    """In good order; a second signal kills what is left."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    stopping = loop.create_task(cluster.stop())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.cancel)
+    try:
+        await stopping
+    except asyncio.CancelledError:
+        await cluster.stop(timeout_s=0)
+
+
+def _how_to_connect(cluster: ProcessCluster) -> str:
+    servers = cluster.bootstrap_servers
+    lines = [
+        f"Brokers      {servers}",
+        f"Directory    {cluster.directory.resolve()}",
+    ]
+    lines += [f"  {node.name:<16} pid {node.pid:<8} {node.log_file}" for node in _nodes(cluster)]
+    factor = min(3, len(cluster.broker_ids))
+    lines += [
+        "Try",
+        f"  export STELE_BOOTSTRAP_SERVER={servers}",
+        f"  stele topic create orders --partitions 6 --replication-factor {factor}",
+        "  seq 1000 | stele produce orders",
+        "  stele consume orders --max 5",
+        f"  kcat -b {servers} -L",
+        f"  python -c 'from stele import Admin; print(Admin(\"{servers}\").describe_cluster())'",
+        "Ctrl-C stops the cluster.",
+    ]
+    return "\n".join(lines)
+
+
+def _nodes(cluster: ProcessCluster) -> list[NodeProcess]:
+    return [cluster.nodes[node_id] for node_id in sorted(cluster.nodes)]

@@ -1,0 +1,104 @@
+"""The ``stele`` command.
+
+Modules of commands import little at their top: what a command needs is imported when it runs, so
+that ``--help`` is quick and a node starts with what a node needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cli import cluster, consume, demo_command, dev, log_dump, produce, server, topics
+from cli.output import CommandError, note
+from stele.errors import SteleError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+# Typer's own copy of click or the package: whichever it is, its errors descend from this.
+_UsageError: type[Exception] = next(
+    each
+    for each in typer.BadParameter.__mro__
+    if issubclass(each, Exception) and each.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    name="stele",
+    help="Stele: a replicated, partitioned commit log.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("format")(server.format_command)
+app.command("server")(server.server)
+app.command("dev")(dev.dev)
+app.add_typer(topics.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(cluster.cluster_app, name="cluster")
+app.add_typer(cluster.quorum_app, name="quorum")
+app.add_typer(log_dump.app, name="log")
+app.command("demo")(demo_command.demo)
+
+
+@app.command()
+def version(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Print the version."""
+    import platform
+
+    import stele
+    from cli.output import print_json
+
+    if as_json:
+        print_json({"stele": stele.__version__, "python": platform.python_version()})
+    else:
+        print(f"stele {stele.__version__} (Python {platform.python_version()})")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One invocation; returns the exit code. An error is one line on standard error."""
+    try:
+        result = app(args=list(arguments), prog_name="stele", standalone_mode=False)
+        code = result if isinstance(result, int) else EXIT_OK
+        sys.stdout.flush()
+    except _UsageError as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if type(error).__name__ == "NoArgsIsHelpError":  # the message is the help
+            print(message)
+            return EXIT_USAGE
+        return _failed(message, EXIT_USAGE)
+    except (CommandError, SteleError) as error:
+        return _failed(str(error), EXIT_FAILED)
+    except BrokenPipeError:
+        # Who read our output has enough. The interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except OSError as error:
+        return _failed(str(error), EXIT_FAILED)
+    except (typer.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _failed(message: str, code: int) -> int:
+    note("stele: " + " ".join(message.split()))
+    return code
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

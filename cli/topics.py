@@ -1,0 +1,204 @@
+"""``stele topic …``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
+
+if TYPE_CHECKING:
+    from stele.admin import TopicDescription
+    from stele.sync import Admin
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME=VALUE", help="A topic config; may be repeated."),
+]
+
+
+@app.command()
+def create(
+    name: str,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: the cluster's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the cluster's default.")
+    ] = -1,
+    config: Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="No error if it is there.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Create a topic."""
+    from stele.admin import NewTopic
+    from stele.errors import ApiError, ErrorCode
+
+    topic = NewTopic(name, partitions, replication_factor, key_values(config or (), "--config"))
+    with _admin(bootstrap, timeout) as admin:
+        try:
+            (created,) = admin.create_topics([topic])
+        except ApiError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+                if as_json:
+                    print_json({"name": name, "created": False})
+                else:
+                    print(f"topic {name} is there already")
+                return
+            raise
+    if as_json:
+        print_json(created)
+        return
+    print(
+        f"created topic {name}: {created.partitions} partitions, "
+        f"replication factor {created.replication_factor}"
+    )
+
+
+@app.command("list")
+def list_command(
+    as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
+) -> None:
+    """List all topics."""
+    with _admin(bootstrap, timeout) as admin:
+        topics = admin.list_topics()
+    if as_json:
+        print_json([_summary(topic) for topic in topics])
+        return
+    columns = ("TOPIC", "PARTITIONS", "REPLICATION", "UNDER-REPLICATED", "OFFLINE")
+    print_table(columns, [tuple(_summary(topic).values()) for topic in topics])
+
+
+@app.command()
+def describe(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Show partitions, leaders, replicas and the configs set on a topic."""
+    with _admin(bootstrap, timeout) as admin:
+        topics = _described(admin, names)
+    if as_json:
+        print_json(topics)
+        return
+    for topic in topics:
+        configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none set"
+        print(f"{topic.name}  id {topic.topic_id.hex()}  configs: {configs}")
+        print_table(
+            ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN ELECTIONS"),
+            [
+                (
+                    each.partition,
+                    each.leader,
+                    each.leader_epoch,
+                    _ids(each.replicas),
+                    _ids(each.isr),
+                    _ids(each.elr) or None,
+                    each.unclean_elections or None,
+                )
+                for each in topic.partitions
+            ],
+        )
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Delete topics and all their records."""
+    with _admin(bootstrap, timeout) as admin:
+        _check_known(admin, names)
+        admin.delete_topics(names)
+    for name in names:
+        print(f"deleted topic {name}")
+
+
+@app.command()
+def alter(
+    name: str,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Change a topic's configs."""
+    from stele.admin import ConfigResource
+
+    changes: dict[str, str | None] = {**key_values(config or (), "--config")}
+    changes.update(dict.fromkeys(delete_config or ()))
+    if not changes:
+        raise CommandError("nothing to change: give --config NAME=VALUE or --delete-config NAME")
+    with _admin(bootstrap, timeout) as admin:
+        _check_known(admin, [name])
+        admin.alter_configs({ConfigResource.topic(name): changes})
+    print(f"altered topic {name}")
+
+
+@app.command()
+def configs(
+    name: str,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Show all configs of a topic, and where each comes from."""
+    from stele.admin import ConfigResource
+
+    with _admin(bootstrap, timeout) as admin:
+        _check_known(admin, [name])
+        ((_, entries),) = admin.describe_configs([ConfigResource.topic(name)]).items()
+    if as_json:
+        print_json(entries)
+        return
+    rows = [(each.name, each.value, each.source) for each in entries]
+    print_table(("CONFIG", "VALUE", "SOURCE"), rows)
+
+
+def _admin(bootstrap: str, timeout_s: float) -> Admin:
+    from stele.sync import Admin
+
+    timeout_ms = int(timeout_s * 1000)
+    return Admin(bootstrap, default_api_timeout_ms=timeout_ms, on_wait=tell_wait)
+
+
+def _check_known(admin: Admin, names: list[str]) -> None:
+    known = {topic.name for topic in admin.list_topics()}
+    for name in names:
+        if name not in known:
+            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
+
+
+def _described(admin: Admin, names: list[str]) -> list[TopicDescription]:
+    by_name = {topic.name: topic for topic in admin.list_topics()}
+    for name in names:
+        if name not in by_name:
+            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, by_name)}")
+    return [by_name[name] for name in names]
+
+
+def _summary(topic: TopicDescription) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "partitions": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+        "under_replicated": sum(each.is_under_replicated for each in topic.partitions),
+        "offline": sum(each.leader is None for each in topic.partitions),
+    }
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(str(each) for each in ids)
