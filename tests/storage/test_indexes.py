@@ -1,0 +1,116 @@
+"""Both indexes: Kafka's bytes, searching, truncating, files that cannot be right."""
+
+import struct
+
+import pytest
+
+from storage.offset_index import OffsetIndex
+from storage.offset_index import decode_entries as decode_offsets
+from storage.time_index import TimeIndex
+from storage.time_index import decode_entries as decode_times
+from tests.support.storage import MemoryDisk
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory("/d")
+    return disk
+
+
+def test_offset_entries_are_pairs_of_32_bits(disk: MemoryDisk) -> None:
+    index = OffsetIndex("/d/a.index", 1000)
+    index.append(1009, 4200)
+    index.append(1030, 9000)
+    index.flush(disk)
+    data = disk.read_file("/d/a.index")
+    assert data == struct.pack(">iiii", 9, 4200, 30, 9000)
+    assert decode_offsets(data, 1000) == [(1009, 4200), (1030, 9000)]
+
+
+def test_time_entries_are_64_and_32_bits(disk: MemoryDisk) -> None:
+    index = TimeIndex("/d/a.timeindex", 1000)
+    index.maybe_append(1_700_000_000_000, 1009)
+    index.maybe_append(1_700_000_000_000, 1020)  # not later: no news
+    index.maybe_append(1_700_000_000_005, 1030)
+    index.flush(disk)
+    data = disk.read_file("/d/a.timeindex")
+    assert data == struct.pack(">qiqi", 1_700_000_000_000, 9, 1_700_000_000_005, 30)
+    assert decode_times(data, 1000) == [(1_700_000_000_000, 1009), (1_700_000_000_005, 1030)]
+
+
+def test_the_search_begins_at_a_batch_that_ends_below(disk: MemoryDisk) -> None:
+    index = OffsetIndex("/d/a.index", 100)
+    for last, position in ((109, 50), (119, 90), (129, 150)):
+        index.append(last, position)
+    assert index.entry_before(100) == (-1, 0)
+    assert index.entry_before(109) == (-1, 0)
+    assert index.entry_before(110) == (109, 50)
+    assert index.entry_before(129) == (119, 90)
+    assert index.entry_before(5000) == (129, 150)
+    assert [index.last_position_upto(at) for at in (0, 49, 50, 149, 150, 999)] == [
+        0, 0, 50, 90, 150, 150,
+    ]  # fmt: skip
+
+
+def test_a_truncated_index_rewrites_its_file(disk: MemoryDisk) -> None:
+    index = OffsetIndex("/d/a.index", 0)
+    for number in range(5):
+        index.append(number * 10, number * 100 + 100)
+    index.flush(disk)
+    index.truncate_to_position(300)
+    index.append(77, 300)
+    index.flush(disk)
+    again = OffsetIndex("/d/a.index", 0)
+    assert again.load(disk, 1000)
+    assert list(zip(again.offsets, again.positions, strict=True)) == [
+        (0, 100), (10, 200), (77, 300),
+    ]  # fmt: skip
+
+
+def test_a_time_index_truncates_by_offset(disk: MemoryDisk) -> None:
+    index = TimeIndex("/d/a.timeindex", 0)
+    for number in range(1, 5):
+        index.maybe_append(number * 1000, number * 10)
+    index.flush(disk)
+    index.truncate_to_offset(30)
+    index.flush(disk)
+    again = TimeIndex("/d/a.timeindex", 0)
+    assert again.load(disk)
+    assert again.last == (2000, 20)
+    assert [again.offset_before(t) for t in (500, 1000, 1001, 2000, 2001)] == [0, 0, 10, 10, 20]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0" * 7,
+        struct.pack(">iiii", 9, 100, 5, 200),  # falls
+        struct.pack(">ii", -1, 100),
+        struct.pack(">ii", 3, 5000),  # behind the log's end
+    ],
+)
+def test_an_offset_index_that_cannot_be_right_is_refused(disk: MemoryDisk, data: bytes) -> None:
+    disk.replace_file_now("/d/a.index", data)
+    index = OffsetIndex("/d/a.index", 0)
+    assert not index.load(disk, 1000)
+    assert len(index) == 0
+
+
+@pytest.mark.parametrize("data", [b"\0" * 13, struct.pack(">qiqi", 10, 5, 20, 5)])
+def test_a_time_index_that_cannot_be_right_is_refused(disk: MemoryDisk, data: bytes) -> None:
+    disk.replace_file_now("/d/a.timeindex", data)
+    assert not TimeIndex("/d/a.timeindex", 0).load(disk)
+
+
+def test_a_flush_that_failed_half_way_is_made_good(disk: MemoryDisk) -> None:
+    index = OffsetIndex("/d/a.index", 0)
+    index.append(1, 100)
+    index.flush(disk)
+    index.append(2, 200)
+    disk.capacity = disk.used() + 3
+    with pytest.raises(OSError, match="No space"):
+        index.flush(disk)
+    disk.capacity = None
+    index.flush(disk)
+    assert disk.read_file("/d/a.index") == struct.pack(">iiii", 1, 100, 2, 200)

@@ -1,0 +1,114 @@
+"""Idempotence as a table, and the snapshot's bytes."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from stele.errors import ApiError, ErrorCode
+from storage.producer_state import ProducerStates, SnapshotError, decode_snapshot
+from tests.support.storage import header_of, make_batch
+
+MAX = 2**31 - 1
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def states_after(*batches: tuple[int, int, int]) -> ProducerStates:
+    """Producer 7 sent batches of (epoch, base sequence, count), one behind the other."""
+    states = ProducerStates()
+    offset = 100
+    for epoch, sequence, count in batches:
+        header = header_of(make_batch(count, producer=(7, epoch, sequence)))
+        states.update(header, offset)
+        offset += count
+    return states
+
+
+SIX = tuple((0, 2 * n, 2) for n in range(6))  # sequences 0..11 at offsets 100..111
+
+
+@pytest.mark.parametrize(
+    ("before", "sent", "expected"),
+    [
+        ((), (0, 0, 3), None),
+        ((), (4, 99, 3), None),  # unknown producer: anywhere
+        (((0, 0, 3),), (0, 3, 1), None),
+        (((0, 0, 3),), (0, 0, 3), 100),  # the same again
+        (((0, 0, 3),), (0, 0, 2), OUT_OF_ORDER),  # begins alike, ends elsewhere
+        (((0, 0, 3),), (0, 4, 1), OUT_OF_ORDER),  # a gap
+        (((0, 0, 3),), (0, 1, 1), OUT_OF_ORDER),
+        (((3, 0, 3),), (2, 3, 1), FENCED),
+        (((3, 0, 3),), (2, 0, 3), FENCED),
+        (((3, 0, 3),), (4, 0, 1), None),  # a new epoch begins with 0
+        (((3, 0, 3),), (4, 3, 1), OUT_OF_ORDER),
+        (((3, 0, 3), (4, 0, 1)), (4, 0, 1), 103),
+        (SIX, (0, 12, 1), None),
+        (SIX, (0, 10, 2), 110),
+        (SIX, (0, 2, 2), 102),  # the fifth last
+        (SIX, (0, 0, 2), OUT_OF_ORDER),  # the sixth last is forgotten
+        (((0, MAX - 1, 2),), (0, 0, 1), None),  # after the last sequence comes 0
+        (((0, MAX, 3),), (0, 2, 1), None),
+        (((0, MAX, 3),), (0, MAX, 3), 100),
+        (((0, MAX, 3),), (0, 3, 1), OUT_OF_ORDER),
+    ],
+)
+def test_check(
+    before: tuple[tuple[int, int, int], ...],
+    sent: tuple[int, int, int],
+    expected: int | ErrorCode | None,
+) -> None:
+    states = states_after(*before)
+    epoch, sequence, count = sent
+    header = header_of(make_batch(count, producer=(7, epoch, sequence)))
+    if isinstance(expected, ErrorCode):
+        with pytest.raises(ApiError) as caught:
+            states.check(header)
+        assert caught.value.code is expected
+        return
+    original = states.check(header)
+    assert (None if original is None else original.base_offset) == expected
+
+
+def test_the_snapshot_has_kafkas_layout() -> None:
+    states = states_after((3, 10, 4))
+    data = states.encode()
+    version, crc, count = struct.unpack_from(">hIi", data)
+    assert (version, count) == (1, 1)
+    assert crc == crc32c(data[6:])
+    entry = struct.unpack_from(">qhiqiqiq", data, 10)
+    assert entry == (7, 3, 13, 103, 3, 1_000_003, -1, -1)
+    assert len(data) == 10 + 46
+
+
+def test_a_snapshot_gives_back_the_last_batch() -> None:
+    states = ProducerStates.decode(states_after(*SIX).encode())
+    assert states.check(header_of(make_batch(1, producer=(7, 0, 12)))) is None
+    original = states.check(header_of(make_batch(2, producer=(7, 0, 10))))
+    assert original is not None
+    assert (original.base_offset, original.last_offset) == (110, 111)
+    assert states.encode() == states_after(*SIX).encode()
+
+
+@pytest.mark.parametrize("damage", ["short", "version", "flip", "count"])
+def test_a_damaged_snapshot_is_told(damage: str) -> None:
+    data = bytearray(states_after((0, 0, 1)).encode())
+    if damage == "short":
+        del data[9:]
+    elif damage == "version":
+        data[1] = 9
+    elif damage == "flip":
+        data[20] ^= 1
+    else:
+        data = data[:-46]
+        data[2:6] = struct.pack(">I", crc32c(data[6:]))
+    with pytest.raises(SnapshotError):
+        decode_snapshot(data)
+
+
+def test_silent_producers_are_forgotten() -> None:
+    states = states_after((0, 0, 1))
+    states.expire(1_000_000)
+    assert len(states) == 1
+    states.expire(1_000_001)
+    assert len(states) == 0

@@ -1,0 +1,279 @@
+"""For tests of storage: a disk in memory that forgets, a clock by hand, batches in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stele.wire.batch import BatchBuilder, BatchHeader, read_header
+from stele.wire.compression import Compression
+from stele.world import Buffer
+from storage.log import PartitionLog
+
+
+class HandClock:
+    """A clock that moves when told."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now_ms = now_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def time_ms(self) -> int:
+        return self.now_ms
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    size: int = 10,
+    timestamp_ms: int = 1_000_000,
+    producer: tuple[int, int, int] | None = None,
+    compression: Compression = Compression.NONE,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    fill: bytes = b"v",
+) -> bytearray:
+    """A batch of ``count`` records one millisecond apart; ``producer`` is id, epoch, sequence."""
+    builder = BatchBuilder(base_offset)
+    for index in range(count):
+        builder.append(b"key", fill * size, timestamp_ms=timestamp_ms + index)
+    producer_id, epoch, sequence = producer or (-1, -1, -1)
+    return builder.build(
+        compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+def header_of(batch: Buffer) -> BatchHeader:
+    return read_header(batch)
+
+
+def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int = 1_000_000) -> int:
+    """Append as leader; return the base offset."""
+    result = log.append_as_leader(batch, read_header(batch), leader_epoch=epoch, now_ms=now_ms)
+    return result.base_offset
+
+
+@dataclass(eq=False)
+class Inode:
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+
+class Tear(Protocol):
+    """How much of ``unsynced`` appended bytes reached the disk."""
+
+    def __call__(self, unsynced: int, /) -> int: ...
+
+
+class MemoryDisk:
+    """A ``stele.world.Disk`` that loses at ``power_loss`` whatever was not synced."""
+
+    def __init__(self) -> None:
+        self.inodes: dict[str, Inode] = {}
+        self.directories: set[str] = {"/"}
+        self.durable_inodes: dict[str, Inode] = {}
+        self.durable_directories: set[str] = {"/"}
+        self.locks: set[str] = set()
+        self.capacity: int | None = None  # of all files, in bytes
+        self.append_error: int | None = None  # errno of every append
+        self.sync_error: int | None = None  # errno of the next sync
+        self.cold = False  # reads answer None until the range was warmed
+        self.warmed: list[tuple[str, int, int]] = []
+        self.synced: list[list[str]] = []  # the groups
+        self.gate: asyncio.Event | None = None  # a group waits for it
+
+    # ------------------------------------------------------------------------- damage
+
+    def power_loss(self, tear: Tear = lambda unsynced: 0) -> None:
+        self.directories = set(self.durable_directories)
+        self.inodes = {
+            path: inode
+            for path, inode in self.durable_inodes.items()
+            if os.path.dirname(path) in self.directories
+        }
+        for _, inode in sorted(self.inodes.items()):
+            kept = len(inode.durable)
+            if bytes(inode.data[:kept]) == inode.durable:
+                unsynced = len(inode.data) - kept
+                del inode.data[kept + tear(unsynced) :]
+            else:
+                inode.data = bytearray(inode.durable)
+            inode.durable = bytes(inode.data)
+        self.durable_inodes = dict(self.inodes)
+        self.locks.clear()
+
+    def flip(self, path: str, position: int) -> None:
+        self.inodes[path].data[position] ^= 0xFF
+
+    # ------------------------------------------------------------------------- Disk
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if path not in self.inodes:
+            if not create or os.path.dirname(path) not in self.directories:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            self.inodes[path] = Inode()
+        return MemoryFile(self, path, self.inodes[path])
+
+    def exists(self, path: str) -> bool:
+        return path in self.inodes or path in self.directories
+
+    def list(self, path: str) -> list[str]:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        names = {*self.inodes, *self.directories}
+        return sorted(
+            os.path.basename(name) for name in names if os.path.dirname(name) == path != name
+        )
+
+    def make_directory(self, path: str) -> None:
+        while path not in self.directories:
+            self.directories.add(path)
+            path = os.path.dirname(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if source in self.inodes:
+            self.inodes[target] = self.inodes.pop(source)
+            return
+        if source not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        # Names below a directory go with it, on disk too, since only its own entry changes.
+        for names in (self.inodes, self.durable_inodes):
+            for path in [p for p in names if p.startswith(f"{source}/")]:
+                names[target + path[len(source) :]] = names.pop(path)
+        for path in [p for p in self.directories if f"{p}/".startswith(f"{source}/")]:
+            self.directories.remove(path)
+            self.directories.add(target + path[len(source) :])
+        self.durable_directories = set(self.directories)
+
+    def remove(self, path: str) -> None:
+        if path not in self.inodes:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        del self.inodes[path]
+
+    def remove_tree(self, path: str) -> None:
+        for name in [p for p in self.inodes if p.startswith(f"{path}/")]:
+            del self.inodes[name]
+        self.directories = {p for p in self.directories if not f"{p}/".startswith(f"{path}/")}
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self.open(path).inode.data)
+
+    def free_bytes(self, path: str) -> int:
+        return 1 << 40 if self.capacity is None else self.capacity - self.used()
+
+    def used(self) -> int:
+        return sum(len(inode.data) for inode in self.inodes.values())
+
+    def lock(self, path: str) -> Callable[[], None]:
+        if path in self.locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked", path)
+        self.locks.add(path)
+        return lambda: self.locks.discard(path)
+
+    def replace_file_now(self, path: str, data: bytes) -> None:
+        self.inodes[path] = Inode(bytearray(data))
+        self.sync_now(path)
+        self.sync_now(os.path.dirname(path))
+
+    def sync_now(self, path: str) -> None:
+        self._capture(path)()
+
+    def _capture(self, path: str) -> Callable[[], None]:
+        """What a sync begun now makes durable."""
+        if self.sync_error is not None:
+            raise OSError(self.sync_error, os.strerror(self.sync_error), path)
+        if path in self.inodes:
+            inode, data = self.inodes[path], bytes(self.inodes[path].data)
+
+            def settle() -> None:
+                inode.durable = data
+
+            return settle
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        files = {p: inode for p, inode in self.inodes.items() if os.path.dirname(p) == path}
+        below = {p for p in self.directories if os.path.dirname(p) == path}
+
+        def settle_entries() -> None:
+            old = [p for p in self.durable_inodes if os.path.dirname(p) == path]
+            for name in old:
+                del self.durable_inodes[name]
+            self.durable_inodes.update(files)
+            kept = {p for p in self.durable_directories if os.path.dirname(p) != path or p == "/"}
+            self.durable_directories = kept | below
+
+        return settle_entries
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        self.replace_file_now(path, data)
+
+    async def sync(self, paths: Sequence[str]) -> None:
+        self.synced.append([*paths])
+        settles = [self._capture(path) for path in paths if self.exists(path)]
+        if self.gate is not None:
+            await self.gate.wait()
+        await asyncio.sleep(0)
+        if self.sync_error is not None:
+            raise OSError(self.sync_error, os.strerror(self.sync_error), paths[0])
+        for settle in settles:
+            settle()
+
+    async def warm(self, path: str, position: int, size: int) -> None:
+        await asyncio.sleep(0)
+        self.open(path)
+        self.warmed.append((path, position, size))
+
+
+class MemoryFile:
+    """An open file of a ``MemoryDisk``."""
+
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode) -> None:
+        self.disk = disk
+        self.path = path
+        self.inode = inode
+
+    @property
+    def size(self) -> int:
+        return len(self.inode.data)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        if self.disk.append_error is not None:
+            raise OSError(self.disk.append_error, os.strerror(self.disk.append_error), self.path)
+        position = self.size
+        data = b"".join(buffers)
+        if self.disk.capacity is not None:
+            room = max(self.disk.capacity - self.disk.used(), 0)
+            self.inode.data += data[:room]
+            if room < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        else:
+            self.inode.data += data
+        return position
+
+    def read(self, position: int, size: int) -> bytes | None:
+        if self.disk.cold and not any(
+            path == self.path and at <= position and position + size <= at + count
+            for path, at, count in self.disk.warmed
+        ):
+            return None
+        return self.read_now(position, size)
+
+    def read_now(self, position: int, size: int) -> bytes:
+        return bytes(self.inode.data[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        del self.inode.data[size:]
+
+    def close(self) -> None:
+        pass
