@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.partition_effects import IsrAnswer, Proposed
+from broker.partition_effects import UNKNOWN_BROKER_EPOCH, IsrAnswer, Proposed
 from broker.types import PartitionId
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
@@ -47,12 +47,18 @@ class IsrProposer:
         broker_id: int,
         alter_partition: AlterPartition,
         broker_epoch: Callable[[], int],
+        registered_epoch: Callable[[int], int],
         still_wanted: Callable[[PartitionId, Proposed], bool],
         answered: Answered,
     ) -> None:
+        """``registered_epoch``: of another broker, by the metadata, for a member that has not
+        fetched yet. It is in the committed ISR; had it been registered anew since, the partition
+        epoch would have changed and the proposal be refused.
+        """
         self._broker_id = broker_id
         self._alter_partition = alter_partition
         self._broker_epoch = broker_epoch
+        self._registered_epoch = registered_epoch
         self._still_wanted = still_wanted
         self._answered = answered
         # At most one per partition: a newer one replaces one that its partition gave up.
@@ -136,8 +142,11 @@ class IsrProposer:
                 leader_recovery_state=RECOVERED,
             )
             for broker_id, broker_epoch in proposal.isr:
-                own = broker_id == self._broker_id
-                entry.isr.add(broker_id=broker_id, broker_epoch=epoch if own else broker_epoch)
+                if broker_id == self._broker_id:
+                    broker_epoch = epoch
+                elif broker_epoch == UNKNOWN_BROKER_EPOCH:
+                    broker_epoch = self._registered_epoch(broker_id)
+                entry.isr.add(broker_id=broker_id, broker_epoch=broker_epoch)
         return request
 
 

@@ -14,6 +14,7 @@ from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
 from broker.housekeeping import Housekeeping
 from broker.isr_proposer import AlterPartition, IsrProposer
 from broker.partition_effects import Followed, IsrAnswer, Led, Proposed
+from broker.relaxed_flush import RelaxedFlush
 from broker.replica import Replica, ReplicaState
 from broker.replica_config import ReplicaConfig
 from broker.replicas import ReplicaCounters, Replicas
@@ -90,8 +91,11 @@ class ReplicaManager:
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
         self._fetch = FetchRequests(self._replicas, self._deadlines, self._found_corrupt)
         self._offsets = OffsetRequests(self._replicas)
+        self._relaxed = {
+            directory: RelaxedFlush(world.disk, directory) for directory in self._directories
+        }
         self._applier = MetadataApplier(
-            self._replicas, config, self._directories, on_removed=self._removed
+            self._replicas, config, self._relaxed, on_removed=self._removed
         )
         self._fetchers = Fetchers(
             broker_id=broker_id,
@@ -104,6 +108,7 @@ class ReplicaManager:
             broker_id=broker_id,
             alter_partition=alter_partition,
             broker_epoch=lambda: self._broker_epoch,
+            registered_epoch=lambda member: self._replicas.status(member).epoch,
             still_wanted=self._still_wanted,
             answered=self._isr_answered,
         )
@@ -156,7 +161,7 @@ class ReplicaManager:
 
     def unsynced_replicas(self) -> list[PartitionId]:
         """Replicas that may have lost acknowledged records: flush relaxed, unclean shutdown."""
-        return []
+        return [partition for relaxed in self._relaxed.values() for partition in relaxed.lossy]
 
     # ------------------------------------------------------------------------- requests
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.partition import PartitionMachine
 from broker.partition_effects import LogPosition
+from broker.relaxed_flush import RelaxedFlush
 from broker.replica import Replica, ReplicaState
 from broker.replica_config import ReplicaConfig, log_config
 from broker.replicas import Replicas
@@ -33,13 +34,13 @@ class MetadataApplier:
         self,
         replicas: Replicas,
         config: ReplicaConfig,
-        directories: Sequence[LogDirectory],
+        directories: Mapping[LogDirectory, RelaxedFlush],
         on_removed: Callable[[Replica], None],
     ) -> None:
         """``on_removed``: a replica is no longer this broker's; its log is still there."""
         self._replicas = replicas
         self._config = config
-        self._directories = tuple(directories)
+        self._directories = dict(directories)
         self._on_removed = on_removed
         self._is_first = True
         # Replicas whose log could not be made, e.g. for want of space: tried again.
@@ -49,6 +50,8 @@ class MetadataApplier:
         self._replicas.image = image
         if self._is_first:
             self._is_first = False
+            for relaxed in self._directories.values():
+                relaxed.reported()
             self._delete_strays(image)
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
@@ -99,6 +102,10 @@ class MetadataApplier:
         """Over the log that is there, or an empty one. Raises StorageError."""
         config = self._topic_config(topic)
         directory, log = self._open_log(partition, topic, config)
+        if log_config(config, 0).strict_flush:
+            self._directories[directory].discard(topic, partition.partition)
+        else:
+            self._directories[directory].add(topic, partition.partition)
         machine = PartitionMachine(
             self._replicas.broker_id,
             log=_NO_LOG,
@@ -185,6 +192,7 @@ class MetadataApplier:
     def _delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
         try:
             directory.delete(key.topic, key.partition)
+            self._directories[directory].discard(key.topic, key.partition)
         except StorageError as error:
             logger.error("%s: %s", key, error)
 
@@ -222,9 +230,18 @@ class MetadataApplier:
                 self._configure(replica)
 
     def _configure(self, replica: Replica) -> None:
-        replica.config = self._topic_config(replica.topic)
+        config = self._topic_config(replica.topic)
+        changed = self._log_config(config)
+        try:
+            if not changed.strict_flush:
+                relaxed = self._directories[replica.directory]
+                relaxed.add(replica.topic, replica.id.partition)
+        except StorageError as error:
+            logger.error("%r keeps its configuration: %s", replica, error)
+            return
+        replica.config = config
         if replica.state is ReplicaState.ONLINE:
-            replica.log.configure(self._log_config(replica.config))
+            replica.log.configure(changed)
         needed = min_insync_replicas(self._replicas.image, replica.topic)
         effects = replica.machine.configured(needed, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)

@@ -651,3 +651,30 @@ def test_a_changed_minimum_takes_effect() -> None:
         assert (await cluster[1].produce()).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
     with_topic(scenario)
+
+
+def test_an_unclean_end_of_a_relaxed_replica_is_reported() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[2]
+        await node.stop()
+        await node.start()
+        assert node.manager.unsynced_replicas() == []
+        node.kill()
+        await node.start()
+        assert node.manager.unsynced_replicas() == [P0]
+        cluster.register(node)
+        await until(lambda: P0 in node.manager._replicas.by_id)
+        assert node.manager.unsynced_replicas() == []
+
+    with_topic(scenario, flush_messages="1000")
+
+
+def test_an_unclean_end_of_a_strict_replica_is_not_worth_a_word() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster[2].kill()
+        await cluster[2].start()
+        assert cluster[2].manager.unsynced_replicas() == []
+
+    with_topic(scenario)

@@ -385,7 +385,7 @@ class ReplicaCluster:
         for member in asked.isr:
             registration = self.image.broker(member.broker_id)
             known = registration is not None and registration.active
-            if not known or member.broker_epoch not in (-1, registration.broker_epoch):  # type: ignore[union-attr]
+            if not known or member.broker_epoch != registration.broker_epoch:  # type: ignore[union-attr]
                 return ErrorCode.INELIGIBLE_REPLICA
         return ErrorCode.NONE
 
