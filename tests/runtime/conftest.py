@@ -1,4 +1,4 @@
-"""The network's tests run on uvloop, as nodes do, and on asyncio's own loop, as clients may."""
+"""Tests of network and connections run on uvloop, as nodes do, and on asyncio's, as clients may."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,6 +10,6 @@ import uvloop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.path.name == "test_network.py":
+    if item.path.name in ("test_network.py", "test_kafka_connection.py"):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
