@@ -1,0 +1,379 @@
+"""The driver of the metadata quorum in the simulated world: elections, commits, deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from raft.api import LeaderAndEpoch, NotLeaderError
+from raft.ready import Role
+from stele.errors import ApiError, ErrorCode
+from tests.support.raft_quorum import QuorumCluster, Replica
+
+
+def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
+    cluster.simulation.run(main)
+
+
+def test_everybody_is_delivered_what_the_leader_proposes() -> None:
+    cluster = QuorumCluster(observers=1)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        assert await leader.propose(b"a", b"b") == 1  # the leader-change batch is at 0
+        assert await leader.propose(b"c") == 3
+        assert leader.quorum.next_offset() == 4
+        await cluster.until_equal()
+        for replica in cluster.replicas.values():
+            assert [batch.records for batch in replica.witness.batches] == [(b"a", b"b"), (b"c",)]
+            assert [batch.base_offset for batch in replica.witness.batches] == [1, 3]
+            assert replica.quorum.high_watermark == 4
+            assert replica.quorum.leader == LeaderAndEpoch(leader.id, 1)
+
+    run(cluster, main())
+
+
+def test_a_first_election_takes_a_fraction_of_a_second() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        await cluster.start()
+        assert cluster.now < 0.5
+
+    run(cluster, main())
+
+
+def test_a_lone_voter() -> None:
+    cluster = QuorumCluster(voters=1)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"a")
+        await cluster.until(lambda: leader.witness.records == [b"a"])
+        await leader.stop()
+        await leader.start()
+        await cluster.until(lambda: leader.witness.records == [b"a"])
+        assert (await cluster.leader()).quorum.leader.epoch == 2
+
+    run(cluster, main())
+
+
+def test_the_leader_is_killed() -> None:
+    cluster = QuorumCluster(observers=1)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        for number in range(50):
+            await leader.propose(b"%d" % number)
+        await cluster.until_equal()
+        killed_at, epoch = cluster.now, leader.quorum.leader.epoch
+        leader.kill()
+        successor = await cluster.leader(after_epoch=epoch)
+        assert cluster.now - killed_at < 0.5
+        await successor.propose(b"after")
+        await cluster.until_equal()
+        await leader.start()
+        await cluster.until_equal()
+        expected = [b"%d" % number for number in range(50)] + [b"after"]
+        for replica in cluster.replicas.values():
+            assert replica.witness.records == expected
+
+    run(cluster, main())
+
+
+def test_claimed_means_that_all_before_was_delivered() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        for _ in range(3):
+            await leader.propose(b"x")
+            await cluster.until_equal()
+            epoch = leader.quorum.leader.epoch
+            leader.kill()
+            killed, leader = leader, await cluster.leader(after_epoch=epoch)
+            await killed.start()
+        assert leader.witness.records_when_claimed == [3]
+
+    run(cluster, main())
+
+
+def test_stop_hands_over_at_once() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"a")
+        await cluster.until_equal()
+        epoch, stopped_at = leader.quorum.leader.epoch, cluster.now
+        await leader.process.run(leader.quorum.stop())
+        assert ("resigned", epoch) in leader.witness.events
+        assert leader.quorum.leader == LeaderAndEpoch(None, epoch)
+        with pytest.raises(NotLeaderError):
+            await leader.propose(b"b")
+        await cluster.leader(after_epoch=epoch)
+        assert cluster.now - stopped_at < 0.3
+        await leader.process.run(leader.quorum.stop())  # twice does no harm
+
+    run(cluster, main())
+
+
+def test_a_leader_without_a_majority_resigns() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"kept")
+        await cluster.until_equal()
+        epoch = leader.quorum.leader.epoch
+        cluster.isolate(leader)
+        await leader.propose(b"lost")
+        await cluster.until(lambda: leader.quorum.role is not Role.LEADER, timeout_s=2.5)
+        successor = await cluster.leader(after_epoch=epoch)
+        await successor.propose(b"new")
+        with pytest.raises(NotLeaderError) as refusal:
+            await leader.propose(b"refused")
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+        cluster.simulation.fabric.heal()
+        await cluster.until_equal(timeout_s=20)
+        for replica in cluster.replicas.values():
+            assert replica.witness.records == [b"kept", b"new"]
+        assert ("resigned", epoch) in leader.witness.events
+
+    run(cluster, main())
+
+
+def test_power_loss_everywhere_loses_nothing_committed() -> None:
+    cluster = QuorumCluster(seed=3)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        for number in range(200):
+            await leader.propose(b"%d" % number)
+            if number % 40 == 0:
+                await asyncio.sleep(0.01)
+        committed = list(leader.witness.records)
+        assert committed
+        for replica in cluster.replicas.values():
+            cluster.simulation.power_off(replica.machine)
+        await asyncio.sleep(1)
+        for replica in cluster.replicas.values():
+            cluster.simulation.power_on(replica.machine)
+            await replica.start()
+        leader = await cluster.leader()
+        await cluster.until_equal()
+        assert leader.witness.records[: len(committed)] == committed
+
+    run(cluster, main())
+
+
+def test_only_the_leader_of_the_epoch_proposes() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        epoch = leader.quorum.leader.epoch
+        follower = cluster.others(leader)[0]
+        await cluster.until(lambda: follower.quorum.leader.leader_id == leader.id)
+        with pytest.raises(NotLeaderError) as refusal:
+            follower.quorum.propose([b"x"], epoch=epoch)
+        assert refusal.value.leader == LeaderAndEpoch(leader.id, epoch)
+        with pytest.raises(NotLeaderError):
+            leader.quorum.propose([b"x"], epoch=epoch - 1)
+        assert leader.quorum.log_end_offset == 1
+
+    run(cluster, main())
+
+
+def test_a_listener_may_propose() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        quorum, epoch = leader.quorum, leader.quorum.leader.epoch
+
+        def answer(batches: object) -> None:
+            if len(leader.witness.batches) < 5:
+                quorum.propose([b"answer"], epoch=epoch)
+
+        leader.witness.on_batches = answer
+        await leader.propose(b"question")
+        await cluster.until(lambda: len(leader.witness.batches) == 5)
+        assert leader.witness.records == [b"question"] + [b"answer"] * 4
+
+    run(cluster, main())
+
+
+def test_a_listener_that_fails_stops_the_replica() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        epoch = leader.quorum.leader.epoch
+
+        def fail(batches: object) -> None:
+            raise KeyError("a bug")
+
+        leader.witness.on_batches = fail
+        await leader.propose(b"x")
+        await cluster.until(lambda: bool(leader.fatal))
+        assert isinstance(leader.fatal[0], KeyError)
+        await cluster.leader(after_epoch=epoch)
+        await leader.process.run(leader.quorum.stop())
+
+    run(cluster, main())
+
+
+def test_a_failed_sync_is_the_end_of_the_replica() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        epoch = leader.quorum.leader.epoch
+        leader.process.machine.disk.faults.failing_sync = True
+        await leader.propose(b"x")
+        await cluster.until(lambda: bool(leader.fatal))
+        assert isinstance(leader.fatal[0], OSError)
+        assert len(leader.fatal) == 1
+        await cluster.until(lambda: ("resigned", epoch) in leader.witness.events)
+        with pytest.raises(NotLeaderError):
+            await leader.propose(b"y")
+        successor = await cluster.leader(after_epoch=epoch)
+        assert successor is not leader
+        await leader.process.run(leader.quorum.stop())
+
+    run(cluster, main())
+
+
+def test_a_full_disk_refuses_and_does_not_kill() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        follower = cluster.others(leader)[0]
+        for replica in (leader, follower):
+            replica.process.machine.disk.faults.quota_bytes = 1 << 20
+        with pytest.raises(ApiError) as refusal:
+            await leader.propose(b"x" * 1000)
+        assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        leader.process.machine.disk.faults.quota_bytes = None
+        await leader.propose(b"y")
+        await cluster.until(lambda: leader.witness.records == [b"y"])
+        await asyncio.sleep(5)
+        assert follower.witness.records == []
+        follower.process.machine.disk.faults.quota_bytes = None
+        await cluster.until_equal()
+        assert not leader.fatal + follower.fatal
+
+    run(cluster, main())
+
+
+def test_a_long_catch_up_comes_in_bounded_pieces_and_from_a_cold_disk() -> None:
+    cluster = QuorumCluster(observers=1)
+
+    async def main() -> None:
+        late = cluster.replicas[4]
+        for replica in list(cluster.replicas.values())[:3]:
+            await replica.start()
+        leader = await cluster.leader()
+        for number in range(64):
+            await leader.propose(b"%d" % number + b"x" * 100_000)
+        await cluster.until_equal(*list(cluster.replicas.values())[:3])
+        leader.process.machine.disk.faults.cold_read = 0.5
+        await late.start(fetch_max_bytes=500_000)
+        late.process.machine.disk.faults.cold_read = 0.5
+        await cluster.until_equal()
+        assert late.witness.batches == leader.witness.batches
+        commits = [event for event in late.witness.events if event[0] == "commit"]
+        assert len(commits) > 10
+
+    run(cluster, main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_among_kills_power_losses_and_partitions(seed: int) -> None:
+    cluster = QuorumCluster(seed=seed, observers=1)
+    rng = random.Random(seed)
+
+    async def main() -> None:
+        await cluster.start()
+        committed: list[bytes] = []
+        epochs: set[int] = set()
+        for round_number in range(12):
+            leader = await cluster.leader(timeout_s=20)
+            epochs.add(leader.quorum.leader.epoch)
+            committed = await _propose_some(cluster, leader, round_number, committed)
+            await _trouble(cluster, rng, rng.choice([leader, *cluster.replicas.values()]))
+        cluster.simulation.fabric.heal()
+        for replica in cluster.replicas.values():
+            if not replica.up:
+                await replica.start()
+        leader = await cluster.leader(timeout_s=20)
+        await leader.propose(b"last")
+        await cluster.until_equal(timeout_s=20)
+        assert leader.witness.records[: len(committed)] == committed
+        assert len(committed) >= 12
+        assert len(epochs) >= 3
+        assert not any(replica.fatal for replica in cluster.replicas.values())
+
+    run(cluster, main())
+
+
+async def _propose_some(
+    cluster: QuorumCluster, leader: Replica, round_number: int, committed: list[bytes]
+) -> list[bytes]:
+    """Propose, wait until some of it is committed, and check what was committed before."""
+    seen = len(leader.witness.records)
+    for number in range(5):
+        try:
+            await leader.propose(b"%d-%d" % (round_number, number))
+        except NotLeaderError:
+            break
+    await cluster.until(
+        lambda: len(leader.witness.records) > seen or leader.quorum.role is not Role.LEADER
+    )
+    now = list(leader.witness.records)
+    shared = min(len(now), len(committed))
+    assert now[:shared] == committed[:shared]
+    return max(now, committed, key=len)
+
+
+async def _trouble(cluster: QuorumCluster, rng: random.Random, victim: Replica) -> None:
+    kind = rng.choice(["kill", "power", "isolate", "stop"])
+    if kind == "isolate":
+        cluster.isolate(victim)
+        await asyncio.sleep(rng.uniform(0.1, 4.0))
+        cluster.simulation.fabric.heal()
+        return
+    if kind == "kill":
+        victim.kill()
+    elif kind == "stop":
+        await victim.stop()
+    else:
+        cluster.simulation.power_off(victim.machine)
+    await asyncio.sleep(rng.uniform(0.0, 2.0))
+    if kind == "power":
+        cluster.simulation.power_on(victim.machine)
+    await victim.start()
+
+
+def test_same_seed_same_events() -> None:
+    def events(seed: int) -> list[object]:
+        cluster = QuorumCluster(seed=seed, observers=1)
+
+        async def main() -> None:
+            leader = await cluster.start()
+            await leader.propose(b"x")
+            await cluster.until_equal()
+            leader.kill()
+            await cluster.leader(after_epoch=1)
+
+        run(cluster, main())
+        return [cluster.now, [replica.witness.events for replica in cluster.replicas.values()]]
+
+    assert events(5) == events(5)
+    assert events(5) != events(6)

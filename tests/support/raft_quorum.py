@@ -1,0 +1,185 @@
+"""Whole replicas of the metadata quorum, the real driver, in the simulated world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from chaos.sim.process import Process
+from chaos.sim.simulation import Simulation
+from raft.api import CommittedBatch, LeaderAndEpoch
+from raft.ready import Role
+from runtime.quorum import Quorum
+from runtime.quorum_config import QuorumConfig, QuorumVoter
+
+PORT = 9093
+DIRECTORY = "/data"
+
+
+class Witness:
+    """A listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.batches: list[CommittedBatch] = []
+        self.events: list[tuple[Any, ...]] = []
+        self.records_when_claimed: list[int] = []
+        self.on_batches: Callable[[Sequence[CommittedBatch]], None] = lambda _: None
+
+    @property
+    def records(self) -> list[bytes]:
+        return [record for batch in self.batches for record in batch.records]
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        assert batches
+        self.batches.extend(batches)
+        self.events.append(("commit", batches[0].base_offset, batches[-1].last_offset))
+        self.on_batches(batches)
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.events.append(("leader", leader.leader_id, leader.epoch))
+
+    def on_claimed(self, epoch: int) -> None:
+        self.events.append(("claimed", epoch))
+        self.records_when_claimed.append(len(self.records))
+
+    def on_resigned(self, epoch: int) -> None:
+        self.events.append(("resigned", epoch))
+
+
+class Replica:
+    """One node's replica: its process and driver are made anew at every start."""
+
+    def __init__(self, cluster: QuorumCluster, node_id: int) -> None:
+        self.cluster = cluster
+        self.id = node_id
+        self.machine = f"node{node_id}"
+        self.config = QuorumConfig(
+            cluster.cluster_id, node_id, bytes([node_id]) * 16, cluster.voters
+        )
+        self.fatal: list[BaseException] = []
+        self.process: Process
+        self.quorum: Quorum
+        self.witness: Witness
+
+    @property
+    def up(self) -> bool:
+        return hasattr(self, "process") and not self.process.dead
+
+    async def start(self, **config: Any) -> None:
+        self.process = self.cluster.simulation.process(self.machine)
+        self.config = replace(self.config, **config)
+        await self.process.run(self._start())
+
+    async def _start(self) -> None:
+        world = self.process.world
+        world.disk.make_directory(DIRECTORY)
+        world.disk.sync_now("/")
+        self.witness = Witness()
+        self.quorum = Quorum(self.config, world, DIRECTORY, on_fatal=self.fatal.append)
+        self.quorum.add_listener(self.witness)
+        await self.quorum.start()
+        if self.config.is_voter:
+            await world.network.serve(self.machine, PORT, self.quorum.service())
+
+    async def stop(self) -> None:
+        await self.process.run(self.quorum.stop())
+        self.kill()
+
+    def kill(self) -> None:
+        self.cluster.simulation.kill(self.process)
+
+    async def propose(self, *records: bytes) -> int:
+        """As the leader that it takes itself for."""
+
+        async def propose() -> int:
+            return self.quorum.propose(records, epoch=self.quorum.leader.epoch)
+
+        return await self.process.run(propose())
+
+    async def call(self, target: Replica, method: str, request: bytes) -> bytes:
+        async def call() -> bytes:
+            channel = self.process.world.network.channel(target.machine, PORT)
+            try:
+                return await channel.call(method, request, timeout_s=2.0)
+            finally:
+                await channel.close()
+
+        return await self.process.run(call())
+
+
+class QuorumCluster:
+    """Voters 1..n and observers after them. Coroutines here stand outside of every process."""
+
+    def __init__(
+        self, seed: int = 0, voters: int = 3, observers: int = 0, cluster_id: str = "cluster"
+    ) -> None:
+        self.simulation = Simulation(seed)
+        self.cluster_id = cluster_id
+        self.voters = tuple(QuorumVoter(node, f"node{node}", PORT) for node in range(1, voters + 1))
+        self.replicas = {node: Replica(self, node) for node in range(1, voters + observers + 1)}
+
+    @property
+    def now(self) -> float:
+        return self.simulation.now
+
+    async def start(self) -> Replica:
+        """Start everybody; return the leader."""
+        for replica in self.replicas.values():
+            await replica.start()
+        return await self.leader()
+
+    async def leader(self, *, after_epoch: int = 0, timeout_s: float = 10.0) -> Replica:
+        """The leader of a later epoch, once it has claimed it."""
+
+        def claimed() -> Replica | None:
+            for replica in self.replicas.values():
+                if replica.up and replica.quorum.role is Role.LEADER:
+                    epoch = replica.quorum.leader.epoch
+                    if epoch > after_epoch and ("claimed", epoch) in replica.witness.events:
+                        return replica
+            return None
+
+        await self.until(lambda: claimed() is not None, timeout_s=timeout_s)
+        found = claimed()
+        assert found is not None
+        return found
+
+    async def until(self, condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+        deadline = self.now + timeout_s
+        while not condition():
+            assert self.now < deadline, f"not within {timeout_s} s: {self.describe()}"
+            await asyncio.sleep(0.001)
+
+    async def until_equal(self, *replicas: Replica, timeout_s: float = 10.0) -> None:
+        """All of them (everybody who is up, by default) were delivered the same, and all of it."""
+        chosen = replicas or [replica for replica in self.replicas.values() if replica.up]
+
+        def equal() -> bool:
+            ends = {replica.quorum.log_end_offset for replica in chosen}
+            marks = {replica.quorum.high_watermark for replica in chosen}
+            delivered = [replica.witness.batches for replica in chosen]
+            return ends == marks and len(ends) == 1 and delivered.count(delivered[0]) == len(chosen)
+
+        await self.until(equal, timeout_s=timeout_s)
+
+    def others(self, replica: Replica) -> list[Replica]:
+        return [
+            other
+            for other in self.replicas.values()
+            if other is not replica and other.config.is_voter
+        ]
+
+    def isolate(self, replica: Replica) -> None:
+        names = [r.machine for r in self.replicas.values() if r is not replica]
+        self.simulation.fabric.isolate(replica.machine, names)
+
+    def describe(self) -> str:
+        return "; ".join(
+            f"{r.id}: {r.quorum.role.value} {r.quorum.leader} end={r.quorum.log_end_offset}"
+            f" hw={r.quorum.high_watermark}"
+            if r.up
+            else f"{r.id}: down"
+            for r in self.replicas.values()
+        )
