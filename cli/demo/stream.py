@@ -24,7 +24,8 @@ _YIELD_EVERY = 256
 class Outage:
     """The longest time without an acknowledgement from the partitions that a kill touched.
 
-    The longest, not the first: an answer that the victim had sent may be noticed after its death.
+    The longest until the next kill, not the first: an answer that the victim had sent may be
+    noticed after its death.
     """
 
     victim: str
@@ -90,9 +91,8 @@ class OrderStream:
         now = self.clock.monotonic()
         self.longest_pause_s = max(self.longest_pause_s, now - self._last_acknowledged_at)
         self._last_acknowledged_at = now
-        for outage in self.outages:
-            if partition in outage.partitions:
-                outage.on_acknowledged(now)
+        if self.outages and partition in self.outages[-1].partitions:
+            self.outages[-1].on_acknowledged(now)
         self._progressed.set()
 
     def _raise_failure(self) -> None:

@@ -1,0 +1,46 @@
+"""A cluster of real processes for the tests that need one: started once, on the first use."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.process_cluster import ProcessCluster
+from stele import Admin, NewTopic
+
+CreateTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def process_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """3 controllers and 3 brokers. Whoever kills a node starts it again."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    cluster = ProcessCluster(directory, settings={"auto.create.topics.enable": "false"})
+    asyncio.run(cluster.start())
+    yield cluster
+    asyncio.run(cluster.stop())
+
+
+@pytest.fixture(scope="session")
+def bootstrap(process_cluster: ProcessCluster) -> str:
+    return process_cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def create_topic(bootstrap: str) -> Callable[..., str]:
+    """Make a topic with a name of its own; return the name."""
+    numbers = itertools.count()
+
+    def create(partitions: int = 1, replication_factor: int = 3, **configs: str) -> str:
+        name = f"topic-{next(numbers)}"
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        settings.setdefault("min.insync.replicas", "2")
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic(name, partitions, replication_factor, settings)])
+        return name
+
+    return create
