@@ -36,6 +36,10 @@ NO_EPOCH = -1
 _SHUTDOWN_INTERVAL_S = 0.1
 """How often a broker that wants to shut down asks whether it may."""
 
+_NO_CONTROLLER_S = 2.0
+"""How long a broker that wants to shut down does without any active controller: longer than an
+election takes. Where the controllers stop too, nobody is left to move leaders to."""
+
 _HEARTBEAT = "/stele.v1.Controller/Heartbeat"
 
 # Answers to a registration that asking again cannot change: the broker must not go on.
@@ -180,6 +184,14 @@ class BrokerLifecycle:
         if self._failure is not None:
             raise self._failure
 
+    async def _wait_briefly(self, timeout_s: float) -> None:
+        """Wait for a change, but not longer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
     def service(self) -> Service:
         """BrokerControl, which the controller calls."""
         return Service(unary={"/stele.v1.BrokerControl/Probe": self._probe})
@@ -233,22 +245,26 @@ class BrokerLifecycle:
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Ask the controller to move the leaders away; return whether it said to go.
 
-        Returns False after ``timeout_s``, or at once where there is nothing to ask for.
+        Returns False after ``timeout_s``, earlier when there is no controller any more, and at
+        once where there is nothing to ask for.
         """
         if self._task is None or self._epoch == NO_EPOCH or self._failure is not None:
             return False
         self._want_shutdown = True
         self._wake.set()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self._may_shut_down and self._failure is None:
-                    await self._changed.wait()
-        except TimeoutError:
-            logger.warning(
-                "broker %d: the controller did not let it go within %.1f s; stopping anyway",
-                self.identity.broker_id,
-                timeout_s,
-            )
+        began = led_at = self._clock.monotonic()
+        while not self._may_shut_down and self._failure is None:
+            now = self._clock.monotonic()
+            if self._controller.active_controller is not None:
+                led_at = now
+            if now - began >= timeout_s or now - led_at >= _NO_CONTROLLER_S:
+                logger.warning(
+                    "broker %d: no controller let it go within %.1f s; stopping anyway",
+                    self.identity.broker_id,
+                    now - began,
+                )
+                break
+            await self._wait_briefly(_SHUTDOWN_INTERVAL_S)
         return self._may_shut_down
 
     def on_leader_change(self) -> None:

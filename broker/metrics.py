@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from broker.replica_manager import ReplicaCounters
 from runtime.metrics import MetricsRegistry
+from stele.world import Clock
 
 _TOTALS = (
     ("bytes_in", "Bytes of record batches from producers (BytesInPerSec)."),
@@ -42,7 +43,7 @@ class BrokerMetrics:
             "stele_messages_in", "Records appended for producers (MessagesInPerSec)."
         )
         self.requests = registry.counters(
-            "stele_requests", "Requests answered, by API (RequestsPerSec).", "api"
+            "stele_requests", "Requests answered, by API; gRPC's as Data.… (RequestsPerSec).", "api"
         )
         self.failures = registry.counters(
             "stele_request_failures", "Requests whose handler failed unexpectedly, by API.", "api"
@@ -64,6 +65,16 @@ class BrokerMetrics:
             "Fetch requests that wait for records (PurgatorySize).",
             lambda: self.fetch_waiting,
         )
+
+    def measure(self, api: str, clock: Clock) -> Callable[[], None]:
+        """Begin a request; the function returned is called when it is answered."""
+        began = clock.monotonic()
+
+        def answered() -> None:
+            self.requests(api).value += 1
+            self.request_seconds(api).observe(clock.monotonic() - began)
+
+        return answered
 
     def read_replicas(self, counters: Callable[[], ReplicaCounters]) -> None:
         """Declare what the replica manager counts."""

@@ -121,12 +121,10 @@ class KafkaApis:
 
     def _measured(self, name: str, respond: Respond) -> Reply:
         """Count a request's answer and its time."""
-        clock, metrics = self._context.clock, self._context.metrics
-        began = clock.monotonic()
+        answered = self._context.metrics.measure(name, self._context.clock)
 
         def reply(message: Struct | None) -> None:
-            metrics.requests(name).value += 1
-            metrics.request_seconds(name).observe(clock.monotonic() - began)
+            answered()
             respond(message)
 
         return reply

@@ -13,6 +13,7 @@ from broker.context import BrokerContext
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import parse, unary
 from broker.types import (
+    MAX_TIMESTAMP,
     Cancel,
     EpochQuery,
     FetchEntry,
@@ -67,8 +68,10 @@ class DataService:
         image = self._context.image()
         items = [_produce_item(image, partition) for partition in request.partitions]
         names = [partition.topic for partition in request.partitions]
+        answered = self._context.metrics.measure("Data.Produce", self._context.clock)
 
         def done(results: list[ProduceResult]) -> None:
+            answered()
             reply(_produce_response(request.correlation_id, names, results).SerializeToString())
 
         requests.produce(self._context, items, request.acks, request.timeout_ms, done)
@@ -92,7 +95,10 @@ class DataService:
             read_committed=request.isolation_level == READ_COMMITTED,
         )
 
+        answered = self._context.metrics.measure("Data.Fetch", self._context.clock)
+
         def done(results: list[FetchResult]) -> None:
+            answered()
             reply(_fetch_response(request.correlation_id, names, results).SerializeToString())
 
         return requests.fetch(self._context, items, query, done)
@@ -128,6 +134,8 @@ class DataService:
             found = _partition(image, partition.topic, b"", partition.partition)
             if isinstance(found, ErrorCode):
                 items.append(OffsetResult(found))
+            elif partition.timestamp_ms < MAX_TIMESTAMP:
+                items.append(OffsetResult(ErrorCode.UNSUPPORTED_VERSION))
             else:
                 items.append(
                     OffsetQuery(found, partition.timestamp_ms, partition.current_leader_epoch)

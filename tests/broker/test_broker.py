@@ -317,6 +317,23 @@ def test_an_auto_created_topic_can_be_written_at_once() -> None:
     _run(scenario)
 
 
+def test_a_silent_connection_is_closed() -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start(connections_max_idle_ms="2000")
+
+        async def questions(world: World) -> None:
+            idle, busy = await _connect(world), await _connect(world)
+            for _ in range(6):
+                await asyncio.sleep(0.5)
+                await _request(busy, metadata.API, 12, metadata.MetadataRequest([]))
+            assert idle.is_closed
+            assert not busy.is_closed
+
+        await _ask(machine, questions)
+
+    _run(scenario)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -92,6 +92,7 @@ def test_produce_by_name_and_id() -> None:
         ((entries, acks, timeout_ms),) = edges.replicas.produced
         assert (acks, timeout_ms) == (-1, 900)
         entries[0].batch[0] = 1  # writable: it will be stamped
+        assert edges.registry.values()['stele_requests_total{api="Data.Produce"}'] == 1
         await talk.end()
         await talk.task
 
@@ -299,12 +300,14 @@ def test_offsets_epochs_and_producer_ids() -> None:
                             topic="a", current_leader_epoch=-1, timestamp_ms=-2
                         ),
                         pb.ListOffsetsRequest.Partition(topic="a", partition=4, timestamp_ms=-2),
+                        pb.ListOffsetsRequest.Partition(topic="a", timestamp_ms=-4),
                     ]
                 ),
             )
         )
         assert (offsets.partitions[0].offset, offsets.partitions[0].leader_epoch) == (42, 3)
         assert offsets.partitions[1].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert offsets.partitions[2].error == ErrorCode.UNSUPPORTED_VERSION
 
         ends = pb.OffsetForLeaderEpochResponse.FromString(
             await _call(

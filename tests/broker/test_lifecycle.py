@@ -369,6 +369,19 @@ def test_controlled_shutdown_has_a_bound() -> None:
     _test(body)
 
 
+def test_controlled_shutdown_does_not_wait_for_controllers_that_are_gone() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.network.services.clear()
+        cluster.leader = LeaderAndEpoch(None, 2)
+        cluster.lifecycle.on_leader_change()
+        assert not await cluster.lifecycle.controlled_shutdown(30.0)
+        assert _now() < 3.0
+
+    _test(body)
+
+
 def test_probe_answers_who_this_is() -> None:
     async def body(cluster: _Cluster) -> None:
         probe = cluster.lifecycle.service().unary["/stele.v1.BrokerControl/Probe"]
