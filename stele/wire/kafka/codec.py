@@ -51,14 +51,20 @@ _apis: dict[int, Api[Any, Any]] = {}
 
 def api_of(key: int) -> Api[Any, Any]:
     """The API of a key; its module is loaded when first asked for. KeyError if unknown."""
-    api = _apis.get(key)
+    api = _apis.get(key) or _find_api(key)
     if api is None:
-        try:
-            name = ApiKey(key).name.lower()
-        except ValueError:
-            raise KeyError(key) from None
-        module = importlib.import_module(f"stele.wire.kafka.messages.{name}")
-        api = _apis[key] = module.API
+        raise KeyError(key)
+    return api
+
+
+def _find_api(key: int) -> Api[Any, Any] | None:
+    try:
+        name = ApiKey(key).name.lower()
+    except ValueError:
+        return None
+    module = importlib.import_module(f"stele.wire.kafka.messages.{name}")
+    api: Api[Any, Any] = module.API
+    _apis[key] = api
     return api
 
 
@@ -73,20 +79,16 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
 
 
 def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
+    client_id = None
+    position = _REQUEST_HEADER.size
     try:
         key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame, 0)
-        header = RequestHeader(key, version, correlation_id, None)
-        try:
-            api = api_of(key)
-        except KeyError:
-            raise UnsupportedRequestError(header) from None
-        if not api.supports(version):
-            raise UnsupportedRequestError(header)
-        position = _REQUEST_HEADER.size
+        api = _apis.get(key) or _find_api(key)
+        if api is None or not api.supports(version):
+            raise UnsupportedRequestError(RequestHeader(key, version, correlation_id, None))
         if size >= 0:
-            end = position + size
-            header = header._replace(client_id=str(frame[position:end], "utf-8"))
-            position = end
+            client_id = str(frame[position : position + size], "utf-8")
+            position += size
         if api.is_flexible(version):
             position = _skip_tagged_fields(frame, position)
     except (struct.error, IndexError):
@@ -95,7 +97,7 @@ def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, An
         raise MalformedMessageError(f"a client id that is not UTF-8: {error}") from None
     if position > len(frame):
         raise MalformedMessageError(f"a request of {len(frame)} bytes")
-    return header, position, api
+    return RequestHeader(key, version, correlation_id, client_id), position, api
 
 
 def _skip_tagged_fields(frame: Buffer, position: int) -> int:
