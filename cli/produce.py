@@ -15,10 +15,8 @@ from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
 from cli.output import CommandError, did_you_mean, note
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from stele.config import Acks, CompressionName
-    from stele.records import RecordMetadata
+    from stele.sync import Delivery
 
 KeyAndValue = tuple[bytes | None, bytes]
 
@@ -78,8 +76,8 @@ class Tally:
     records: int = 0
     bytes: int = 0
 
-    def counter(self, size: int) -> Callable[[Future[RecordMetadata]], None]:
-        def count(delivery: Future[RecordMetadata]) -> None:
+    def counter(self, size: int) -> Callable[[Delivery], None]:
+        def count(delivery: Delivery) -> None:
             if delivery.exception() is None:
                 self.records += 1
                 self.bytes += size

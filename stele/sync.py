@@ -1,23 +1,22 @@
 """The plain synchronous face: the asyncio clients on one background thread.
 
-All clients of a process share one event loop in one daemon thread, which lives as long as any of
-them is open. Methods may be called from any thread; one consumer from one thread at a time.
+All clients of a process share one event loop in one daemon thread. Methods may be called from any
+thread; a consumer's from one thread at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
 import uvloop
 
 from stele import aio
-from stele.accumulator import Delivery
 from stele.admin import (
     ClusterDescription,
     ConfigEntry,
@@ -36,55 +35,120 @@ Result = TypeVar("Result")
 
 MAX_HANDED_OVER = 10_000
 """Records on their way from the caller's thread to the loop's; more make the caller wait."""
+PUMP_INTERVAL_S = 0.001
+MAX_IDLE_ROUNDS = 5
+"""Rounds without a record after which the loop waits to be woken by the next one."""
 
 
 class _LoopThread:
-    """The shared loop. Started by the first client, stopped by the last one's end."""
+    """The loop that all clients of the process share, started by the first one.
+
+    It runs until the process ends: gRPC's poller stays bound to the loop that it first met.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
-        self._thread: threading.Thread | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def acquire(self) -> asyncio.AbstractEventLoop:
+    def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            self._users += 1
-            if self.loop is None:
-                self.loop = uvloop.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self.loop,), name="stele-client", daemon=True
+            if self._loop is None:
+                self._loop = uvloop.new_event_loop()
+                thread = threading.Thread(
+                    target=self._run, args=(self._loop,), name="stele-client", daemon=True
                 )
-                self._thread.start()
-            return self.loop
-
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users or self.loop is None or self._thread is None:
-                return
-            loop, thread = self.loop, self._thread
-            self.loop = self._thread = None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+                thread.start()
+                atexit.register(self._stop, self._loop, thread)
+            return self._loop
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            loop.close()
+        loop.run_forever()
+
+    @staticmethod
+    def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=1.0)
 
 
 _shared = _LoopThread()
+
+
+class Delivery:
+    """What ``Producer.send`` returns: a future's methods at a fraction of its cost.
+
+    One lock serves all of them, held for a few instructions at a time.
+    """
+
+    __slots__ = ("_callbacks", "_error", "_metadata")
+
+    _resolved = threading.Condition(threading.Lock())
+    _waiters = 0  # threads in ``result`` or ``exception``; guarded by the lock
+
+    def __init__(self) -> None:
+        self._metadata: RecordMetadata | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Delivery], object]] | None = None
+
+    def done(self) -> bool:
+        return self._metadata is not None or self._error is not None
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement. Raises the record's error, or TimeoutError."""
+        self._wait(timeout_s)
+        if self._error is not None:
+            raise self._error
+        assert self._metadata is not None
+        return self._metadata
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """Wait; the record's error, None if it was acknowledged. Raises TimeoutError."""
+        self._wait(timeout_s)
+        return self._error
+
+    def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
+        """Call it with this delivery once done: on the client's thread, or here if it is done."""
+        with Delivery._resolved:
+            if not self.done():
+                self._callbacks = [*(self._callbacks or ()), function]
+                return
+        function(self)
+
+    def set_result(self, metadata: RecordMetadata) -> None:
+        """For the producer."""
+        self._resolve(metadata, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """For the producer."""
+        self._resolve(None, error)
+
+    def _resolve(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        with Delivery._resolved:
+            self._metadata, self._error = metadata, error
+            callbacks, self._callbacks = self._callbacks, None
+            if Delivery._waiters:
+                Delivery._resolved.notify_all()
+        for function in callbacks or ():
+            function(self)
+
+    def _wait(self, timeout_s: float | None) -> None:
+        if self.done():
+            return
+        with Delivery._resolved:
+            Delivery._waiters += 1
+            try:
+                if not Delivery._resolved.wait_for(self.done, timeout_s):
+                    raise TimeoutError(f"not acknowledged within {timeout_s} s")
+            finally:
+                Delivery._waiters -= 1
 
 
 class _Face:
     """What the three synchronous clients share."""
 
     def __init__(self) -> None:
-        self._loop = _shared.acquire()
+        self._loop = _shared.get()
         self._is_open = True
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -106,10 +170,6 @@ class _Face:
             return function(*arguments)
 
         return self._run(call())
-
-    def _release(self) -> None:
-        self._is_open = False
-        _shared.release()
 
     def close(self) -> None:
         raise NotImplementedError
@@ -145,17 +205,12 @@ class Producer(_Face):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__()
-        try:
-            self._producer = self._do(
-                lambda: aio.Producer(bootstrap_servers, world=world, **options)
-            )
-        except BaseException:
-            self._release()
-            raise
+        self._producer = self._do(lambda: aio.Producer(bootstrap_servers, world=world, **options))
         self._known_topics: set[str] = set()
         self._handed_over: deque[tuple[Delivery, tuple[Any, ...]]] = deque()
         self._changed = threading.Condition()  # guards what stands below
         self._is_pumping = False
+        self._moving = asyncio.Lock()  # one round at a time
         self._refusal: SteleError | None = None  # the first since the last flush
 
     def send(
@@ -166,23 +221,23 @@ class Producer(_Face):
         headers: HeadersArgument = (),
         timestamp_ms: int | None = None,
         partition: int | None = None,
-    ) -> Future[RecordMetadata]:
-        """Take a record; the future gets its RecordMetadata or its error.
+    ) -> Delivery:
+        """Take a record; the delivery gets its RecordMetadata or its error.
 
         Waits while the topic is not known (ApiError after ``max_block_ms``) and while the buffer is
-        full. Do not wait for a single future without ``flush``: its batch may linger.
+        full. Waiting for each single delivery costs ``linger_ms`` each.
         """
         if not self._is_open:
             raise ClosedError("the producer is closed")
         if topic not in self._known_topics:
             self._run(self._producer.partitions_for(topic))
             self._known_topics.add(topic)
-        delivery: Future[RecordMetadata] = Future()
+        delivery = Delivery()
         arguments = (topic, value, key, headers, timestamp_ms, partition)
         with self._changed:
             while len(self._handed_over) >= MAX_HANDED_OVER:
                 self._changed.wait()
-            self._handed_over.append((cast(Delivery, delivery), arguments))
+            self._handed_over.append((delivery, arguments))
             if self._is_pumping:
                 return delivery
             self._is_pumping = True
@@ -193,23 +248,41 @@ class Producer(_Face):
         self._pump_task = self._loop.create_task(self._pump())
 
     async def _pump(self) -> None:
-        """On the loop: move what was handed over into the producer's buffer."""
+        """On the loop: move what was handed over into the producer's buffer.
+
+        In rounds, so that a caller who sends on and on is not met record by record: that would be
+        a change of threads for each.
+        """
+        idle_rounds = 0
         while True:
+            moved = await self._move()
+            idle_rounds = 0 if moved else idle_rounds + 1
+            if idle_rounds > MAX_IDLE_ROUNDS:
+                with self._changed:
+                    if not self._handed_over:
+                        self._is_pumping = False
+                        return
+            if moved < MAX_HANDED_OVER // 4:
+                await asyncio.sleep(PUMP_INTERVAL_S)
+
+    async def _move(self) -> int:
+        """One round; returns how many records were moved. Rounds keep the order of the records."""
+        async with self._moving:
             with self._changed:
-                if not self._handed_over:
-                    self._is_pumping = False
-                    self._changed.notify_all()
-                    return
                 taken = list(self._handed_over)
                 self._handed_over.clear()
                 self._changed.notify_all()
             for delivery, arguments in taken:
                 try:
-                    await self._producer.send_into(delivery, *arguments)
+                    await self._producer.send_into(cast(Any, delivery), *arguments)
                 except SteleError as error:
                     delivery.set_exception(error)
                     self._refusal = self._refusal or error
-            await asyncio.sleep(0)
+            return len(taken)
+
+    async def _move_and_flush(self) -> None:
+        await self._move()
+        await self._producer.flush()
 
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._producer.partitions_for(topic))
@@ -219,10 +292,7 @@ class Producer(_Face):
 
         Raises the first failure since the flush before, once.
         """
-        with self._changed:
-            while self._is_pumping:
-                self._changed.wait()
-        self._run(self._producer.flush())
+        self._run(self._move_and_flush())
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
@@ -243,7 +313,7 @@ class Producer(_Face):
         try:
             self._run(self._producer.abort())
         finally:
-            self._release()
+            self._is_open = False
 
     def __exit__(
         self,
@@ -276,13 +346,7 @@ class Consumer(_Face):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__()
-        try:
-            self._consumer = self._do(
-                lambda: aio.Consumer(bootstrap_servers, world=world, **options)
-            )
-        except BaseException:
-            self._release()
-            raise
+        self._consumer = self._do(lambda: aio.Consumer(bootstrap_servers, world=world, **options))
         self._ahead: deque[ConsumerRecord] = deque()  # polled by iteration, not yet handed out
 
     def close(self) -> None:
@@ -292,7 +356,7 @@ class Consumer(_Face):
         try:
             self._run(self._consumer.close())
         finally:
-            self._release()
+            self._is_open = False
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these from now on. Partitions that stay keep their position."""
@@ -385,11 +449,7 @@ class Admin(_Face):
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__()
-        try:
-            self._admin = self._do(lambda: aio.Admin(bootstrap_servers, world=world, **options))
-        except BaseException:
-            self._release()
-            raise
+        self._admin = self._do(lambda: aio.Admin(bootstrap_servers, world=world, **options))
 
     def close(self) -> None:
         """Idempotent."""
@@ -398,7 +458,7 @@ class Admin(_Face):
         try:
             self._run(self._admin.close())
         finally:
-            self._release()
+            self._is_open = False
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
