@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from broker.api import SERVED
+from broker.api.call import Served
 from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation
 from node.format import format_directory
@@ -32,6 +36,8 @@ from stele.wire.kafka.messages import (
 from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import RpcCode, RpcError, World
 from tests.support.broker import make_batch
+from tests.support.broker_apis import aim
+from tests.support.wire import messages
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)
@@ -384,5 +390,43 @@ def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
 
         await _ask(machine, questions)
         assert not broker.serving
+
+    _run(scenario)
+
+
+_DATA_APIS = [
+    each
+    for each in SERVED
+    if each.api.key.name in ("PRODUCE", "FETCH", "LIST_OFFSETS", "OFFSET_FOR_LEADER_EPOCH")
+]
+
+
+@st.composite
+def _data_requests(draw: st.DrawFn) -> tuple[Served, int, Any]:
+    served = draw(st.sampled_from(_DATA_APIS))
+    version = draw(st.integers(served.api.min_version, served.versions[1]))
+    request = draw(messages(served.api, version, "request"))
+    aim(request, "t", b"")
+    if served.api.key.name == "PRODUCE" and request.acks == 0:
+        request.acks = 1
+    return served, version, request
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(requests=st.lists(_data_requests(), min_size=20, max_size=40))
+def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) -> None:
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            connection = await _connect(world)
+            await _create(connection)
+            for served, version, request in requests:
+                await _request(connection, served.api, version, request)
+            assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
+
+        await _ask(machine, questions)
+        values = machine.node.registry.values()
+        assert not [name for name in values if name.startswith("stele_request_failures")]
 
     _run(scenario)
