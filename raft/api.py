@@ -77,7 +77,8 @@ class MetadataQuorum(Protocol):
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
-        Committed batches come back through the listener. Raises NotLeaderError.
+        Committed batches come back through the listener. Raises NotLeaderError, or ApiError with
+        KAFKA_STORAGE_ERROR when the disk takes nothing; then nothing was appended.
         """
         ...
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from raft.log_view import LogView
@@ -29,8 +28,6 @@ from raft.roles import (
 from raft.timing import Timing
 from stele.errors import ErrorCode, SteleError
 from stele.world import Rng
-
-_log = logging.getLogger(__name__)
 
 _ROLES: dict[type[RoleState], Role] = {
     Unattached: Role.UNATTACHED,
@@ -148,6 +145,8 @@ class Replica:
                 f"the leader {self.leader_id} of epoch {self.epoch} asks for a truncation to"
                 f" {offset}, below the high watermark {self.high_watermark}"
             )
+        if self._ready.append:
+            raise InvariantError("a Ready truncates first: it has appended already")
         self.log.truncate_to(offset)
         self._unpersisted = [(ticket, min(end, offset)) for ticket, end in self._unpersisted]
         self._ready.truncate_to = offset

@@ -40,7 +40,7 @@ from storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-CHECKPOINT_INTERVAL_S = 10.0
+CHECKPOINT_INTERVAL_S = 2.0  # also the tail whose damage looks like a torn write
 RESIGN_GRACE_S = 0.5
 
 
@@ -141,7 +141,7 @@ class Quorum:
         self._spawn(self._sync_forever(), "quorum-sync")
         self._spawn(self._delivery.run(), "quorum-delivery")
         self._spawn(self._checkpoint_forever(), "quorum-checkpoint")
-        self._carry_out(self._core.start(self._now()))
+        self._guard(lambda core: core.start(self._now()))
 
     async def stop(self) -> None:
         """Resign if leading, telling the voters; end every task; sync and close the log."""
@@ -154,12 +154,15 @@ class Quorum:
         self._disarm()
         if core.status.role is Role.LEADER:
             _log.info("resigning from epoch %d", core.epoch)
-            self._guard(lambda: core.resign(self._now()))
+            self._guard(lambda core: core.resign(self._now()))
             await self._peers.finish(timeout_s=RESIGN_GRACE_S)
         await self._end()
         try:
             await self._log.sync(self._hard_state, self._log.begin_sync())
             await self._log.checkpoint(core.high_watermark)
+        except OSError as error:
+            # Nothing of it was promised to anybody: recovery does what is left.
+            _log.error("the metadata log could not be closed in good order: %s", error)
         finally:
             self._log.close()
 
@@ -204,14 +207,20 @@ class Quorum:
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
-        Raises NotLeaderError, or StorageError when the disk is full; then nothing was appended.
+        Raises NotLeaderError, or StorageError when the disk is full or has failed; then nothing
+        was appended.
         """
         core = self._core
         if core is None or core.status.role is not Role.LEADER or core.epoch != epoch:
             raise NotLeaderError(self.leader)
         base_offset = core.log.end_offset
-        payload = self._log.append_proposal(records, epoch)
-        self._guard(lambda: core.propose(payload, len(records), self._now()))
+        try:
+            payload = self._log.append_proposal(records, epoch)
+        except StorageError as error:
+            if self._log.offline:
+                self._fail(error)
+            raise
+        self._guard(lambda core: core.propose(payload, len(records), self._now()))
         return base_offset
 
     def _submit(self, request_id: int, message: Request) -> None:
@@ -239,17 +248,17 @@ class Quorum:
         core = self._core
         broken = code is RpcCode.UNAVAILABLE and isinstance(call.message, FetchRequest)
         if core is not None and broken and call.to == core.status.leader_id:
-            self._guard(lambda: core.leader_unreachable(self._now()))
+            self._guard(lambda core: core.leader_unreachable(self._now()))
 
     def _step(self, inbound: RequestReceived | ResponseReceived | CallFailed) -> None:
-        core = self._core
-        if core is not None:
-            self._guard(lambda: core.step(inbound, self._now()))
+        self._guard(lambda core: core.step(inbound, self._now()))
 
-    def _guard(self, event: Callable[[], Ready]) -> None:
+    def _guard(self, event: Callable[[RaftCore], Ready]) -> None:
         """Let the core take an event and carry out what it says; whatever fails is the end."""
+        if self._core is None:
+            return
         try:
-            self._carry_out(event())
+            self._carry_out(event(self._core))
         except Exception as error:
             self._fail(error)
 
@@ -361,9 +370,7 @@ class Quorum:
     def _on_timer(self) -> None:
         self._timer = None
         self._timer_at = float("inf")
-        core = self._core
-        if core is not None:
-            self._guard(lambda: core.tick(self._now()))
+        self._guard(lambda core: core.tick(self._now()))
 
     # ---------------------------------------------------------------------------- describing
 

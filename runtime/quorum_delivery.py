@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from raft.api import QuorumListener
 from runtime.quorum_log import QuorumLog
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ class Delivery:
     def flush_news(self) -> None:
         """The replica stops: tell what can still be told, without the batches before it."""
         while self._news:
-            self._tell_all(self._news.popleft())
+            try:
+                self._tell_all(self._news.popleft())
+            except Exception:
+                _log.exception("a listener fails while the replica stops")
 
     def _tell_all(self, news: _News) -> None:
         for listener in self.listeners:

@@ -105,6 +105,11 @@ class QuorumLog:
         return self._log.start_offset
 
     @property
+    def offline(self) -> bool:
+        """Whether the disk failed under the log: it takes and gives nothing any more."""
+        return self._log.offline is not None
+
+    @property
     def end_offset(self) -> int:
         return self._log.end_offset
 

@@ -249,6 +249,22 @@ def test_a_failed_sync_is_the_end_of_the_replica() -> None:
     run(cluster, main())
 
 
+def test_a_failed_write_is_the_end_of_the_replica() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        leader.process.machine.disk.faults.failing_write = True
+        with pytest.raises(ApiError) as refusal:
+            await leader.propose(b"x")
+        assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(leader.fatal) == 1
+        await cluster.leader(after_epoch=leader.quorum.leader.epoch)
+        await leader.process.run(leader.quorum.stop())
+
+    run(cluster, main())
+
+
 def test_a_full_disk_refuses_and_does_not_kill() -> None:
     cluster = QuorumCluster()
 
