@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
-    """The rows of a file by its name: a segment, index, snapshot or text file of a log directory."""
+    """The rows of a file, by its name: segment, index, snapshot, or any text file."""
     base_name = name.rpartition("/")[2]
     key = parse_file_name(base_name)
     base_offset, suffix = key if key is not None else (0, "")

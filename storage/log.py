@@ -202,12 +202,13 @@ class PartitionLog:
     def _recover_epochs(self, request: RecoveryRequest) -> None:
         """The file is right below the recovery point; above it the batches tell."""
         epochs = LeaderEpochs(read_epochs(self._disk, f"{self.directory}/{LEADER_EPOCH_FILE}"))
-        if not request.clean_shutdown:
-            known = epochs.entries
-            epochs.truncate_from(request.recovery_point)
+        known = epochs.entries
+        if not request.clean_shutdown or not known:
+            point = request.recovery_point if known else 0
+            epochs.truncate_from(point)
             replay(
                 self._segments,
-                max(request.recovery_point, self.start_offset),
+                max(point, self.start_offset),
                 lambda header: epochs.assign(header.leader_epoch, header.base_offset),
             )
             epochs.dirty = epochs.entries != known

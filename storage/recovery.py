@@ -220,7 +220,7 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
     if find_batch(segments[0], cut.position, cut.offset) is not None:
         return "a whole batch stands behind it"
     for segment in segments[1:]:
-        if find_batch(segment, 0, cut.offset) is not None:
+        if find_batch(segment, -1, cut.offset) is not None:
             return f"a whole batch stands in {segment.path}"
     return None
 
@@ -314,7 +314,7 @@ def find_batch(segment: Segment, position: int, offset: int) -> int | None:
 
     Looks at every byte: a cut may have taken the length that would lead on.
     """
-    start = position
+    start = max(position, 0)
     while start < segment.size:
         chunk = segment.file.read_now(start, min(_SCAN_BYTES, segment.size - start))
         for match in _MAGIC_AND_CRC.finditer(chunk):

@@ -351,6 +351,9 @@ class Segment:
         ``wait`` waits for the device instead of answering with a cold range.
         """
         known, position = self.index.entry_before(offset)
+        if position >= self.size > 0:
+            self._replace_wrong_indexes()
+            known, position = self.index.entry_before(offset)
         while position < self.size:
             chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
             if chunk is None or len(chunk) < min(_FRAME.size, self.size - position):
@@ -392,6 +395,10 @@ class Segment:
                 return located
             position = located
         wanted = min(max(max_bytes, HEADER_SIZE), self.size - position)
+        if wanted < HEADER_SIZE:
+            raise self.corrupt(
+                position, f"offset {offset} should stand here, the file ends", offset
+            )
         data = self.file.read(position, wanted)
         if data is None or len(data) < _FRAME.size:
             return ColdRange(self.path, position, wanted)

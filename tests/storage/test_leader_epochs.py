@@ -76,7 +76,9 @@ def test_the_file_is_kafkas_text() -> None:
     assert read_epochs(disk, "/d/none") == []
 
 
-@pytest.mark.parametrize("data", [b"", b"1\n0\n", b"0\n2\n1 1\n", b"0\n1\nx y\n", b"0\n1\n1\n", b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"1\n0\n", b"0\n2\n1 1\n", b"0\n1\nx y\n", b"0\n1\n1\n", b"\xff"]
+)
 def test_a_malformed_file_is_not_believed(data: bytes) -> None:
     disk = MemoryDisk()
     disk.make_directory("/d")

@@ -1,0 +1,456 @@
+"""One log on a disk in memory: append, read, roll, truncate, retain, sync."""
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header
+from storage.config import LogConfig
+from storage.errors import OutOfOrderOffsetsError, StorageError
+from storage.leader_epochs import EpochEndOffset
+from storage.log import PartitionLog
+from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def open_log(disk: MemoryDisk, config: LogConfig = SMALL, **checkpoints: Any) -> PartitionLog:
+    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), **checkpoints)
+
+
+def offsets_in(
+    log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **kwargs: int
+) -> list[int]:
+    """Base offsets of the batches that one read gives."""
+    result = log.read(offset, max_bytes, **kwargs)
+    assert result.cold is None
+    return [header.base_offset for _, header in batches(result.data)]
+
+
+def read_all(log: PartitionLog) -> list[int]:
+    return [header.base_offset for header, _ in log.batches_now(log.start_offset)]
+
+
+# ------------------------------------------------------------------------------- append
+
+
+def test_the_leader_stamps_what_it_appends(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(3), epoch=4)
+    batch = make_batch(2)
+    assert append(log, batch, epoch=5) == 3
+    header = read_header(batch)
+    assert (header.base_offset, header.leader_epoch, log.end_offset) == (3, 5, 5)
+    assert check_crc(batch, 0, header)
+    assert log.epochs.entries == [(4, 0), (5, 3)]
+    assert bytes(log.read(3, 1000).data) == bytes(batch)
+
+
+def test_log_append_time_is_the_leaders(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, log_append_time=True))
+    batch = make_batch(2, timestamp_ms=5)
+    result = log.append_as_leader(batch, read_header(batch), leader_epoch=0, now_ms=77)
+    assert result.log_append_time_ms == 77
+    assert [record.timestamp_ms for record in decode(batch)] == [77, 77]
+
+
+def test_an_older_epoch_never_appends(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(), epoch=4)
+    with pytest.raises(ValueError, match="epoch 3 after 4"):
+        append(log, make_batch(), epoch=3)
+
+
+def test_a_repeated_batch_is_answered_with_its_first_place(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(2))
+    first = make_batch(3, producer=(9, 0, 0))
+    assert append(log, first) == 2
+    again = make_batch(3, producer=(9, 0, 0))
+    result = log.append_as_leader(again, read_header(again), leader_epoch=0, now_ms=0)
+    assert (result.base_offset, result.last_offset, result.duplicate) == (2, 4, True)
+    assert log.end_offset == 5
+    with pytest.raises(ApiError) as caught:
+        append(log, make_batch(1, producer=(9, 0, 4)))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end_offset == 5
+
+
+def test_a_follower_copies_the_leaders_bytes(disk: MemoryDisk) -> None:
+    leader = open_log(disk)
+    for number in range(30):
+        append(leader, make_batch(2, producer=(1, 0, 2 * number)), epoch=number // 10)
+    follower = PartitionLog.open(disk, "/d/t-1", SMALL, HandClock())
+    while follower.end_offset < leader.end_offset:
+        follower.append_as_follower(leader.read(follower.end_offset, 700).data)
+    assert follower.segment_bases == leader.segment_bases
+    for base in leader.segment_bases:
+        name = f"{base:020d}.log"
+        assert disk.read_file(f"/d/t-0/{name}") == disk.read_file(f"/d/t-1/{name}")
+    assert follower.epochs.entries == leader.epochs.entries
+    assert follower.producers.encode() == leader.producers.encode()
+
+
+def test_a_follower_takes_whole_batches_only(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    first, second = make_batch(2, base_offset=0), make_batch(2, base_offset=2)
+    result = log.append_as_follower(bytes(first + second)[:-1])
+    assert (result.base_offset, result.last_offset, log.end_offset) == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"),
+    [
+        (make_batch(2, base_offset=1), OutOfOrderOffsetsError),
+        (make_batch(2, base_offset=3, leader_epoch=-1), OutOfOrderOffsetsError),
+        (make_batch(2, base_offset=3)[:-1] + b"x", CorruptBatchError),
+    ],
+)
+def test_a_faulty_batch_stops_a_follower_behind_the_good_ones(
+    disk: MemoryDisk, batch: bytearray, error: type[Exception]
+) -> None:
+    log = open_log(disk)
+    with pytest.raises(error):
+        log.append_as_follower(make_batch(3) + batch)
+    assert log.end_offset == 3
+    assert read_all(log) == [0]
+
+
+def test_segments_are_cut_by_size(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    size = len(make_batch())
+    for _ in range(40):
+        append(log, make_batch())
+    per_segment = 1000 // size
+    assert log.segment_bases == list(range(0, 40, per_segment))
+    assert read_all(log) == list(range(40))
+    assert disk.exists(f"/d/t-0/{per_segment:020d}.snapshot")
+    assert len(disk.read_file(f"/d/t-0/{0:020d}.index")) % 8 == 0
+
+
+def test_segments_are_cut_by_the_records_time(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, segment_ms=100))
+    for timestamp_ms in (0, 50, 100, 101, 150, 202):
+        append(log, make_batch(timestamp_ms=timestamp_ms))
+    assert log.segment_bases == [0, 3, 5]
+
+
+def test_segments_are_cut_when_the_index_is_full(disk: MemoryDisk) -> None:
+    log = open_log(
+        disk, LogConfig(segment_index_bytes=24, index_interval_bytes=0, segment_bytes=1 << 20)
+    )
+    for _ in range(7):
+        append(log, make_batch())
+    assert log.segment_bases == [0, 3, 6]
+
+
+def test_a_full_disk_refuses_and_keeps_the_log_sound(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch())
+    disk.capacity = disk.used() + 20
+    with pytest.raises(StorageError, match="free space"):
+        append(log, make_batch())
+    assert log.end_offset == 1
+    assert log.offline is None
+    disk.capacity = None
+    assert append(log, make_batch()) == 1
+    assert read_all(log) == [0, 1]
+
+
+def test_a_failing_disk_takes_the_log_offline(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch())
+    disk.append_error = errno.EIO
+    for _ in range(2):
+        with pytest.raises(StorageError) as caught:
+            append(log, make_batch())
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(StorageError, match="offline"):
+        log.read(0, 100)
+
+
+# ------------------------------------------------------------------------------- read
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, segment_bytes=1 << 20))
+    for _ in range(30):
+        append(log, make_batch(10))
+    for offset in range(300):
+        assert offsets_in(log, offset, max_bytes=1)[0] == offset // 10 * 10
+
+
+def test_a_read_ends_with_a_whole_batch_below_the_limit(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, segment_bytes=1 << 20))
+    for _ in range(30):
+        append(log, make_batch(10))
+    size = len(make_batch(10))
+    for limit in range(0, 301, 10):
+        for count in (1, 2, 5, 30):
+            result = log.read(20, count * size + size - 1, limit_offset=limit)
+            expected = list(range(20, min(limit, 20 + count * 10), 10))
+            assert [h.base_offset for _, h in batches(result.data)] == expected
+            assert len(result.data) == len(expected) * size
+            assert result.next_offset == (expected[-1] + 10 if expected else 20)
+
+
+def test_one_batch_comes_even_if_it_is_too_large(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, segment_bytes=1 << 20))
+    append(log, make_batch(size=5000))
+    append(log, make_batch())
+    assert offsets_in(log, 0, max_bytes=10) == [0]
+    assert offsets_in(log, 0, max_bytes=10, min_one_batch=False) == []
+    assert log.read(0, 10, min_one_batch=False).next_offset == 0
+
+
+def test_offsets_outside_are_refused_and_the_end_is_empty(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(3))
+    assert log.read(3, 100).data == b""
+    for offset in (-1, 4):
+        with pytest.raises(ApiError) as caught:
+            log.read(offset, 100)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_cold_read_says_what_to_warm(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, make_batch())
+    disk.cold = True
+    result = log.read(5, 300)
+    rounds = 0
+    while result.cold is not None:
+        await log.warm(result.cold)
+        result = log.read(5, 300)
+        rounds += 1
+    assert next(batches(result.data))[1].base_offset == 5
+    assert 1 <= rounds <= 3
+
+
+def test_a_wrong_index_is_found_out_and_made_anew(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, make_batch())
+    log.sync_now()
+    log.close()
+    path = f"/d/t-0/{0:020d}.index"
+    disk.flip(path, 7)  # a position that is no batch's
+    log = open_log(disk, recovery_point=40, clean_shutdown=True)
+    assert [offsets_in(log, offset, 1) for offset in range(40)] == [[n] for n in range(40)]
+
+
+# ------------------------------------------------------------------------------- truncate
+
+
+@pytest.mark.parametrize("offset", [0, 1, 9, 10, 35, 390, 399, 400, 500])
+def test_truncate(disk: MemoryDisk, offset: int) -> None:
+    log = open_log(disk)
+    for number in range(40):
+        append(log, make_batch(10, producer=(5, 0, 10 * number)), epoch=number // 10)
+    log.sync_now()
+    assert log.truncate_to(offset) == min(offset // 10 * 10, 400)
+    end = log.end_offset
+    assert read_all(log) == list(range(0, end, 10))
+    assert log.durable_offset == log.synced_offset == end
+    assert log.truncation_generation == (1 if offset < 400 else 0)
+    assert log.epochs.entries == [(n, n * 100) for n in range(4) if n * 100 < end]
+    assert append(log, make_batch(10, producer=(5, 0, end)), epoch=9) == end
+    assert offsets_in(log, end) == [end]
+
+
+def test_after_a_truncation_the_disk_holds_what_is_left(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, make_batch(10))
+    log.truncate_to(95)
+    disk.power_loss()
+    assert read_all(open_log(disk)) == list(range(0, 90, 10))
+
+
+def test_reset_begins_anew(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, make_batch(producer=(5, 0, 0)) if log.end_offset == 0 else make_batch())
+    log.reset_to(1000)
+    assert (log.start_offset, log.end_offset, log.durable_offset) == (1000, 1000, 1000)
+    assert len(log.producers) == 0
+    assert append(log, make_batch()) == 1000
+    disk.power_loss()
+    log = open_log(disk)
+    assert (log.start_offset, log.end_offset) == (1000, 1000)
+
+
+def test_truncating_below_the_start_resets(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, make_batch())
+    log.update_high_watermark(40)
+    log.advance_start_offset(30)
+    log.remove_dead_segments()
+    assert log.truncate_to(3) == 3
+    assert log.start_offset == 3
+
+
+def test_epoch_ends(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(5), epoch=1)
+    log.assign_leader_epoch(3)
+    assert log.end_offset_for_epoch(1) == EpochEndOffset(1, 5)
+    assert log.end_offset_for_epoch(2) == EpochEndOffset(1, 5)
+    assert log.end_offset_for_epoch(3) == EpochEndOffset(3, 5)
+    assert log.end_offset_for_epoch(4) == EpochEndOffset(-1, -1)
+
+
+# ------------------------------------------------------------------------------- time
+
+
+async def test_offsets_by_time(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for number in range(40):
+        append(log, make_batch(10, timestamp_ms=number * 100))  # 0..9, 100..109, …
+    for asked, offset in ((0, 0), (5, 5), (10, 10), (100, 10), (3901, 391), (3909, 399)):
+        found = await log.offset_for_timestamp(asked)
+        assert found is not None
+        assert found.offset == offset
+    assert await log.offset_for_timestamp(3910) is None
+    newest = await log.max_timestamp_offset()
+    assert newest is not None
+    assert (newest.timestamp_ms, newest.offset) == (3909, 399)
+
+
+async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    times = [500, 100, 900, 300, 700] * 8
+    for timestamp_ms in times:
+        append(log, make_batch(timestamp_ms=timestamp_ms))
+    for asked in (0, 100, 101, 500, 501, 701, 900):
+        found = await log.offset_for_timestamp(asked)
+        assert found is not None
+        assert found.offset == next(n for n, time in enumerate(times) if time >= asked)
+
+
+async def test_by_time_after_reopening_and_while_cold(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for number in range(40):
+        append(log, make_batch(timestamp_ms=number))
+    log.prepare_clean_shutdown()
+    log.sync_now()
+    log.close()
+    log = open_log(disk, recovery_point=40, clean_shutdown=True)
+    disk.cold = True
+    found = await log.offset_for_timestamp(17)
+    assert found is not None
+    assert found.offset == 17
+
+
+# ------------------------------------------------------------------------------- retention
+
+
+def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, retention_ms=100))
+    for number in range(40):
+        append(log, make_batch(timestamp_ms=number * 10))
+    log.update_high_watermark(40)
+    second = log.segment_bases[1]
+    last_of_first_ms = (second - 1) * 10
+    assert log.retention_start_offset(last_of_first_ms + 100) == 0
+    assert log.retention_start_offset(last_of_first_ms + 101) == second
+    assert log.retention_start_offset(10**9) == log.segment_bases[-1]
+
+
+def test_retention_by_size(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, retention_bytes=2000, retention_ms=-1))
+    for _ in range(60):
+        append(log, make_batch())
+    log.update_high_watermark(60)
+    start = log.retention_start_offset(0)
+    log.advance_start_offset(start)
+    assert log.remove_dead_segments() > 0
+    assert 2000 <= log.size_bytes < 3000
+    assert log.start_offset == log.segment_bases[0] == start
+    assert read_all(log) == list(range(start, 60))
+
+
+def test_retention_stays_below_the_high_watermark(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, retention_ms=1))
+    for _ in range(40):
+        append(log, make_batch())
+    second, third = log.segment_bases[1:3]
+    log.update_high_watermark(third - 1)
+    assert log.retention_start_offset(10**12) == second
+
+
+def test_deleted_records_are_out_of_range(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(10), epoch=2)
+    log.advance_start_offset(4)
+    assert offsets_in(log, 4) == [0]  # the whole batch that holds it
+    with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE"):
+        log.read(3, 100)
+    assert log.epochs.entries == [(2, 4)]
+    with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE"):
+        log.advance_start_offset(11)
+
+
+# ------------------------------------------------------------------------------- durability
+
+
+def test_a_sync_covers_what_was_there_when_it_began(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(5))
+    ticket = log.begin_sync()
+    append(log, make_batch(5))
+    told: list[int] = []
+    log.on_durable = lambda changed: told.append(changed.durable_offset)
+    log.finish_sync(ticket)
+    assert told == [5]
+    assert (log.durable_offset, log.end_offset) == (5, 10)
+
+
+def test_a_sync_from_before_a_truncation_says_nothing(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(5))
+    append(log, make_batch(5))
+    ticket = log.begin_sync()
+    log.truncate_to(5)
+    append(log, make_batch(20))
+    log.finish_sync(ticket)
+    assert (log.durable_offset, log.end_offset) == (5, 25)
+
+
+def test_a_relaxed_flush_trusts_the_page_cache(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, flush_messages=100))
+    append(log, make_batch(5))
+    assert (log.durable_offset, log.synced_offset) == (5, 0)
+    log.sync_now()
+    assert log.synced_offset == 5
+    append(log, make_batch(5))
+    log.configure(SMALL)
+    assert (log.durable_offset, log.synced_offset) == (10, 5)  # what counted goes on counting
+    append(log, make_batch(5))
+    assert log.durable_offset == 10
+    log.sync_now()
+    assert log.durable_offset == 15
+
+
+def test_a_new_log_and_a_new_segment_put_their_entries_into_the_group(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    assert {"/d", "/d/t-0"} <= set(log.begin_sync().paths)
+    log = open_log(disk)
+    log.sync_now()
+    assert log.begin_sync().paths == (f"/d/t-0/{0:020d}.log",)
+    while len(log.segment_bases) == 1:
+        append(log, make_batch())
+    assert "/d/t-0" in log.begin_sync().paths
+    log.sync_now()
+    disk.power_loss()
+    assert open_log(disk).end_offset == log.end_offset

@@ -1,0 +1,217 @@
+"""What opening makes of a log after a crash: kept, torn off, or corrupt."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
+from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+BATCH = len(make_batch(10))
+PER_SEGMENT = 1000 // BATCH
+FIRST = f"/d/t-0/{0:020d}.log"
+
+
+def open_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
+    return PartitionLog.open(disk, "/d/t-0", CONFIG, HandClock(), **checkpoints)
+
+
+def written(count: int) -> MemoryDisk:
+    """A disk with ``count`` batches of 10 records, all synced; the node was killed."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for number in range(count):
+        append(log, make_batch(10, producer=(5, 0, 10 * number)), epoch=number)
+    log.sync_now()
+    log.close()
+    return disk
+
+
+@dataclass(frozen=True)
+class Damage:
+    name: str
+    batches: int
+    recovery_point: int
+    high_watermark: int
+    kept: int | None  # batches; None: corrupt
+    cut_last_by: int = 0  # bytes off the end of the last file
+    flip: int | None = None  # batch of the first segment
+    zeroes: int = 0  # bytes behind the last batch
+
+    def __str__(self) -> str:
+        return self.name
+
+
+LAST = PER_SEGMENT - 1
+
+MATRIX = [
+    Damage("nothing happened", 3, 0, 0, 3),
+    Damage("nothing happened, all below the recovery point", 3, 30, 30, 3),
+    Damage("tail torn", 3, 0, 0, 2, cut_last_by=1),
+    Damage("tail torn inside the header", 3, 20, 20, 2, cut_last_by=BATCH - 5),
+    Damage("tail torn at the recovery point", 3, 20, 0, 2, cut_last_by=1),
+    Damage("tail torn below the recovery point", 3, 21, 0, None, cut_last_by=1),
+    Damage("tail torn at the high watermark", 3, 0, 20, 2, cut_last_by=1),
+    Damage("tail torn below the high watermark", 3, 0, 30, None, cut_last_by=1),
+    Damage("last batch gone, below the recovery point", 3, 30, 0, None, cut_last_by=BATCH),
+    Damage("last batch gone, below the high watermark", 3, 0, 30, None, cut_last_by=BATCH),
+    Damage("last batch gone, above both", 3, 20, 20, 2, cut_last_by=BATCH),
+    Damage("last batch half written", 3, 20, 20, 2, flip=2),
+    Damage("flip in the last batch, below the recovery point", 3, 30, 0, None, flip=2),
+    Damage("flip, a whole batch behind it", 3, 0, 0, None, flip=1),
+    Damage("flip, whole batches in the next segment", PER_SEGMENT + 1, 0, 0, None, flip=LAST),
+    Damage("file extended, not written", 3, 20, 20, 3, zeroes=700),
+]
+
+
+@pytest.mark.parametrize("damage", MATRIX, ids=str)
+def test_matrix(damage: Damage) -> None:
+    disk = written(damage.batches)
+    last = max(path for path in disk.inodes if path.endswith(".log"))
+    if damage.cut_last_by:
+        del disk.inodes[last].data[-damage.cut_last_by :]
+    if damage.flip is not None:
+        disk.flip(FIRST, damage.flip * BATCH + 70)
+    disk.inodes[last].data += bytes(damage.zeroes)
+    checkpoints = {
+        "recovery_point": damage.recovery_point,
+        "high_watermark_checkpoint": damage.high_watermark,
+    }
+    if damage.kept is None:
+        before = {path: bytes(inode.data) for path, inode in disk.inodes.items()}
+        with pytest.raises(CorruptLogError) as caught:
+            open_log(disk, **checkpoints)
+        assert caught.value.path.startswith("/d/t-0/")
+        logs = {path: data for path, data in before.items() if path.endswith(".log")}
+        assert {path: bytes(disk.inodes[path].data) for path in logs} == logs  # evidence is kept
+        return
+    log = open_log(disk, **checkpoints)
+    assert log.end_offset == log.durable_offset == damage.kept * 10
+    assert log.epochs.entries == [(n, n * 10) for n in range(damage.kept)]
+    last_state = log.producers.get(5)
+    assert last_state is not None
+    assert last_state.last_sequence == damage.kept * 10 - 1
+    # What was kept is on disk now, and the log goes on.
+    disk.power_loss()
+    log = open_log(disk, **checkpoints)
+    assert log.end_offset == damage.kept * 10
+    assert append(log, make_batch(10), epoch=99) == damage.kept * 10
+    assert [h.base_offset for h, _ in log.batches_now(0)] == list(range(0, log.end_offset, 10))
+
+
+def test_the_cut_may_have_taken_the_length_too() -> None:
+    """A whole batch behind is found although nothing leads to it."""
+    disk = written(4)
+    data = disk.inodes[FIRST].data
+    data[BATCH : BATCH + 40] = b"\xee" * 40
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
+        open_log(disk)
+
+
+def test_a_whole_batch_out_of_order_is_no_torn_write() -> None:
+    disk = written(2)
+    disk.inodes[FIRST].data += disk.inodes[FIRST].data[:BATCH]
+    with pytest.raises(CorruptLogError, match="offset 0 after 19"):
+        open_log(disk)
+
+
+def test_a_torn_write_drops_the_empty_segments_behind_it(caplog: pytest.LogCaptureFixture) -> None:
+    disk = written(PER_SEGMENT)
+    disk.replace_file_now(f"/d/t-0/{PER_SEGMENT * 10:020d}.log", b"")
+    del disk.inodes[FIRST].data[-1:]
+    with caplog.at_level(logging.WARNING):
+        log = open_log(disk)
+    assert log.segment_bases == [0]
+    assert log.end_offset == (PER_SEGMENT - 1) * 10
+    assert log.truncated_bytes == BATCH - 1
+    assert "torn write" in caplog.text
+
+
+def test_a_missing_segment_is_corruption() -> None:
+    disk = written(3 * PER_SEGMENT)
+    disk.remove(f"/d/t-0/{PER_SEGMENT * 10:020d}.log")
+    with pytest.raises(CorruptLogError, match="the next segment begins at"):
+        open_log(disk)
+
+
+def test_a_log_that_lost_every_file_is_corrupt() -> None:
+    disk = MemoryDisk()
+    with pytest.raises(CorruptLogError, match="there is no segment"):
+        open_log(disk, recovery_point=10)
+
+
+def test_only_what_lies_above_the_recovery_point_is_looked_at() -> None:
+    disk = written(3 * PER_SEGMENT)
+    disk.flip(FIRST, 70)
+    log = open_log(disk, recovery_point=PER_SEGMENT * 10)
+    assert log.end_offset == 3 * PER_SEGMENT * 10
+
+
+def test_after_a_clean_shutdown_nothing_is_scanned_but_a_cut_is_corruption() -> None:
+    disk = written(3)
+    checkpoints = {"recovery_point": 30, "high_watermark_checkpoint": 30, "clean_shutdown": True}
+    log = open_log(disk, **checkpoints)
+    assert log.end_offset == 30
+    log.prepare_clean_shutdown()
+    log.close()
+    assert open_log(disk, **checkpoints).end_offset == 30
+    del disk.inodes[FIRST].data[-1:]
+    with pytest.raises(CorruptLogError):
+        open_log(disk, **checkpoints)
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("damage", ["gone", "short", "flip"])
+async def test_indexes_are_made_anew(suffix: str, damage: str) -> None:
+    disk = written(3 * PER_SEGMENT)
+    end = 3 * PER_SEGMENT * 10
+    path = f"/d/t-0/{0:020d}.{suffix}"
+    if damage == "gone":
+        disk.remove(path)
+    elif damage == "short":
+        del disk.inodes[path].data[-3:]
+    else:
+        disk.flip(path, 8 if suffix == "timeindex" else 5)
+    log = open_log(disk, recovery_point=end)
+    for offset in range(0, end, 7):
+        header = next(log.batches_now(offset))[0]
+        assert header.base_offset == offset // 10 * 10
+    found = await log.offset_for_timestamp(1_000_009)
+    assert found is not None
+    assert found.offset == 9
+
+
+def test_a_damaged_snapshot_gives_way_to_the_log() -> None:
+    disk = written(3 * PER_SEGMENT)
+    whole = open_log(disk).producers.encode()
+    for path in [path for path in disk.inodes if path.endswith(".snapshot")]:
+        disk.flip(path, 8)
+    assert open_log(disk).producers.encode() == whole
+
+
+def test_segments_below_the_start_are_dropped_unseen() -> None:
+    disk = written(3 * PER_SEGMENT)
+    disk.flip(FIRST, 70)
+    log = open_log(disk, start_offset=PER_SEGMENT * 10 + 5)
+    assert log.start_offset == PER_SEGMENT * 10 + 5
+    assert log.segment_bases == [PER_SEGMENT * 10, 2 * PER_SEGMENT * 10]
+    assert not disk.exists(FIRST)
+
+
+def test_a_start_above_the_end_begins_anew() -> None:
+    disk = written(2)
+    log = open_log(disk, start_offset=500)
+    assert (log.start_offset, log.end_offset) == (500, 500)
+    assert append(log, make_batch()) == 500
+
+
+def test_epochs_above_the_recovery_point_come_from_the_batches() -> None:
+    """The file may be from before a truncation: only below the recovery point it is right."""
+    disk = written(4)
+    disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", b"0\n3\n0 0\n1 10\n9 25\n")
+    assert open_log(disk, recovery_point=20).epochs.entries == [(0, 0), (1, 10), (2, 20), (3, 30)]
