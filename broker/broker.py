@@ -311,9 +311,8 @@ class Broker:
         self._becoming_ready.cancel()
         await asyncio.gather(self._becoming_ready, return_exceptions=True)
         self._serving = False
-        await self._kafka.close()
+        await asyncio.gather(self._kafka.close(), self._close_grpc(_GRPC_DRAIN_S))
         await self._apis.close()
-        await self._close_grpc(_GRPC_DRAIN_S)
         await self._replicas.stop()
         await self._lifecycle.stop()
         await self._controller.close()

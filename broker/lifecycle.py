@@ -113,6 +113,7 @@ class BrokerLifecycle:
 
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
+        self._closing: asyncio.Task[None] | None = None  # held, or it could be collected
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._failure: ApiError | None = None
@@ -463,7 +464,7 @@ class BrokerLifecycle:
     def _end_stream(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            asyncio.get_running_loop().create_task(stream.close())
+            self._closing = asyncio.get_running_loop().create_task(stream.close())
 
     def _fail(self, error: ApiError) -> None:
         logger.error("broker %d cannot join the cluster: %s", self.identity.broker_id, error)

@@ -37,8 +37,9 @@ class Conversation:
         sender = asyncio.get_running_loop().create_task(self._send_answers())
         try:
             await self._read(start)
-            for _ in range(self._limit):  # every slot free again: every answer sent
-                await self._free.acquire()
+            if self._broken is None:
+                for _ in range(self._limit):  # every slot free again: every answer sent
+                    await self._free.acquire()
             if self._broken is not None:
                 raise self._broken
         finally:
