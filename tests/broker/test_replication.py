@@ -597,8 +597,10 @@ def test_a_restart_leads_again_only_in_a_higher_epoch_with_all_that_was_there() 
         assert cluster[1].directory.clean_shutdown
         assert cluster[1].directory.previous_broker_epoch == cluster[1].epoch
         cluster.register(cluster[1])
-        await until(lambda: P0 in cluster[1].manager._replicas.by_id)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
         assert cluster[1].replica().machine.leader_epoch == 1
+        cluster.change(leader=1)
+        await until(lambda: cluster[1].replica().machine.is_leader)
         result = await cluster[1].produce()
         assert (result.error, result.base_offset) == (ErrorCode.NONE, 4)
 
@@ -616,8 +618,8 @@ def test_a_power_loss_of_everybody_loses_nothing_acknowledged() -> None:
             cluster.simulation.power_on(node.name)
             await node.start()
             cluster.register(node)
-        await until(lambda: cluster[1].replica().machine.latest_offset is not None)
-        result = await cluster[1].fetch(0)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        result = await cluster[cluster.state().leader].fetch(0)
         assert sum(map(len, result.records)) >= 5 * len(make_batch())
 
     with_topic(scenario)

@@ -256,48 +256,53 @@ class ReplicaCluster:
             node.learn(self.records)
 
     def register(self, node: Node) -> None:
-        """A new incarnation: fenced, every epoch that it led raised, then unfenced."""
+        """A new incarnation: what it led goes to others or to a higher epoch; then unfenced."""
         epoch = self.image.offset + 1
-        records = [
-            pb.MetadataRecord(
-                register_broker=pb.RegisterBrokerRecord(
-                    broker_id=node.broker_id,
-                    incarnation_id=epoch.to_bytes(16, "big"),
-                    broker_epoch=epoch,
-                    endpoints=[
-                        pb.Endpoint(
-                            listener=LISTENER, host=node.name, port=PORT, protocol="PLAINTEXT"
-                        )
-                    ],
-                )
-            )
-        ]
-        for topic, number, state in self.image.sorted_partitions():
-            if state.leader == node.broker_id:
-                change = pb.PartitionChangeRecord(
-                    topic_id=topic.topic_id, partition=number, leader=node.broker_id
-                )
-                records.append(pb.MetadataRecord(partition_change=change))
+        endpoint = pb.Endpoint(listener=LISTENER, host=node.name, port=PORT, protocol="PLAINTEXT")
+        registration = pb.RegisterBrokerRecord(
+            broker_id=node.broker_id,
+            incarnation_id=epoch.to_bytes(16, "big"),
+            broker_epoch=epoch,
+            endpoints=[endpoint],
+        )
         node.epoch = epoch
         node.image = EMPTY
         node.manager.set_broker_epoch(epoch)
-        self.commit(*records)
-        self.commit(_broker_state(node, fenced=False))
+        leaving = self._leave(node.broker_id)
+        self.commit(pb.MetadataRecord(register_broker=registration), *leaving)
+        self.unfence(node.broker_id)
 
     def fence(self, broker_id: int, *, tell: bool = True) -> None:
-        """The broker's session is over: out of every ISR, another member leads."""
+        """The broker's session is over: out of every ISR, and somebody else leads."""
         node = self.nodes[broker_id]
-        records = [_broker_state(node, fenced=True)]
-        for topic, number, state in self.image.sorted_partitions():
-            if broker_id in state.isr and len(state.isr) > 1:
-                isr = [member for member in state.isr if member != broker_id]
-                change = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=number)
-                change.isr.ids.extend(isr)
-                if state.leader == broker_id:
-                    change.leader = isr[0]
-                records.append(pb.MetadataRecord(partition_change=change))
         others = [other for other in self.nodes if tell or other != broker_id]
-        self.commit(*records, to=others)
+        self.commit(_broker_state(node, fenced=True), *self._leave(broker_id), to=others)
+
+    def unfence(self, broker_id: int) -> None:
+        """The broker may lead again, and does what it is the last one for."""
+        records = [_broker_state(self.nodes[broker_id], fenced=False)]
+        for topic, number, state in self.image.sorted_partitions():
+            if state.leader == -1 and broker_id in state.isr:
+                change = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=number)
+                change.leader = broker_id
+                records.append(pb.MetadataRecord(partition_change=change))
+        self.commit(*records)
+
+    def _leave(self, broker_id: int) -> list[pb.MetadataRecord]:
+        """Out of every ISR with another member; its leaderships to a live member or to nobody."""
+        records = []
+        for topic, number, state in self.image.sorted_partitions():
+            if broker_id not in state.isr:
+                continue
+            change = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=number)
+            isr = [member for member in state.isr if member != broker_id] or [broker_id]
+            change.isr.ids.extend(isr)
+            if state.leader == broker_id:
+                live = [member for member in isr if member != broker_id]
+                live = [member for member in live if self.image.is_active(member)]
+                change.leader = live[0] if live else -1
+            records.append(pb.MetadataRecord(partition_change=change))
+        return records
 
     def create_topic(
         self, *replicas: Sequence[int], configs: dict[str, str] | None = None, min_insync: int = 2
