@@ -1,0 +1,181 @@
+"""Drills on a compose cluster: a leader killed, a leader cut off, too few replicas left."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from chaos.compose_cluster import ComposeCluster, cutting_unavailable, unavailable
+from stele import Admin, Consumer, NewTopic, Producer
+from stele.errors import ApiError, ErrorCode, SteleError
+from stele.records import RecordMetadata
+
+BOOTSTRAP = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+SERVICES = {101: "broker-1", 102: "broker-2", 103: "broker-3"}
+RECORDS = 300
+
+_reason = unavailable()
+pytestmark = [
+    pytest.mark.containers,
+    pytest.mark.skipif(_reason is not None, reason=_reason or ""),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ComposeCluster]:
+    with ComposeCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: ComposeCluster) -> Iterator[Admin]:
+    with Admin(BOOTSTRAP) as admin:
+        yield admin
+
+
+def create(admin: Admin, name: str) -> str:
+    admin.create_topics([NewTopic(name, 1, 3, configs={"min.insync.replicas": "2"})])
+    return name
+
+
+def leader_of(admin: Admin, topic: str) -> int | None:
+    (described,) = admin.describe_topics([topic])
+    return described.partitions[0].leader
+
+
+def isr_of(admin: Admin, topic: str) -> tuple[int, ...]:
+    (described,) = admin.describe_topics([topic])
+    return described.partitions[0].isr
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            if condition():
+                return
+        except SteleError as error:
+            what = f"{what} (last: {error})"
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def send(producer: Producer, topic: str, numbers: range) -> list[RecordMetadata]:
+    futures = [producer.send(topic, b"%d" % number, partition=0) for number in numbers]
+    return [future.result(timeout_s=90) for future in futures]
+
+
+def read_all(topic: str) -> list[int]:
+    with Consumer(BOOTSTRAP, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        end = consumer.end_offsets([(topic, 0)])[(topic, 0)]  # type: ignore[index]
+        read: list[int] = []
+        while consumer.position(topic, 0) < end:
+            read += [int(record.value or b"") for record in consumer.poll(1000, 10_000)]
+    return read
+
+
+def test_a_killed_leader_loses_nothing(cluster: ComposeCluster, admin: Admin) -> None:
+    topic = create(admin, "killed-leader")
+    with Producer(BOOTSTRAP) as producer:
+        send(producer, topic, range(RECORDS))
+        victim = leader_of(admin, topic)
+        assert victim is not None
+        futures = [
+            producer.send(topic, b"%d" % number, partition=0)
+            for number in range(RECORDS, 2 * RECORDS)
+        ]
+        cluster.kill(SERVICES[victim])
+        for future in futures:
+            future.result(timeout_s=90)
+        assert leader_of(admin, topic) != victim
+        cluster.start(SERVICES[victim])
+        wait_until(lambda: len(isr_of(admin, topic)) == 3, "the ISR is whole again")
+        send(producer, topic, range(2 * RECORDS, 3 * RECORDS))
+    assert read_all(topic) == list(range(3 * RECORDS))
+
+
+@pytest.mark.skipif(cutting_unavailable() is not None, reason=str(cutting_unavailable()))
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back(
+    cluster: ComposeCluster, admin: Admin
+) -> None:
+    topic = create(admin, "cut-off")
+    with Producer(BOOTSTRAP) as producer:
+        send(producer, topic, range(RECORDS))
+        zombie = leader_of(admin, topic)
+        assert zombie is not None
+        cluster.isolate(SERVICES[zombie])
+        # Clients on the host still reach it, and it believes to lead until its lease runs out.
+        refused = produce_to_one_broker(9092 + zombie - 101, topic, b"zombie")
+        others = ",".join(f"127.0.0.1:{9092 + each - 101}" for each in SERVICES if each != zombie)
+        with Admin(others) as reachable:
+            wait_until(
+                lambda: leader_of(reachable, topic) not in (zombie, None), "another leader is there"
+            )
+        send(producer, topic, range(RECORDS, 2 * RECORDS))
+        cluster.heal()
+        wait_until(lambda: len(isr_of(admin, topic)) == 3, "the ISR is whole again", 90)
+    assert refused, "a leader without its cluster acknowledged a write"
+    assert read_all(topic) == list(range(2 * RECORDS))
+
+
+def produce_to_one_broker(port: int, topic: str, value: bytes) -> bool:
+    """Whether a write that only this broker can take was refused or never answered."""
+    command = ["kcat", "-b", f"127.0.0.1:{port}", "-P", "-t", topic, "-p", "0"]
+    settings = ["-X", "acks=all", "-X", "message.timeout.ms=4000"]
+    done = subprocess.run(
+        [*command, *settings], input=value, capture_output=True, timeout=60, check=False
+    )
+    return done.returncode != 0 or b"Delivery failed" in done.stderr
+
+
+def test_too_few_replicas_refuse_and_recover(cluster: ComposeCluster, admin: Admin) -> None:
+    topic = create(admin, "too-few")
+    with Producer(BOOTSTRAP) as producer:
+        send(producer, topic, range(RECORDS))
+    leader = leader_of(admin, topic)
+    victims = [broker for broker in SERVICES if broker != leader]
+    for victim in victims:
+        cluster.kill(SERVICES[victim])
+    wait_until(lambda: isr_of(admin, topic) == (leader,), "the ISR is the leader alone")
+    with Producer(BOOTSTRAP, delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
+        with pytest.raises(SteleError) as refused:
+            producer.send(topic, b"-1", partition=0).result(timeout_s=30)
+        with pytest.raises(SteleError):
+            producer.flush()
+    assert ErrorCode.NOT_ENOUGH_REPLICAS.name in str(refused.value)
+    for victim in victims:
+        cluster.start(SERVICES[victim])
+    wait_until(lambda: len(isr_of(admin, topic)) == 3, "the ISR is whole again")
+    with Producer(BOOTSTRAP) as producer:
+        send(producer, topic, range(RECORDS, 2 * RECORDS))
+    assert read_all(topic) == list(range(2 * RECORDS))
+
+
+def test_every_node_tells_its_metrics(cluster: ComposeCluster) -> None:
+    pages = {
+        service: cluster.compose(
+            "exec", "-T", service, "python3", "-c",
+            "import urllib.request as u; "
+            "print(u.urlopen('http://127.0.0.1:9404/metrics').read().decode())",
+        )
+        for service in cluster.services()
+    }  # fmt: skip
+    active = [name for name, page in pages.items() if "stele_controller_active_count 1.0" in page]
+    assert len(active) == 1
+    assert active[0].startswith("controller-")
+    for name in SERVICES.values():
+        assert "stele_bytes_in_total" in pages[name]
+        assert "stele_under_replicated_partition" in pages[name]
+    assert "stele_offline_partitions_count" in pages[active[0]]
+
+
+def test_a_definite_error_names_itself(admin: Admin) -> None:
+    with pytest.raises(ApiError) as wrong:
+        admin.create_topics([NewTopic("no/slash", 1, 3)])
+    assert wrong.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
