@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.world import Buffer
@@ -27,6 +27,12 @@ class LeaderHint(NamedTuple):
     leader_epoch: int = -1
 
 
+NO_HINT = LeaderHint()
+
+
+NO_HINT: Final = LeaderHint()
+
+
 @dataclass(slots=True)
 class ProduceEntry:
     """One batch for one partition. The batch is stamped in place: it must be writable."""
@@ -43,7 +49,7 @@ class ProduceResult:
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
-    leader: LeaderHint = LeaderHint()
+    leader: LeaderHint = NO_HINT
 
 
 @dataclass(slots=True)
@@ -87,7 +93,7 @@ class FetchResult:
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     records: list[Buffer] = field(default_factory=list)
-    leader: LeaderHint = LeaderHint()
+    leader: LeaderHint = NO_HINT
 
 
 LATEST_TIMESTAMP = -1

@@ -17,6 +17,7 @@ from broker.partition_effects import (
     Proposed,
     Refused,
 )
+from metadata.image import PartitionState
 from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, state
 
@@ -56,7 +57,7 @@ class PartitionLife(RuleBasedStateMachine):
         self.in_flight: Proposed | None = None
         self.observe(self.bench.update(self.metadata()))
 
-    def metadata(self) -> object:
+    def metadata(self) -> PartitionState:
         return state(
             epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
@@ -204,7 +205,7 @@ class PartitionLife(RuleBasedStateMachine):
         self.partition_epoch += 1
         self.twin.isr = self.twin.isr - {leaving}
         self.twin.pending = set()
-        self.observe(self.bench.update(self.metadata()))  # type: ignore[arg-type]
+        self.observe(self.bench.update(self.metadata()))
 
     @rule()
     def elected_again(self) -> None:
@@ -212,7 +213,7 @@ class PartitionLife(RuleBasedStateMachine):
         self.leader_epoch += 1
         self.twin.pending = set()
         self.twin.ends = {1: self.twin.ends[1]}
-        self.observe(self.bench.update(self.metadata()))  # type: ignore[arg-type]
+        self.observe(self.bench.update(self.metadata()))
 
     @rule(min_insync=st.integers(1, 3))
     def configure(self, min_insync: int) -> None:
