@@ -27,9 +27,6 @@ class LeaderHint(NamedTuple):
     leader_epoch: int = -1
 
 
-NO_HINT = LeaderHint()
-
-
 NO_HINT: Final = LeaderHint()
 
 
