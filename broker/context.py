@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.controller_client import ControllerClient
 from broker.fetch_session import FetchSessions
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.replica_manager import ReplicaManager
+from broker.topic_views import TopicViews
 from metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from runtime.config import NodeConfig
 from stele.world import Clock
@@ -33,6 +34,7 @@ class BrokerContext:
     controller: ControllerClient
     producer_ids: ProducerIds
     metrics: BrokerMetrics
+    topic_views: TopicViews = field(default_factory=TopicViews)
 
     @property
     def broker_id(self) -> int:

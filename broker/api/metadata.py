@@ -14,15 +14,14 @@ from broker.api import topic_requests
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.api.describe_cluster import CLUSTER_OPERATIONS
 from broker.context import BrokerContext
-from metadata.image import NO_LEADER, PLAINTEXT, MetadataImage, PartitionState, Topic
+from broker.topic_views import Perspective, TopicView
+from metadata.image import PLAINTEXT, MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import metadata as messages
 from stele.wire.kafka.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from stele.wire.v1 import admin_pb2 as pb
@@ -40,11 +39,23 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> MetadataResponse:
     failures = await _create_missing(context, request)
     image = context.image()
-    view = _View(image, call, request.include_topic_authorized_operations)
+    wants_operations = request.include_topic_authorized_operations
+    perspective = Perspective(
+        call.listener,
+        knows_listener_errors=call.version >= 6,
+        authorized_operations=TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS,
+    )
+    view = context.topic_views.of(image, perspective)
     if request.topics is None or (call.version == 0 and not request.topics):
-        topics = [view.topic(topic) for topic in image.sorted_topics()]
+        topics = [view.topic(image, topic) for topic in image.sorted_topics()]
     else:
-        topics = [_requested(view, image, failures, asked) for asked in request.topics]
+        no_name = None if call.version >= 12 else ""
+        topics = [
+            _named(view, image, failures, asked.name)
+            if asked.name is not None
+            else _identified(view, image, asked.topic_id, no_name)
+            for asked in request.topics
+        ]
     wants_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -60,74 +71,30 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
     )
 
 
-def _requested(
-    view: _View, image: MetadataImage, failures: dict[str, ErrorCode], asked: MetadataRequestTopic
+def _named(
+    view: TopicView, image: MetadataImage, failures: dict[str, ErrorCode], name: str
 ) -> MetadataResponseTopic:
-    if asked.name is None:
-        by_id = image.topic_by_id(asked.topic_id)
-        if by_id is None:
-            return MetadataResponseTopic(
-                ErrorCode.UNKNOWN_TOPIC_ID, name=view.no_name, topic_id=asked.topic_id
-            )
-        return view.topic(by_id)
-    topic = image.topic(asked.name)
+    topic = image.topic(name)
     if topic is not None:
-        return view.topic(topic)
+        return view.topic(image, topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not is_valid_topic_name(asked.name):
+    if not is_valid_topic_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponseTopic(failures.get(asked.name, error), name=asked.name)
+    return MetadataResponseTopic(failures.get(name, error), name=name)
+
+
+def _identified(
+    view: TopicView, image: MetadataImage, topic_id: bytes, no_name: str | None
+) -> MetadataResponseTopic:
+    topic = image.topic_by_id(topic_id)
+    if topic is not None:
+        return view.topic(image, topic)
+    return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name=no_name, topic_id=topic_id)
 
 
 def is_valid_topic_name(name: str) -> bool:
     """Kafka's rule: 1 to 249 of letters, digits, dot, underscore and hyphen; not . and not .."""
     return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None and name not in (".", "..")
-
-
-# ---------------------------------------------------------------------- what is there
-
-
-class _View:
-    """The image in the eyes of one call: its version and its listener."""
-
-    def __init__(self, image: MetadataImage, call: Call, with_operations: bool) -> None:
-        self._version = call.version
-        self._operations = TOPIC_OPERATIONS if with_operations else NO_OPERATIONS
-        # Brokers that are up, and those of them that a client of this listener can reach.
-        self._live = {b.broker_id for b in image.brokers.values() if not b.fenced}
-        self._reachable = {
-            b.broker_id
-            for b in image.brokers.values()
-            if not b.fenced and b.endpoint(call.listener, PLAINTEXT) is not None
-        }
-
-    @property
-    def no_name(self) -> str | None:
-        return None if self._version >= 12 else ""
-
-    def topic(self, topic: Topic) -> MetadataResponseTopic:
-        return MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[self._partition(i, state) for i, state in enumerate(topic.partitions)],
-            topic_authorized_operations=self._operations,
-        )
-
-    def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
-        error, leader = ErrorCode.NONE, state.leader
-        if leader not in self._reachable:
-            error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-            if state.leader in self._live and self._version >= 6:
-                error = ErrorCode.LISTENER_NOT_FOUND
-        return MetadataResponsePartition(
-            error_code=error,
-            partition_index=index,
-            leader_id=leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=list(state.replicas),
-            isr_nodes=list(state.isr),
-            offline_replicas=[r for r in state.replicas if r not in self._live],
-        )
 
 
 # ---------------------------------------------------------------------- auto creation

@@ -8,6 +8,7 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster, metadata
 from stele.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from stele.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import run_virtual
 
@@ -120,6 +121,37 @@ def test_a_leader_without_the_clients_listener(version: int, error: ErrorCode) -
         edges.add_topic("a", [[1]])
         answer = await edges.client("OTHER").call(API, version, MetadataRequest(topics=_named("a")))
         assert answer.topics[0].partitions[0].error_code == error
+
+    run_virtual(main())
+
+
+def test_what_is_kept_between_answers_follows_every_change() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1, 2]])
+        client = edges.client()
+        request = MetadataRequest(topics=_named("a"))
+
+        async def partition() -> metadata.MetadataResponsePartition:
+            return (await client.call(API, 12, request)).topics[0].partitions[0]
+
+        assert (await partition()).leader_id == 1
+        assert await partition() == await partition()
+        edges.commit(
+            pb.MetadataRecord(
+                partition_change=pb.PartitionChangeRecord(
+                    topic_id=topic_id("a"), partition=0, leader=2
+                )
+            )
+        )
+        changed = await partition()
+        assert (changed.leader_id, changed.leader_epoch, changed.offline_replicas) == (2, 6, [])
+        edges.register(2, fenced=True)
+        changed = await partition()
+        assert (changed.leader_id, changed.offline_replicas) == (-1, [2])
+        edges.remove_topic("a")
+        edges.add_topic("a", [[3]])
+        assert (await partition()).leader_id == 3
 
     run_virtual(main())
 

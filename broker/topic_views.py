@@ -1,0 +1,94 @@
+"""Topics as the Metadata API tells them, built once and kept while they stay as they are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from immutables import Map
+
+from metadata.image import (
+    NO_LEADER,
+    PLAINTEXT,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+_SPARE = 64
+"""How many deleted topics may linger beside those that are there."""
+
+
+class Perspective(NamedTuple):
+    """What makes two askers see one topic differently."""
+
+    listener: str
+    knows_listener_errors: bool  # LISTENER_NOT_FOUND came with version 6
+    authorized_operations: int
+
+
+class TopicView:
+    """All topics from one perspective, while the brokers stay as they are."""
+
+    def __init__(self, brokers: Map[int, BrokerRegistration], perspective: Perspective) -> None:
+        self._perspective = perspective
+        # Brokers that are up, and those of them that a client of this listener can reach.
+        self._live = {each.broker_id for each in brokers.values() if not each.fenced}
+        self._reachable = {
+            each.broker_id
+            for each in brokers.values()
+            if not each.fenced and each.endpoint(perspective.listener, PLAINTEXT) is not None
+        }
+        # By id, with the topic it was built of: a changed topic is another object.
+        self._built: dict[bytes, tuple[Topic, MetadataResponseTopic]] = {}
+
+    def topic(self, image: MetadataImage, topic: Topic) -> MetadataResponseTopic:
+        """The topic's part of an answer. It is shared between answers: not to be changed."""
+        built = self._built.get(topic.topic_id)
+        if built is not None and built[0] is topic:
+            return built[1]
+        if len(self._built) > len(image.topics) + _SPARE:
+            self._built.clear()
+        view = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[self._partition(i, state) for i, state in enumerate(topic.partitions)],
+            topic_authorized_operations=self._perspective.authorized_operations,
+        )
+        self._built[topic.topic_id] = (topic, view)
+        return view
+
+    def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
+        error, leader = ErrorCode.NONE, state.leader
+        if leader not in self._reachable:
+            error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+            if state.leader in self._live and self._perspective.knows_listener_errors:
+                error = ErrorCode.LISTENER_NOT_FOUND
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+            offline_replicas=[replica for replica in state.replicas if replica not in self._live],
+        )
+
+
+class TopicViews:
+    """The views of one broker's clients: one for each perspective."""
+
+    def __init__(self) -> None:
+        self._brokers: Map[int, BrokerRegistration] | None = None
+        self._views: dict[Perspective, TopicView] = {}
+
+    def of(self, image: MetadataImage, perspective: Perspective) -> TopicView:
+        if image.brokers is not self._brokers:  # images share what did not change
+            self._views.clear()
+            self._brokers = image.brokers
+        view = self._views.get(perspective)
+        if view is None:
+            view = self._views[perspective] = TopicView(image.brokers, perspective)
+        return view
