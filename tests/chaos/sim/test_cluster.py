@@ -138,9 +138,11 @@ def test_a_leader_paused_past_its_session_acknowledges_nothing_afterwards(seed: 
         # These wait in the zombie's socket and are the first thing it reads when it wakes.
         late = [
             asyncio.create_task(
-                cluster.client.produce(TOPIC, b"late%d" % n, broker=zombie.id, timeout_s=60)
+                cluster.client.produce(
+                    TOPIC, b"late%d" % n, broker=zombie.id, acks=acks, timeout_s=60
+                )
             )
-            for n in range(3)
+            for n, acks in enumerate((-1, 1, -1, 1))
         ]
         await cluster.until(lambda: cluster.leader(TOPIC) is not zombie, "another one leads")
         await write(cluster, 10, "w")
@@ -271,5 +273,75 @@ def test_a_replica_that_was_away_truncates_its_diverging_tail(seed: int) -> None
         assert b"only here" in diverged
         logs = {log_bytes(cluster, node) for node in cluster.brokers.values()}
         assert len(logs) == 1, "the replicas differ"
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_without_contact_acknowledges_nothing_past_its_session(
+    seed: int, paused: bool
+) -> None:
+    """Clients still reach it and nobody can tell it that it was replaced: only its clock can."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        old = cluster.leader(TOPIC)
+        await cluster.client.produce(TOPIC, b"before", broker=old.id, acks=1)
+        others = [node.host for node in cluster.nodes.values() if node is not old]
+        cluster.simulation.fabric.isolate(old.host, others)
+        if paused:
+            old.pause()
+        await cluster.until(lambda: cluster.leader(TOPIC) is not old, "another one leads")
+        late = [
+            asyncio.create_task(
+                cluster.client.produce(TOPIC, b"late", broker=old.id, acks=acks, timeout_s=20)
+            )
+            for acks in (1, -1)
+        ]
+        await asyncio.sleep(0.1)
+        old.resume()
+        outcomes = await asyncio.gather(*late, return_exceptions=True)
+        assert all(isinstance(outcome, ApiError) for outcome in outcomes), outcomes
+        cluster.simulation.fabric.heal()
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("slow_is_leader", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_acknowledgement_waits_for_the_disk_of_every_replica_in_sync(
+    seed: int, slow_is_leader: bool
+) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 3)
+        leader = cluster.leader(TOPIC)
+        others = [node for node in cluster.brokers.values() if node is not leader]
+        slow = leader if slow_is_leader else others[0]
+        cluster.simulation.machine(slow.host).disk.faults.sync_s = (1.0, 1.0)
+        waiting = asyncio.create_task(
+            cluster.client.produce(TOPIC, b"on two disks of three", broker=leader.id)
+        )
+        await asyncio.sleep(0.9)
+        assert not waiting.done()
+        for node in cluster.nodes.values():
+            cluster.simulation.power_off(node.host)
+        cluster.simulation.machine(slow.host).disk.faults.sync_s = (0.001, 0.001)
+        for node in (*cluster.controllers.values(), slow):  # it has the best chance to lead
+            cluster.simulation.power_on(node.host)
+            node.start()
+        await cluster.until(lambda: slow.ready, "it is back")
+        for node in cluster.brokers.values():
+            if node is not slow:
+                cluster.simulation.power_on(node.host)
+                node.start()
+        await cluster.until_isr(TOPIC, 3)
+        with pytest.raises((ApiError, OSError)):
+            await waiting
+        await write(cluster, 3, "w")
+        await cluster.client.check_promises(TOPIC)
 
     SimCluster(seed).run(scenario)
