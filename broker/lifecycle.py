@@ -313,9 +313,9 @@ class BrokerLifecycle:
                 logger.warning("broker %d: %s", self.identity.broker_id, error)
             except RpcError as error:
                 logger.info("broker %d: heartbeat stream: %s", self.identity.broker_id, error)
-            if self._report_due or self._controller.active_controller not in (None, known):
+            if self._controller.active_controller not in (None, known):
                 backoff_s = BACKOFF_MIN_S
-                continue  # there is something to say, or somebody new to say it to, at once
+                continue  # it moved while we spoke with the one before: to the new one at once
             await self._controller.wait_for_leader_change(backoff_s)
             backoff_s = BACKOFF_MIN_S if acknowledged else min(2 * backoff_s, BACKOFF_MAX_S)
 

@@ -280,7 +280,7 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
         await cluster.lifecycle.wait_unfenced()
         cluster.corrupt.append(PartitionId(b"t" * 16, 4))
         cluster.lifecycle.report_replicas()
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.06)
         assert [len(request.corrupt) for request in controller.registrations] == [1, 2]
         assert len(controller.streams) == 2
         assert cluster.epochs == [10]
