@@ -109,7 +109,7 @@ class RaftCore:
             return []
         itself = ReplicaView(replica.local, True, replica.log.end_offset, now, now)
         voters = [
-            _view(ReplicaKey(voter, replica.voters.directory_id(voter)), progress, is_voter=True)
+            _view(ReplicaKey(voter, progress.directory_id), progress, is_voter=True)
             for voter, progress in state.progress.items()
         ]
         observers = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from raft.messages import FetchRequest
+from raft.quorum import NO_DIRECTORY
 
 
 @dataclass(slots=True)
@@ -12,6 +13,7 @@ class Progress:
     """One replica as its leader sees it. Times are monotonic seconds."""
 
     last_contact: float  # of its last fetch in this epoch; at first, when the epoch began
+    directory_id: bytes = NO_DIRECTORY  # as its last fetch told
     end_offset: int = -1  # durable there, as its last valid fetch told; -1: unknown
     has_fetched: bool = False
     caught_up_at: float | None = None  # when it last had all that the leader then had

@@ -65,7 +65,9 @@ def _serve_fetch(
 def _progress_of(replica: Replica, now: float, state: Leader, message: FetchRequest) -> Progress:
     key = ReplicaKey(message.replica_id, message.replica_directory_id or NO_DIRECTORY)
     if key in replica.voters:
-        return state.progress[key.id]
+        progress = state.progress[key.id]
+        progress.directory_id = key.directory_id
+        return progress
     return state.observers.setdefault(key, Progress(now))
 
 

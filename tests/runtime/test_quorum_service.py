@@ -171,6 +171,9 @@ def test_describe() -> None:
             2,
         )
         assert [voter.replica_id for voter in answer.voters] == [1, 2, 3]
+        assert [voter.directory_id for voter in answer.voters] == [
+            bytes([node]) * 16 for node in (1, 2, 3)
+        ]
         assert [voter.log_end_offset for voter in answer.voters] == [2, 2, 2]
         assert [observer.replica_id for observer in answer.observers] == [4]
         now_ms = leader.process.world.clock.time_ms()
