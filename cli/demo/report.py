@@ -40,7 +40,7 @@ class Report:
     longest_pause_s: float = 0.0
     broker_killed: int = -1
     batches_in_flight: int = 0
-    active_controller_killed: int = -1
+    controller_killed: int = -1
     outages: list[Outage] = field(default_factory=list)
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)
     quorum_epoch_before: int = 0

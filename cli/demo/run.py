@@ -9,12 +9,12 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from chaos.process_cluster import ProcessCluster
 from cli.demo.readback import Proof, read_back
@@ -28,10 +28,13 @@ from stele.real import RealClock
 
 TOPIC = "orders"
 PARTITIONS = 6
+LOOK_UP_LEADERS_AT = 0.25
 KILL_LEADER_AT = 0.30
 RESTART_LEADER_AT = 0.45
 KILL_CONTROLLER_AT = 0.60
 RESTART_CONTROLLER_AT = 0.75
+BUFFER_MEMORY = 4 * 1024 * 1024
+"""Little, so that sending does not run far ahead of the acknowledgements that time the kills."""
 _WHOLE_ISR_TIMEOUT_S = 60.0
 _SPARK_TIMEOUT_S = 300.0
 JAVA_ADVICE = (
@@ -124,7 +127,9 @@ async def _stream(
     console: Console,
 ) -> None:
     clock = RealClock()
-    async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+    async with Producer(
+        cluster.bootstrap_servers, acks="all", buffer_memory=BUFFER_MEMORY
+    ) as producer:
         stream = OrderStream(producer, clock, TOPIC, PARTITIONS)
         started = clock.monotonic()
         async with _progress(stream, total, console):
@@ -134,6 +139,7 @@ async def _stream(
                 await attack
             finally:
                 attack.cancel()
+                await asyncio.gather(attack, return_exceptions=True)
         report.stream_seconds = clock.monotonic() - started
     report.bytes_streamed = stream.bytes_acknowledged
     report.outages = stream.outages
@@ -148,49 +154,74 @@ async def _attack(
     report: Report,
     console: Console,
 ) -> None:
-    """Kill a partition's leader, later the active controller, and start both again."""
-    await stream.until_acknowledged(int(total * KILL_LEADER_AT))
-    broker = await _kill_leader(cluster, admin, stream, report, console)
-    await stream.until_acknowledged(int(total * RESTART_LEADER_AT))
-    await cluster.restart(broker)
-    console.print(f"  broker {broker} started again")
-    await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
-    quorum = await admin.describe_quorum()
-    if quorum.leader_id is None:
-        raise DemoError("the quorum has no leader to kill")
-    cluster.kill(quorum.leader_id)
-    report.active_controller_killed = quorum.leader_id
-    stream.note_kill(f"controller {quorum.leader_id}", range(PARTITIONS))
-    console.print(f"  killed -9 controller {quorum.leader_id}, the active one")
-    await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
-    await cluster.restart(quorum.leader_id)
-    console.print(f"  controller {quorum.leader_id} started again")
+    """Kill a partition's leader, later the active controller, and start both again.
+
+    Who is to die is looked up ahead, so that nothing is awaited between the moment and the kill.
+    """
+    async with asyncio.TaskGroup() as restarts:
+        await stream.until_acknowledged(int(total * LOOK_UP_LEADERS_AT))
+        leaders = {each.partition: each.leader for each in (await _topic(admin)).partitions}
+        await stream.until_acknowledged(int(total * KILL_LEADER_AT))
+        broker = await _kill_leader(cluster, leaders, stream, report, console)
+        await stream.until_acknowledged(int(total * RESTART_LEADER_AT))
+        restarts.create_task(_restart(cluster, broker, console))
+        controller = (await admin.describe_quorum()).leader_id
+        await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
+        _kill_controller(cluster, controller, stream, report, console)
+        await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
+        restarts.create_task(_restart(cluster, report.controller_killed, console))
 
 
 async def _kill_leader(
-    cluster: ProcessCluster, admin: Admin, stream: OrderStream, report: Report, console: Console
+    cluster: ProcessCluster,
+    leaders: Mapping[int, int | None],
+    stream: OrderStream,
+    report: Report,
+    console: Console,
 ) -> int:
     """Kill the leader with the most lines under way, at a moment at which it has some.
 
-    Between the last look and the kill nothing else runs in this process: what the producer has
-    sent to the victim and got no answer to is unacknowledged there.
+    Between the look and the kill nothing else runs in this process: what the producer has sent
+    to the victim and got no answer to is unacknowledged there.
     """
-    topic = await _topic(admin)
-    leaders = {each.partition: each.leader for each in topic.partitions}
-    victim = leaders[stream.busiest(leaders)]
-    if victim is None:
-        raise DemoError("a partition has no leader to kill")
-    led = [partition for partition, leader in leaders.items() if leader == victim]
-    await stream.until(lambda: stream.producer.in_flight(victim) > 0)
-    batches = stream.producer.in_flight(victim)
+    producer = stream.producer
+    brokers = sorted({leader for leader in leaders.values() if leader is not None})
+    await stream.until(lambda: any(producer.in_flight(each) for each in brokers))
+    victim = max(brokers, key=producer.in_flight)
+    batches = producer.in_flight(victim)
     cluster.kill(victim)
+    led = [partition for partition, leader in leaders.items() if leader == victim]
     stream.note_kill(f"broker {victim}", led)
     report.broker_killed, report.batches_in_flight = victim, batches
     console.print(
-        f"  killed -9 broker {victim}, leader of partitions {led}, "
-        f"with {batches} unacknowledged batches"
+        f"  {_share(stream, report)}: killed -9 broker {victim}, leader of {led}, "
+        f"{batches} batches unacknowledged"
     )
     return victim
+
+
+def _kill_controller(
+    cluster: ProcessCluster,
+    controller: int | None,
+    stream: OrderStream,
+    report: Report,
+    console: Console,
+) -> None:
+    if controller is None:
+        raise DemoError("the quorum has no leader to kill")
+    cluster.kill(controller)
+    report.controller_killed = controller
+    stream.note_kill(f"controller {controller}", range(PARTITIONS))
+    console.print(f"  {_share(stream, report)}: killed -9 controller {controller}, the active one")
+
+
+def _share(stream: OrderStream, report: Report) -> str:
+    return f"at {stream.acknowledged / report.lines:.0%} acknowledged"
+
+
+async def _restart(cluster: ProcessCluster, node_id: int, console: Console) -> None:
+    await cluster.restart(node_id)
+    console.print(f"  node {node_id} is back")
 
 
 @contextlib.asynccontextmanager
@@ -201,7 +232,6 @@ async def _progress(stream: OrderStream, total: int, console: Console) -> AsyncI
         BarColumn(),
         TextColumn("{task.completed:>9,} of {task.total:,} acknowledged"),
         TextColumn("{task.fields[rate]:>9,.0f} records/s {task.fields[speed]:6.1f} MB/s"),
-        TimeElapsedColumn(),
         console=console,
     )
     task = bar.add_task("streaming", total=total, rate=0.0, speed=0.0)
