@@ -243,6 +243,7 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> None:
                 request.disk.sync_now(path)
             segment.unload()
     request.disk.sync_now(request.directory)
+    request.disk.sync_now(request.directory.rpartition("/")[0])
 
 
 def scan_segment(segment: Segment, index_interval_bytes: int) -> Cut | None:

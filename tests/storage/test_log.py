@@ -27,7 +27,7 @@ def open_log(disk: MemoryDisk, config: LogConfig = SMALL, **checkpoints: Any) ->
 
 
 def offsets_in(
-    log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **kwargs: int
+    log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **kwargs: Any
 ) -> list[int]:
     """Base offsets of the batches that one read gives."""
     result = log.read(offset, max_bytes, **kwargs)
