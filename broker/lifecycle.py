@@ -321,33 +321,39 @@ class BrokerLifecycle:
 
     async def _register(self) -> None:
         """One registration. Raises ApiError with the controller's refusal, or RpcError."""
-        identity = self.identity
-        answer = await self._controller.register(
-            RegisterBrokerRequest(
-                cluster_id=identity.cluster_id,
-                broker_id=identity.broker_id,
-                incarnation_id=identity.incarnation_id,
-                endpoints=self._endpoints(),
-                rack=identity.rack,
-                log_directories=identity.log_directories,
-                previous_broker_epoch=identity.previous_broker_epoch,
-                corrupt=_references(self._corrupt()),
-                unsynced=_references(self._unsynced()),
-            ),
-            timeout_s=self._session_s,
-        )
-        if answer.error != ErrorCode.NONE:
-            raise ApiError(_code(answer.error), f"registration refused: {answer.message}")
-        self._report_due = False
+        self._report_due = False  # what is found from here on is another report
+        try:
+            answer = await self._controller.register(
+                self._registration(), timeout_s=self._session_s
+            )
+            if answer.error != ErrorCode.NONE:
+                raise ApiError(_code(answer.error), f"registration refused: {answer.message}")
+        except (ApiError, RpcError):
+            self._report_due = True
+            raise
         if answer.broker_epoch == self._epoch:
             return  # the same registration: only the report was new
         self._epoch = answer.broker_epoch
         self._fenced = True
         self._told_caught_up = self._told_unfenced = False
         self._acknowledged_sent_at = None
-        logger.info("broker %d registered with epoch %d", identity.broker_id, self._epoch)
+        logger.info("broker %d registered with epoch %d", self.identity.broker_id, self._epoch)
         self._on_epoch(self._epoch)
         self._signal()
+
+    def _registration(self) -> RegisterBrokerRequest:
+        identity = self.identity
+        return RegisterBrokerRequest(
+            cluster_id=identity.cluster_id,
+            broker_id=identity.broker_id,
+            incarnation_id=identity.incarnation_id,
+            endpoints=self._endpoints(),
+            rack=identity.rack,
+            log_directories=identity.log_directories,
+            previous_broker_epoch=identity.previous_broker_epoch,
+            corrupt=_references(self._corrupt()),
+            unsynced=_references(self._unsynced()),
+        )
 
     async def _heartbeat(self) -> bool:
         """Hold one stream until it ends; return whether any heartbeat of it was acknowledged."""
