@@ -28,7 +28,7 @@ from stele.real import RealClock
 
 TOPIC = "orders"
 PARTITIONS = 6
-LOOK_UP_LEADERS_AT = 0.25
+LOOK_UP_AT = 0.25
 KILL_LEADER_AT = 0.30
 RESTART_LEADER_AT = 0.45
 KILL_CONTROLLER_AT = 0.60
@@ -159,13 +159,13 @@ async def _attack(
     Who is to die is looked up ahead, so that nothing is awaited between the moment and the kill.
     """
     async with asyncio.TaskGroup() as restarts:
-        await stream.until_acknowledged(int(total * LOOK_UP_LEADERS_AT))
+        await stream.until_acknowledged(int(total * LOOK_UP_AT))
         leaders = {each.partition: each.leader for each in (await _topic(admin)).partitions}
+        controller = (await admin.describe_quorum()).leader_id
         await stream.until_acknowledged(int(total * KILL_LEADER_AT))
         broker = await _kill_leader(cluster, leaders, stream, report, console)
         await stream.until_acknowledged(int(total * RESTART_LEADER_AT))
         restarts.create_task(_restart(cluster, broker, console))
-        controller = (await admin.describe_quorum()).leader_id
         await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
         _kill_controller(cluster, controller, stream, report, console)
         await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
