@@ -74,11 +74,9 @@ class _Runner:
         except (SteleError, OSError) as error:
             _tell(str(error))
             return EXIT_FAILED
-        try:
-            failure = await self._until_end()
-        finally:
-            logger.info("node %d stops", self._node.config.node_id)
-            await self._node.stop()
+        failure = await self._until_end()
+        logger.info("node %d stops", self._node.config.node_id)
+        await self._node.stop()
         if failure is not None:
             _tell(f"node {self._node.config.node_id} cannot go on: {failure}")
             return EXIT_FAILED
