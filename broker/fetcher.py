@@ -121,7 +121,8 @@ class PeerFetcher:
     def assign(self, replica: Replica, leader_epoch: int) -> None:
         """Follow a partition in an epoch; again with every new epoch."""
         self._end_rest(replica.id)
-        self._following[replica.id] = Following(replica, leader_epoch)
+        backoff_s = self._config.replica_fetch_backoff_ms / 1000
+        self._following[replica.id] = Following(replica, leader_epoch, backoff_s)
         self._tell(replica.id)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from broker.replica import Replica, ReplicaState
 from stele.errors import ApiError, ErrorCode, SteleError
-from stele.wire.batch import read_header
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
 
@@ -15,7 +14,6 @@ logger = logging.getLogger(__name__)
 
 REST_MIN_S = 0.05
 REST_MAX_S = 0.25
-REST_LONG_S = 1.0
 
 NONE_YET = 0
 """``told_in`` of a partition that no request has named yet."""
@@ -43,14 +41,18 @@ class Verdict(NamedTuple):
 class Following:
     """One partition followed in one leader epoch."""
 
-    __slots__ = ("_failures", "leader_epoch", "replica", "told_in")
+    __slots__ = ("_backoff_s", "_failures", "_told_offset", "leader_epoch", "replica", "told_in")
 
-    def __init__(self, replica: Replica, leader_epoch: int) -> None:
+    def __init__(self, replica: Replica, leader_epoch: int, backoff_s: float) -> None:
+        """``backoff_s``: ``replica.fetch.backoff.ms``, for what does not pass by itself."""
         self.replica = replica
         self.leader_epoch = leader_epoch
+        self._backoff_s = backoff_s
         # The number of the request that last named this partition. Answers to earlier ones are
         # about another position or epoch.
         self.told_in = NONE_YET
+        # The log's end as that request named it. An answer is about what follows that offset.
+        self._told_offset = -1
         self._failures = 0
 
     @property
@@ -62,6 +64,7 @@ class Following:
     def position(self, max_bytes: int) -> wire.FetchPartition:
         """What a Fetch says of this partition. Everything below the offset is durable."""
         log = self.replica.log
+        self._told_offset = log.end_offset
         return wire.FetchPartition(
             partition=self.replica.id.partition,
             current_leader_epoch=self.leader_epoch,
@@ -75,7 +78,9 @@ class Following:
         """Do what the leader's answer for this partition asks for."""
         replica = self.replica
         if replica.state is not ReplicaState.ONLINE:
-            return Verdict(rest_s=REST_LONG_S)
+            return Verdict(rest_s=self._backoff_s)
+        if replica.log.end_offset != self._told_offset:
+            return Verdict()  # of a request that crossed the answer which moved the log
         error = ErrorCode(data.error_code)
         try:
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -88,7 +93,7 @@ class Following:
                 verdict = self._append(data)
         except (ApiError, SteleError) as failure:
             logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
-            return Verdict(rest_s=REST_LONG_S)
+            return Verdict(rest_s=self._backoff_s)
         self._failures = 0
         return verdict
 
@@ -97,7 +102,7 @@ class Following:
         if error not in _SOON:
             # FENCED_LEADER_EPOCH: newer metadata is on its way to us, and wakes us by itself.
             logger.info("%r: the leader answered %s", self.replica, error.name)
-            return Verdict(rest_s=REST_LONG_S)
+            return Verdict(rest_s=self._backoff_s)
         return Verdict(rest_s=min(REST_MIN_S * 2 ** min(self._failures - 1, 8), REST_MAX_S))
 
     def _append(self, data: wire.PartitionData) -> Verdict:
@@ -105,8 +110,6 @@ class Following:
         records = _one_buffer(data.records)
         written = 0
         if len(records):
-            if read_header(records).base_offset < log.end_offset:
-                return Verdict()  # of a request that crossed the one before
             log.append_as_follower(records)
             written = len(records)
         if data.log_start_offset > log.start_offset:
@@ -143,7 +146,7 @@ class Following:
         """Our end is not within the leader's log: retention took what comes next."""
         replica, log = self.replica, self.replica.log
         if data.log_start_offset < 0:
-            return Verdict(rest_s=REST_LONG_S)
+            return Verdict(rest_s=self._backoff_s)
         logger.warning(
             "%r: offset %d is out of the leader's range: beginning anew at %d",
             replica,

@@ -8,6 +8,7 @@ so one answer carries what several produce requests wrote.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 
@@ -108,11 +109,12 @@ class FetchRequests:
     # --------------------------------------------------------------------------- waiting
 
     def _park(self, waiting: _WaitingFetch) -> None:
+        is_follower = waiting.is_follower
+        wake = functools.partial(self._wake, waiting)
         for entry in waiting.query.entries:
             replica = self._replicas.by_id.get(entry.id)
             if replica is not None:
-                waiters = replica.followers if waiting.is_follower else replica.consumers
-                waiters[waiting] = lambda: self._wake(waiting)
+                (replica.followers if is_follower else replica.consumers)[waiting] = wake
                 waiting.parked.append(replica)
 
     def _wake(self, waiting: _WaitingFetch) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.partition import PartitionMachine
-from broker.partition_effects import LogPosition
+from broker.partition_effects import Followed, LogPosition
 from broker.relaxed_flush import RelaxedFlush
 from broker.replica import Replica, ReplicaState
 from broker.replica_config import ReplicaConfig, log_config
@@ -81,11 +81,13 @@ class MetadataApplier:
             return
         self._unmade.pop(partition, None)
         replica = self._replicas.by_id.get(partition)
+        rebuilt = False
         try:
             if replica is None:
                 replica = self._create(partition, change.topic)
-            elif replica.state is ReplicaState.CORRUPT and self._may_rebuild(change.after):
+            if replica.state is ReplicaState.CORRUPT and self._may_rebuild(change.after):
                 self._rebuild(replica)
+                rebuilt = True
         except StorageError as error:
             logger.error("%s-%d: %s", change.topic, change.partition, error)
             self._unmade[partition] = change
@@ -96,6 +98,8 @@ class MetadataApplier:
         ):
             return  # nothing can be led without a log; the controller hears of it
         effects = replica.machine.updated(change.after, replica.position, self._replicas.now_ms())
+        if rebuilt and not effects:  # it followed already, but had no log to fetch into
+            effects = [Followed(change.after.leader, change.after.leader_epoch)]
         self._replicas.carry_out(replica, effects)
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:
@@ -118,9 +122,6 @@ class MetadataApplier:
             machine.copied(replica.position, log.high_watermark)
             self._listen(replica, log)
         self._replicas.by_id[partition] = replica
-        state = self._replicas.image.partition(*partition)
-        if log is None and state is not None and self._may_rebuild(state):
-            self._rebuild(replica)
         return replica
 
     def _open_log(
@@ -132,7 +133,9 @@ class MetadataApplier:
             if key in directory.corrupt:
                 return directory, None
             log = directory.logs.get(key)
-            if log is not None:
+            if log is not None and log.topic_id not in (None, partition.topic_id):
+                directory.delete(*key)  # of a topic of that name deleted before
+            elif log is not None:
                 log.configure(self._log_config(config))
                 return directory, log
         online = [directory for directory in self._directories if directory.offline is None]

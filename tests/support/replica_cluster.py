@@ -305,11 +305,15 @@ class ReplicaCluster:
         return records
 
     def create_topic(
-        self, *replicas: Sequence[int], configs: dict[str, str] | None = None, min_insync: int = 2
+        self,
+        *replicas: Sequence[int],
+        configs: dict[str, str] | None = None,
+        min_insync: int = 2,
+        topic_id: bytes = TOPIC_ID,
     ) -> None:
         """``orders`` with one partition for each list of replicas, the first of which leads."""
         records = [
-            pb.MetadataRecord(topic=pb.TopicRecord(name=TOPIC, topic_id=TOPIC_ID)),
+            pb.MetadataRecord(topic=pb.TopicRecord(name=TOPIC, topic_id=topic_id)),
             *(
                 pb.MetadataRecord(
                     config=pb.ConfigRecord(
@@ -326,7 +330,7 @@ class ReplicaCluster:
         ]
         for number, assigned in enumerate(replicas):
             record = pb.PartitionRecord(
-                topic_id=TOPIC_ID,
+                topic_id=topic_id,
                 partition=number,
                 replicas=assigned,
                 isr=assigned,
