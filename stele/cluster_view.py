@@ -178,7 +178,8 @@ class ClusterView:
             pause_s = backoff.next_s()
             if self.world.clock.monotonic() + pause_s >= deadline:
                 raise cause
-            self.waiting.say(f"waiting for topic {name!r}: {cause}", f"topic {name}")
+            if backoff.failures > 2:  # brokers learn of a new topic a moment after its creation
+                self.waiting.say(f"waiting for topic {name!r}: {cause}", f"topic {name}")
             await asyncio.sleep(pause_s)
         return topic
 
@@ -195,6 +196,8 @@ class ClusterView:
         response = await self.ask_any(
             "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
         )
+        # A broker that is cut off from the controllers would tell its old story for ever.
+        self._next_broker += 1
         if not self._closed:
             self._apply(response)
 

@@ -412,6 +412,8 @@ class Fetcher:
         missing = dict(wanted)
         for name in missing:
             self._view.want(name.topic)
+        if any(self._view.topic(name.topic) is None for name in missing):
+            await self._refresh()
         while True:
             causes = await self._list_offsets_once(missing, take)
             if not missing:
@@ -421,13 +423,17 @@ class Fetcher:
                 for name in missing:
                     take(name, causes[name])
                 return
-            first = next(iter(missing))
-            self._view.waiting.say(f"looking up offsets: {causes[first]}", "offsets")
+            if backoff.failures > 2:
+                first = next(iter(missing))
+                self._view.waiting.say(f"looking up offsets: {causes[first]}", "offsets")
             await asyncio.sleep(pause_s)
-            try:
-                await self._view.refresh()
-            except UnreachableError as error:
-                self._view.waiting.say(str(error), "unreachable")
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        try:
+            await self._view.refresh()
+        except UnreachableError as error:
+            self._view.waiting.say(str(error), "unreachable")
 
     async def _list_offsets_once(
         self,

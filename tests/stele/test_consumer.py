@@ -1,0 +1,345 @@
+"""The consumer against a fake cluster on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stele.consumer import Consumer
+from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, OffsetOutOfRangeError
+from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
+from stele.wire.batch import BatchBuilder, BatchError, stamp
+from stele.wire.compression import Compression
+from tests.support.stele import FakePartition, Stage, play
+
+
+def append(
+    partition: FakePartition,
+    *values: bytes,
+    timestamp_ms: int = 1000,
+    compression: Compression = Compression.NONE,
+    log_append_time_ms: int | None = None,
+    is_control: bool = False,
+) -> None:
+    """One batch, as a leader would have it in its log."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(b"k", value, timestamp_ms=timestamp_ms, headers=[("h", b"1")])
+    batch = builder.build(compression, is_control=is_control)
+    stamp(
+        batch,
+        0,
+        base_offset=partition.end_offset,
+        leader_epoch=partition.leader_epoch,
+        log_append_time_ms=log_append_time_ms,
+    )
+    partition.batches.append(batch)
+    partition.end_offset += len(values)
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    records: list[ConsumerRecord] = []
+    while len(records) < count:
+        polled = await consumer.poll(timeout_ms=5000)
+        assert polled, f"only {len(records)} of {count}"
+        records += polled
+    return records
+
+
+def values(records: list[ConsumerRecord]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_reads_what_is_there(compression: Compression) -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"a", b"b", compression=compression)
+        append(partition, b"c", log_append_time_ms=77)
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            first, second, third = await read(consumer, 3)
+            assert await consumer.poll(timeout_ms=100) == []
+            assert await consumer.position("t", 0) == 3
+        assert first == ConsumerRecord(
+            "t", 0, 0, 1000, TimestampType.CREATE_TIME, b"k", b"a", (("h", b"1"),), 0
+        )
+        assert (second.offset, second.value) == (1, b"b")
+        assert third[2:5] == (2, 77, TimestampType.LOG_APPEND_TIME)
+
+    play(scenario)
+
+
+def test_new_records_end_the_wait() -> None:
+    async def scenario(stage: Stage) -> float:
+        partition = stage.cluster.create("t").partitions[0]
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+            await asyncio.sleep(3)
+            before = stage.cluster.clock.monotonic()
+            append(partition, b"late")
+            assert values(await poll) == [b"late"]
+            return stage.cluster.clock.monotonic() - before
+
+    assert play(scenario) < 0.1
+
+
+def test_starts_inside_a_batch_and_seeks() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        for i in range(10):
+            append(partition, *(b"%d" % (i * 10 + j) for j in range(10)))
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            consumer.seek("t", 0, 37)
+            assert values(await consumer.poll(2)) == [b"37", b"38"]
+            assert await consumer.position("t", 0) == 39
+            assert values(await consumer.poll(1)) == [b"39"]
+            consumer.seek("t", 0, 5)
+            assert values(await consumer.poll(1)) == [b"5"]
+            consumer.seek_to_beginning()
+            assert values(await consumer.poll(1)) == [b"0"]
+            consumer.seek_to_end(("t", 0))
+            assert await consumer.position("t", 0) == 100
+            assert await consumer.poll(timeout_ms=50) == []
+
+    play(scenario)
+
+
+def test_iteration_hands_out_one_by_one() -> None:
+    async def scenario(stage: Stage) -> None:
+        append(stage.cluster.create("t").partitions[0], b"a", b"b", b"c")
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            seen = []
+            async for record in consumer:
+                seen.append(record.value)
+                assert await consumer.position("t", 0) == record.offset + 1
+                if len(seen) == 2:
+                    break
+            assert values(await consumer.poll()) == [b"c"]
+        assert seen == [b"a", b"b"]
+
+    play(scenario)
+
+
+def test_follows_leaders_by_hint_and_by_metadata() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        append(partition, b"a")
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            assert values(await read(consumer, 1)) == [b"a"]
+            cluster.move_leader(partition, 2)
+            append(partition, b"b")
+            assert values(await read(consumer, 1)) == [b"b"]
+            cluster.kill(2)
+            await asyncio.sleep(1)
+            cluster.move_leader(partition, 3)
+            append(partition, b"c")
+            assert values(await read(consumer, 1)) == [b"c"]
+            partition.fetch_errors.extend(
+                [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH] * 2
+            )
+            append(partition, b"d")
+            assert values(await read(consumer, 1)) == [b"d"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", b"8"), ("latest", b"new")])
+def test_out_of_range_is_reset(policy: str, expected: bytes) -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        for i in range(10):
+            append(partition, b"%d" % i)
+        async with stage.consumer(auto_offset_reset=policy) as consumer:
+            consumer.assign([("t", 0)])
+            consumer.seek("t", 0, 3)
+            del partition.batches[:8]
+            partition.start_offset = 8
+            poll = asyncio.create_task(read(consumer, 1))
+            await asyncio.sleep(1)
+            append(partition, b"new")
+            assert (await poll)[0].value == expected
+
+    play(scenario)
+
+
+def test_out_of_range_without_a_policy_is_an_error_until_a_seek() -> None:
+    async def scenario(stage: Stage) -> None:
+        append(stage.cluster.create("t").partitions[0], b"a")
+        async with stage.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([("t", 0)])
+            with pytest.raises(OffsetOutOfRangeError, match="has no position"):
+                await consumer.poll()
+            consumer.seek("t", 0, 9)
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="from 0 to 1") as failure:
+                    await consumer.poll()
+            assert failure.value.offset == 9
+            consumer.seek("t", 0, 0)
+            assert values(await consumer.poll()) == [b"a"]
+
+    play(scenario)
+
+
+def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"good")
+        append(partition, b"broken")
+        partition.batches[1][-3] ^= 1
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            assert values(await consumer.poll()) == [b"good"]
+            with pytest.raises(BatchError, match="CRC") as failure:
+                await consumer.poll()
+            assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
+            assert "t-0, batch at offset 1" in failure.value.__notes__[0]
+            assert await consumer.position("t", 0) == 1
+
+    play(scenario)
+
+
+def test_control_batches_are_passed_over() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"a")
+        append(partition, b"\x00\x00\x00\x01", is_control=True)
+        append(partition, b"b")
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            assert [record.offset for record in await read(consumer, 2)] == [0, 2]
+
+    play(scenario)
+
+
+def test_pause_and_resume() -> None:
+    async def scenario(stage: Stage) -> None:
+        topic = stage.cluster.create("t", 2)
+        for number, partition in topic.partitions.items():
+            append(partition, b"%d" % number)
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            consumer.pause(("t", 1))
+            assert consumer.paused() == [("t", 1)]
+            assert values(await read(consumer, 1)) == [b"0"]
+            assert await consumer.poll(timeout_ms=500) == []
+            consumer.resume()
+            assert values(await read(consumer, 1)) == [b"1"]
+
+    play(scenario)
+
+
+def test_no_partition_starves_another() -> None:
+    async def scenario(stage: Stage) -> None:
+        topic = stage.cluster.create("t", 3)
+        for partition in topic.partitions.values():
+            for i in range(100):
+                append(partition, b"%d" % i)
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", number) for number in range(3)])
+            await asyncio.sleep(0)
+            seen = []
+            for _ in range(9):
+                seen += [record.partition for record in await consumer.poll(10)]
+        assert {seen.count(number) for number in range(3)} == {30}
+
+    play(scenario)
+
+
+def test_prefetch_is_bounded() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        for _ in range(100):
+            append(partition, b"x" * 1000)
+        async with stage.consumer(
+            prefetch_bytes=10_000, max_partition_fetch_bytes=4_000
+        ) as consumer:
+            consumer.assign([("t", 0)])
+            await consumer.poll(1)
+            await asyncio.sleep(5)
+            position = next(iter(consumer._positions.values()))
+            assert 0 < position.buffered_bytes <= 14_000
+            assert len(await read(consumer, 99)) == 99
+
+    play(scenario)
+
+
+def test_offsets() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        for time_ms in (100, 200, 300):
+            append(partition, b"v", timestamp_ms=time_ms)
+        async with stage.consumer() as consumer:
+            assert await consumer.beginning_offsets([("t", 0)]) == {("t", 0): 0}
+            assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 3}
+            found = await consumer.offsets_for_times({("t", 0): 150})
+            assert found == {("t", 0): OffsetAndTimestamp(1, 200, 0)}
+            assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
+            assert await consumer.partitions_for("t") == [0]
+            assert not stage.waits, "a client that gets its answer at once complains of nothing"
+
+    play(scenario)
+
+
+def test_a_partition_that_is_not_there() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.consumer(default_api_timeout_ms=2000) as consumer:
+            consumer.assign([("t", 7)])
+            with pytest.raises(ApiError, match="no partition t-7") as failure:
+                await consumer.poll(timeout_ms=10_000)
+            assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            with pytest.raises(ConfigError, match="not assigned"):
+                consumer.seek("t", 0, 0)
+        with pytest.raises(ClosedError):
+            await consumer.poll()
+
+    play(scenario)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["move", "error", "seek"])), max_size=6),
+    st.integers(1, 7),
+)
+def test_every_record_once_and_in_order_through_any_weather(
+    sizes: list[int], events: list[tuple[int, str]], limit: int
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        total = 0
+        for size in sizes:
+            append(partition, *(b"%d" % (total + i) for i in range(size)))
+            total += size
+        async with stage.consumer(max_partition_fetch_bytes=200) as consumer:
+            consumer.assign([("t", 0)])
+            expected = 0
+            polls = 0
+            pending = list(events)
+            while expected < total:
+                for event in [each for each in pending if each[0] <= polls]:
+                    pending.remove(event)
+                    if event[1] == "move":
+                        stage.cluster.move_leader(partition, 1 + polls % 3)
+                    elif event[1] == "error":
+                        partition.fetch_errors.append(ErrorCode.UNKNOWN_LEADER_EPOCH)
+                    else:
+                        expected = expected // 2
+                        consumer.seek("t", 0, expected)
+                records = await consumer.poll(limit, timeout_ms=10_000)
+                assert records
+                for record in records:
+                    assert (record.offset, record.value) == (expected, b"%d" % expected)
+                    expected += 1
+                polls += 1
+
+    play(scenario)

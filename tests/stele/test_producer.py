@@ -1,0 +1,395 @@
+"""The producer against a fake cluster on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stele.errors import (
+    ApiError,
+    BufferFullError,
+    ClosedError,
+    ConfigError,
+    DeliveryTimeoutError,
+    ErrorCode,
+    SequenceError,
+    UnreachableError,
+)
+from stele.partitioner import partition_of
+from stele.producer import Producer, TopicUnknownError
+from tests.support.stele import Fault, Stage, play
+
+NUMBERS = [b"%d" % i for i in range(20)]
+
+
+async def send_all(producer: Producer, values: list[bytes], **more: Any) -> list[Awaitable[Any]]:
+    return [await producer.send("t", value, **more) for value in values]
+
+
+def test_records_arrive_in_order_and_futures_tell_where() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer() as producer:
+            futures = await send_all(producer, NUMBERS, timestamp_ms=7)
+            await producer.flush()
+            metadata = [await future for future in futures]
+        assert [each.offset for each in metadata] == list(range(20))
+        assert {(each.topic, each.partition, each.timestamp_ms) for each in metadata} == {
+            ("t", 0, 7)
+        }
+        assert stage.cluster.values() == NUMBERS
+        assert len(stage.cluster.partition().batches) == 1, "one batch while it lingers"
+
+    play(scenario)
+
+
+def test_keys_choose_the_partition_as_kafka_does() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t", 6)
+        async with stage.producer(compression="zstd") as producer:
+            for i in range(50):
+                key = b"key-%d" % i
+                metadata = await (await producer.send("t", b"v", key=key, headers={"h": b"1"}))
+                assert metadata.partition == partition_of(key, 6)
+
+    play(scenario)
+
+
+def test_keyless_records_are_spread_over_partitions() -> None:
+    async def scenario(stage: Stage) -> set[int]:
+        stage.cluster.create("t", 4)
+        used = set()
+        async with stage.producer() as producer:
+            for _ in range(40):
+                used.add((await (await producer.send("t", b"v"))).partition)
+        return used
+
+    assert play(scenario) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(ErrorCode.NOT_ENOUGH_REPLICAS),
+        Fault(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, applied=True),
+        Fault(ErrorCode.NOT_LEADER_OR_FOLLOWER, applied=True),
+        Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True),
+        Fault(ErrorCode.KAFKA_STORAGE_ERROR),
+        Fault(breaks=True),
+        Fault(silent=True),
+    ],
+    ids=lambda fault: f"{fault.error.name}-{'silent' if fault.silent else fault.breaks}",
+)
+def test_a_failure_that_may_pass_is_repeated_without_a_copy(fault: Fault) -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        async with stage.producer(batch_size=60, request_timeout_ms=500) as producer:
+            await (await producer.send("t", b"first"))
+            partition.faults.append(fault)
+            await send_all(producer, NUMBERS)
+        assert stage.cluster.values() == [b"first", *NUMBERS]
+
+    play(scenario)
+
+
+def test_a_killed_leader_is_followed_to_its_successor() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        async with stage.producer(batch_size=60) as producer:
+            futures = await send_all(producer, NUMBERS[:10])
+            await asyncio.sleep(0.0015)  # some are on their way
+            cluster.kill(1)
+            futures += await send_all(producer, NUMBERS[10:])
+            await asyncio.sleep(1)
+            assert not all(future.done() for future in futures)  # type: ignore[attr-defined]
+            assert any("no leader" in wait for wait in stage.waits)
+            cluster.move_leader(partition, 2)
+        assert cluster.values() == NUMBERS
+
+    play(scenario)
+
+
+def test_a_leader_hint_saves_the_wait_for_metadata() -> None:
+    async def scenario(stage: Stage) -> float:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        async with stage.producer(linger_ms=0, retry_backoff_ms=1000) as producer:
+            await (await producer.send("t", b"1"))
+            cluster.move_leader(partition, 3)
+            before = cluster.clock.monotonic()
+            await (await producer.send("t", b"2"))
+            return cluster.clock.monotonic() - before
+
+    assert play(scenario) < 0.1
+
+
+def test_a_leader_that_hangs_is_left_when_another_is_elected() -> None:
+    async def scenario(stage: Stage) -> float:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        async with stage.producer(request_timeout_ms=30_000) as producer:
+            await (await producer.send("t", b"1"))
+            partition.faults.append(Fault(silent=True))
+            before = cluster.clock.monotonic()
+            future = await producer.send("t", b"2")
+            await asyncio.sleep(2)
+            cluster.move_leader(partition, 2)
+            await future
+            assert cluster.values() == [b"1", b"2"]
+            return cluster.clock.monotonic() - before
+
+    assert play(scenario) < 5
+
+
+def test_too_few_replicas_until_the_deadline() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS, message="isr is 1")] * 1000)
+        producer = stage.producer(delivery_timeout_ms=5000)
+        future = await producer.send("t", b"1")
+        with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS") as failure:
+            await producer.close()
+        assert failure.value.maybe_written is False
+        assert isinstance(future.exception(), DeliveryTimeoutError)
+        assert any("isr is 1" in wait for wait in stage.waits)
+        assert stage.cluster.values() == []
+
+    play(scenario)
+
+
+def test_an_unknown_outcome_is_told_as_such_and_the_next_records_go_on() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        async with stage.producer(delivery_timeout_ms=1000, request_timeout_ms=500) as producer:
+            await (await producer.send("t", b"0"))
+            partition.faults.extend([Fault(silent=True)] * 2)
+            lost = await producer.send("t", b"1")
+            with pytest.raises(DeliveryTimeoutError, match="may have been written") as failure:
+                await lost
+            assert failure.value.maybe_written
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.flush()
+            partition.faults.clear()
+            assert (await (await producer.send("t", b"2"))).offset == 2
+        assert stage.cluster.values() == [b"0", b"1", b"2"]
+        producers = {key[0] for key in partition.sequences}
+        assert len(producers) == 2, "a new producer id after an outcome that is not known"
+
+    play(scenario)
+
+
+def test_a_refusal_for_good_takes_only_its_own_batch() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        partition.faults.append(Fault(ErrorCode.MESSAGE_TOO_LARGE))
+        producer = stage.producer(batch_size=1, linger_ms=0)
+        futures = await send_all(producer, NUMBERS[:5])
+        with pytest.raises(ApiError, match=r"max\.message\.bytes") as failure:
+            await producer.close()
+        assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert [future.exception() is None for future in futures] == [False] + [True] * 4  # type: ignore[attr-defined]
+        assert stage.cluster.values() == NUMBERS[1:5]
+
+    play(scenario)
+
+
+def test_a_broker_that_lost_acknowledged_records_fails_the_producer() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        producer = stage.producer()
+        await (await producer.send("t", b"1"))
+        partition.expected.clear()
+        partition.sequences.clear()
+        future = await producer.send("t", b"2")
+        with pytest.raises(SequenceError, match="acknowledged records may be lost"):
+            await future
+        with pytest.raises(ClosedError, match="the producer has failed"):
+            await producer.send("t", b"3")
+        with pytest.raises(SequenceError):
+            await producer.close()
+
+    play(scenario)
+
+
+def test_the_buffer_is_bounded_and_waits_for_room() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        async with stage.producer(
+            batch_size=1000, buffer_memory=5000, max_request_size=5000, max_block_ms=2000
+        ) as producer:
+            await (await producer.send("t", b""))
+            partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000)
+            with pytest.raises(BufferFullError, match="NOT_ENOUGH_REPLICAS"):
+                await send_all(producer, [b"x" * 400] * 20)
+            with pytest.raises(BufferFullError):
+                producer.send_nowait("t", b"x" * 1000)
+            partition.faults.clear()
+            await producer.room()
+            await send_all(producer, [b"y" * 400] * 20)
+        values = stage.cluster.values()
+        assert values.count(b"y" * 400) == 20
+
+    play(scenario)
+
+
+def test_send_nowait_needs_a_known_topic() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer() as producer:
+            with pytest.raises(TopicUnknownError):
+                producer.send_nowait("t", b"1")
+            assert await producer.partitions_for("t") == [0]
+            producer.send_nowait("t", b"1")
+        assert stage.cluster.values() == [b"1"]
+
+    play(scenario)
+
+
+def test_a_topic_that_does_not_exist() -> None:
+    async def scenario(stage: Stage) -> None:
+        producer = stage.producer(max_block_ms=3000)
+        with pytest.raises(ApiError, match="stele topic create nope") as failure:
+            await producer.send("nope", b"1")
+        assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert any("nope" in wait for wait in stage.waits)
+        await producer.close()
+
+    play(scenario)
+
+
+def test_a_topic_that_was_just_created_is_waited_for() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        stage.cluster.hide_next_topic_requests = 3
+        async with stage.producer() as producer:
+            await producer.send("t", b"1")
+        assert stage.cluster.values() == [b"1"]
+
+    play(scenario)
+
+
+def test_a_topic_that_was_made_anew_starts_new_sequences() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        old = cluster.create("t").partitions[0]
+        async with stage.producer(linger_ms=0) as producer:
+            await (await producer.send("t", b"1"))
+            del cluster.topics["t"]
+            cluster.create("other")
+            cluster.create("t")
+            cluster.topics["gone"] = type(cluster.topics["t"])(b"t-0".ljust(16, b"."), {0: old})
+            old.faults.append(Fault(ErrorCode.UNKNOWN_TOPIC_ID))
+            await (await producer.send("t", b"2"))
+        assert cluster.values() == [b"2"]
+
+    play(scenario)
+
+
+def test_no_broker_at_all() -> None:
+    async def scenario(stage: Stage) -> None:
+        for broker in stage.cluster.alive:
+            stage.cluster.kill(broker)
+        producer = stage.producer(max_block_ms=2000)
+        with pytest.raises(UnreachableError, match="Are these the Kafka ports"):
+            await producer.send("t", b"1")
+        await producer.close()
+
+    play(scenario)
+
+
+def test_without_idempotence_and_without_answers() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer(acks=0) as producer:
+            futures = await send_all(producer, NUMBERS)
+            await producer.flush()
+            assert [(await future).offset for future in futures] == [-1] * 20
+            await asyncio.sleep(0.01)
+        assert stage.cluster.values() == NUMBERS
+        assert not stage.cluster.partition().sequences
+
+    play(scenario)
+
+
+def test_an_error_in_the_block_does_not_wait_for_deliveries() -> None:
+    async def scenario(stage: Stage) -> float:
+        partition = stage.cluster.create("t").partitions[0]
+        before = stage.cluster.clock.monotonic()
+        futures = []
+
+        async def fail_half_way() -> None:
+            async with stage.producer() as producer:
+                partition.faults.append(Fault(silent=True))
+                futures.append(await producer.send("t", b"1"))
+                raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine"):
+            await fail_half_way()
+        assert isinstance(futures[0].exception(), ClosedError)
+        return stage.cluster.clock.monotonic() - before
+
+    assert play(scenario) < 1
+
+
+def test_options_that_cannot_be() -> None:
+    async def scenario(stage: Stage) -> None:
+        with pytest.raises(ConfigError, match="acks='all'"):
+            stage.producer(acks=1, enable_idempotence=True)
+        with pytest.raises(ConfigError, match="at most 5"):
+            stage.producer(max_in_flight=6)
+        with pytest.raises(ConfigError, match="one of: none, gzip"):
+            stage.producer(compression="zip")
+        with pytest.raises(ConfigError, match="host:port"):
+            Producer("localhost", world=stage.world)
+
+    play(scenario)
+
+
+FAULTS = st.builds(
+    Fault,
+    error=st.sampled_from(
+        [
+            ErrorCode.NONE,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ]
+    ),
+    applied=st.booleans(),
+    silent=st.booleans(),
+    breaks=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(FAULTS, max_size=8), min_size=3, max_size=3),
+    st.lists(st.sampled_from([1, 2, 3]), max_size=4),
+    st.integers(0, 1000),
+)
+def test_everything_once_and_in_order_through_any_weather(
+    faults: list[list[Fault]], moves: list[int], seed: int
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        topic = stage.cluster.create("t", 3)
+        for number, partition in topic.partitions.items():
+            partition.faults.extend(faults[number])
+        async with stage.producer(
+            batch_size=100, request_timeout_ms=400, linger_ms=1, delivery_timeout_ms=600_000
+        ) as producer:
+            for i in range(90):
+                await producer.send("t", b"%d" % i, partition=i % 3)
+                if i % 10 == 0:
+                    await asyncio.sleep(0.002)
+                if i % 20 == 0 and moves:
+                    stage.cluster.move_leader(topic.partitions[i % 3], moves.pop())
+        for number in range(3):
+            assert stage.cluster.values("t", number) == [b"%d" % i for i in range(number, 90, 3)]
+
+    play(scenario, seed=seed)

@@ -1,0 +1,69 @@
+"""The parts of the synchronous face that need no cluster."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import stele
+from stele.errors import ClosedError, ConfigError, DeliveryTimeoutError, UnreachableError
+from stele.records import RecordMetadata
+from stele.sync import Delivery
+
+METADATA = RecordMetadata("t", 0, 5, 1)
+
+
+def test_public_names() -> None:
+    for name in stele.__all__:
+        assert getattr(stele, name) is not None
+    with pytest.raises(AttributeError, match="nope"):
+        with pytest.raises(AttributeError, match="nope"):
+        stele.nope  # noqa: B018
+
+
+def test_a_delivery_is_waited_for_across_threads() -> None:
+    delivery = Delivery()
+    got: list[RecordMetadata] = []
+    waiter = threading.Thread(target=lambda: got.append(delivery.result(5)))
+    waiter.start()
+    with pytest.raises(TimeoutError):
+        delivery.exception(0.01)
+    delivery.set_result(METADATA)
+    waiter.join(5)
+    assert got == [METADATA]
+    assert delivery.exception() is None
+
+
+def test_callbacks_come_once_before_or_after() -> None:
+    delivery = Delivery()
+    seen: list[str] = []
+    delivery.add_done_callback(lambda _: seen.append("before"))
+    assert not delivery.done()
+    delivery.set_exception(DeliveryTimeoutError("late", maybe_written=True))
+    delivery.add_done_callback(lambda _: seen.append("after"))
+    assert seen == ["before", "after"]
+    with pytest.raises(DeliveryTimeoutError):
+        delivery.result()
+
+
+def test_nobody_there() -> None:
+    waits: list[str] = []
+    with (
+        stele.Admin("127.0.0.1:1", default_api_timeout_ms=300, on_wait=waits.append) as admin,
+        pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1: .*refused"),
+    ):
+        admin.list_topics()
+    assert waits
+    with pytest.raises(ClosedError):
+        admin.list_topics()
+
+
+def test_bad_options_and_closing_twice() -> None:
+    with pytest.raises(ConfigError, match="max_in_flight"):
+        stele.Producer("127.0.0.1:1", max_in_flight=9)
+    producer = stele.Producer("127.0.0.1:1")
+    producer.close()
+    producer.close()
+    with pytest.raises(ClosedError):
+        producer.send("t", b"1")

@@ -1,0 +1,475 @@
+"""A cluster for the client's tests: brokers in memory, on virtual time, that fail as told.
+
+Deliberately dumb: one log per partition whoever leads it, so nothing is ever replicated, and an
+idempotent producer's batches are remembered for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from chaos.sim.clock import SimClock
+from chaos.sim.loop import Scheduler
+from stele.aio import Admin, Consumer, Producer
+from stele.config import ClientWorld
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.batch import decode, read_header, stamp
+from stele.wire.kafka.frames import FrameReader
+from stele.wire.kafka.messages import describe_cluster
+from stele.wire.v1 import admin_pb2, data_pb2
+from stele.world import Channel, Clock, RpcCode, RpcError, Stream
+
+T = TypeVar("T")
+
+LOST = RpcError(RpcCode.UNAVAILABLE, "the broker is dead")
+
+
+@dataclass(slots=True)
+class Fault:
+    """What becomes of the next produce of a partition. ``applied``: it is written all the same."""
+
+    error: ErrorCode = ErrorCode.NONE
+    applied: bool = False
+    silent: bool = False  # no answer ever
+    breaks: bool = False  # the stream breaks instead of an answer
+    hint: bool = False  # the refusal names the leader
+    message: str = ""
+
+
+@dataclass(slots=True)
+class FakePartition:
+    leader: int
+    leader_epoch: int = 0
+    batches: list[bytearray] = field(default_factory=list)
+    end_offset: int = 0
+    start_offset: int = 0
+    sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)  # → base offset
+    expected: dict[tuple[int, int], int] = field(default_factory=dict)
+    faults: deque[Fault] = field(default_factory=deque)
+    fetch_errors: deque[ErrorCode] = field(default_factory=deque)
+    produced: int = 0  # requests seen
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    topic_id: bytes
+    partitions: dict[int, FakePartition]
+
+
+class FakeCluster:
+    """Kafka ports are ``9000 + broker id``, gRPC ports ``9100 + broker id``."""
+
+    def __init__(self, clock: Clock, brokers: int = 3) -> None:
+        self.clock = clock
+        self.alive = dict.fromkeys(range(1, brokers + 1), True)
+        self.topics: dict[str, FakeTopic] = {}
+        self.streams: list[FakeStream] = []
+        self.next_producer_id = 1000
+        self.metadata_requests = 0
+        self.created: list[admin_pb2.NewTopic] = []
+        self.admin_faults: deque[ErrorCode] = deque()
+        self.hide_next_topic_requests = 0  # metadata requests that do not know any topic yet
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{9000 + each}" for each in self.alive)
+
+    def create(self, name: str, partitions: int = 1) -> FakeTopic:
+        ids = sorted(self.alive)
+        topic = FakeTopic(
+            f"{name}-{len(self.topics)}".encode().ljust(16, b"."),
+            {p: FakePartition(ids[p % len(ids)]) for p in range(partitions)},
+        )
+        self.topics[name] = topic
+        return topic
+
+    def partition(self, topic: str = "t", partition: int = 0) -> FakePartition:
+        return self.topics[topic].partitions[partition]
+
+    def move_leader(self, partition: FakePartition, to: int) -> None:
+        partition.leader = to
+        partition.leader_epoch += 1
+
+    def kill(self, broker: int) -> None:
+        self.alive[broker] = False
+        for stream in self.streams:
+            if stream.broker == broker:
+                stream.break_off()
+
+    def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+        """What is in the log, in order."""
+        batches = self.partition(topic, partition).batches
+        return [record.value for batch in batches for record in decode(batch)]
+
+    # ----------------------------------------------------------------- the client's connector
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        if not self.alive.get(port - 9000):
+            raise ConnectionRefusedError(111, f"connection refused by {host}:{port}")
+        return FakeTransport(self, cast(asyncio.BufferedProtocol, factory()))
+
+    def channel(self, host: str, port: int) -> Channel:
+        return FakeChannel(self, port - 9100)
+
+    # ------------------------------------------------------------------------------- Data
+
+    def metadata(self, request: data_pb2.MetadataRequest) -> data_pb2.MetadataResponse:
+        self.metadata_requests += 1
+        response = data_pb2.MetadataResponse(cluster_id="fake", controller_id=1)
+        for broker, alive in self.alive.items():
+            if alive:
+                response.brokers.add(
+                    broker_id=broker, grpc_host="127.0.0.1", grpc_port=9100 + broker
+                )
+        hidden = self.hide_next_topic_requests > 0
+        self.hide_next_topic_requests -= hidden
+        for name in request.topics or self.topics:
+            topic = None if hidden else self.topics.get(name)
+            if topic is None:
+                response.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            answer = response.topics.add(name=name, topic_id=topic.topic_id)
+            for number, partition in topic.partitions.items():
+                answer.partitions.add(
+                    partition=number,
+                    leader=partition.leader if self.alive.get(partition.leader) else -1,
+                    leader_epoch=partition.leader_epoch,
+                )
+        return response
+
+    def produce(
+        self, broker: int, request: data_pb2.ProduceRequest
+    ) -> tuple[data_pb2.ProduceResponse | None, bool]:
+        """The answer (None: there is none), and whether the stream breaks."""
+        response = data_pb2.ProduceResponse(correlation_id=request.correlation_id)
+        silent = breaks = False
+        for part in request.partitions:
+            partition = self._partition_of(part.topic_id, part.partition)
+            partition.produced += 1
+            fault = partition.faults.popleft() if partition.faults else Fault()
+            answer = response.partitions.add(
+                topic_id=part.topic_id, partition=part.partition, log_append_time_ms=-1, leader=-1
+            )
+            if partition.leader != broker:
+                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+                continue
+            if not fault.error or fault.applied:
+                code, answer.base_offset = self._append(partition, bytearray(part.records))
+                answer.error = code
+            if fault.error:
+                answer.error = fault.error
+                answer.message = fault.message
+            if fault.hint:
+                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+            silent |= fault.silent
+            breaks |= fault.breaks
+        return (None if silent or request.acks == 0 else response), breaks
+
+    def _append(self, partition: FakePartition, batch: bytearray) -> tuple[ErrorCode, int]:
+        header = read_header(batch)
+        decode(batch)  # its CRC must be right
+        if header.producer_id >= 0:
+            key = (header.producer_id, header.producer_epoch, header.base_sequence)
+            if key in partition.sequences:
+                return ErrorCode.NONE, partition.sequences[key]
+            expected = partition.expected.get(key[:2], 0)
+            if header.base_sequence != expected:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            partition.sequences[key] = partition.end_offset
+            partition.expected[key[:2]] = expected + header.record_count
+        base_offset = partition.end_offset
+        stamp(batch, 0, base_offset=base_offset, leader_epoch=partition.leader_epoch)
+        partition.batches.append(batch)
+        partition.end_offset += header.record_count
+        return ErrorCode.NONE, base_offset
+
+    async def fetch(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+        """Waits up to ``max_wait_ms`` where there is nothing, looking every 10 ms."""
+        waited_ms = 0
+        while True:
+            response = self._fetch_now(broker, request)
+            ready = any(part.records or part.error for part in response.partitions)
+            if ready or waited_ms >= request.max_wait_ms:
+                return response
+            await asyncio.sleep(0.01)
+            waited_ms += 10
+
+    def _fetch_now(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+        response = data_pb2.FetchResponse(correlation_id=request.correlation_id)
+        for part in request.partitions:
+            partition = self._partition_of(part.topic_id, part.partition)
+            answer = response.partitions.add(
+                topic_id=part.topic_id,
+                partition=part.partition,
+                high_watermark=partition.end_offset,
+                log_start_offset=partition.start_offset,
+                leader=-1,
+            )
+            if partition.fetch_errors:
+                answer.error = partition.fetch_errors.popleft()
+            elif partition.leader != broker:
+                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+            elif part.current_leader_epoch < partition.leader_epoch:
+                answer.error = ErrorCode.FENCED_LEADER_EPOCH
+            elif not partition.start_offset <= part.fetch_offset <= partition.end_offset:
+                answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
+            else:
+                answer.records = b"".join(self._from(partition, part.fetch_offset, part.max_bytes))
+        return response
+
+    def _from(self, partition: FakePartition, offset: int, max_bytes: int) -> Iterator[bytearray]:
+        size = 0
+        for batch in partition.batches:
+            if read_header(batch).last_offset >= offset and (not size or size < max_bytes):
+                size += len(batch)
+                yield batch
+
+    def list_offsets(
+        self, broker: int, request: data_pb2.ListOffsetsRequest
+    ) -> data_pb2.ListOffsetsResponse:
+        response = data_pb2.ListOffsetsResponse()
+        for part in request.partitions:
+            partition = self.topics[part.topic].partitions[part.partition]
+            answer = response.partitions.add(
+                topic=part.topic, partition=part.partition, timestamp_ms=-1, offset=-1
+            )
+            if partition.leader != broker:
+                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif part.timestamp_ms == -2:
+                answer.offset = partition.start_offset
+            elif part.timestamp_ms == -1:
+                answer.offset = partition.end_offset
+            else:
+                for batch in partition.batches:
+                    for record in decode(batch):
+                        if answer.offset < 0 and record.timestamp_ms >= part.timestamp_ms:
+                            answer.offset, answer.timestamp_ms = record[:2]
+        return response
+
+    def _partition_of(self, topic_id: bytes, partition: int) -> FakePartition:
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id:
+                return topic.partitions[partition]
+        raise RpcError(RpcCode.INTERNAL, "the test asks for a topic that is not there")
+
+    # ------------------------------------------------------------------------------- Admin
+
+    def create_topics(
+        self, request: admin_pb2.CreateTopicsRequest
+    ) -> admin_pb2.CreateTopicsResponse:
+        response = admin_pb2.CreateTopicsResponse()
+        if self.admin_faults:
+            response.error = self.admin_faults.popleft()
+            return response
+        for topic in request.topics:
+            self.created.append(topic)
+            if topic.name in self.topics:
+                response.topics.add(
+                    name=topic.name, error=ErrorCode.TOPIC_ALREADY_EXISTS, message="it exists"
+                )
+                continue
+            made = self.create(topic.name, topic.partitions)
+            response.topics.add(
+                name=topic.name,
+                topic_id=made.topic_id,
+                partitions=topic.partitions,
+                replication_factor=1,
+            )
+        return response
+
+    def describe_topics(
+        self, request: admin_pb2.DescribeTopicsRequest
+    ) -> admin_pb2.DescribeTopicsResponse:
+        response = admin_pb2.DescribeTopicsResponse()
+        for name in request.names or self.topics:
+            if name not in self.topics:
+                response.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            topic = response.topics.add(name=name, topic_id=self.topics[name].topic_id)
+            for number, partition in self.topics[name].partitions.items():
+                topic.partitions.add(partition=number, leader=partition.leader, replicas=[1, 2])
+        return response
+
+
+class FakeChannel:
+    def __init__(self, cluster: FakeCluster, broker: int) -> None:
+        self._cluster = cluster
+        self._broker = broker
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        await asyncio.sleep(0.001)
+        if not self._cluster.alive[self._broker]:
+            raise LOST
+        return self._answer(method.rpartition("/")[2], request)
+
+    def _answer(self, name: str, request: bytes) -> bytes:
+        cluster = self._cluster
+        if name == "Metadata":
+            answer: Any = cluster.metadata(data_pb2.MetadataRequest.FromString(request))
+        elif name == "InitProducerId":
+            cluster.next_producer_id += 1
+            answer = data_pb2.InitProducerIdResponse(producer_id=cluster.next_producer_id)
+        elif name == "ListOffsets":
+            answer = cluster.list_offsets(
+                self._broker, data_pb2.ListOffsetsRequest.FromString(request)
+            )
+        elif name == "CreateTopics":
+            answer = cluster.create_topics(admin_pb2.CreateTopicsRequest.FromString(request))
+        elif name == "DescribeTopics":
+            answer = cluster.describe_topics(admin_pb2.DescribeTopicsRequest.FromString(request))
+        else:
+            raise RpcError(RpcCode.UNIMPLEMENTED, name)
+        return cast(bytes, answer.SerializeToString())
+
+    def stream(self, method: str) -> Stream:
+        return FakeStream(self._cluster, self._broker, method.rpartition("/")[2])
+
+    async def close(self) -> None:
+        pass
+
+
+class FakeStream:
+    """A message takes a millisecond each way; produces are handled in their order."""
+
+    def __init__(self, cluster: FakeCluster, broker: int, method: str) -> None:
+        self._cluster = cluster
+        self.broker = broker
+        self._method = method
+        self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._broken = not cluster.alive[broker]
+        self._tasks: list[asyncio.Task[None]] = []
+        cluster.streams.append(self)
+        if self._broken:
+            self._answers.put_nowait(None)
+
+    async def send(self, message: bytes) -> None:
+        if self._broken:
+            raise LOST
+        loop = asyncio.get_running_loop()
+        if self._method == "Produce":
+            loop.call_later(0.001, self._produce, message)
+        else:
+            self._tasks.append(loop.create_task(self._fetch(message)))
+
+    def _produce(self, message: bytes) -> None:
+        if self._broken:
+            return
+        request = data_pb2.ProduceRequest.FromString(message)
+        response, breaks = self._cluster.produce(self.broker, request)
+        if breaks:
+            self.break_off()
+        elif response is not None:
+            self._answers.put_nowait(response.SerializeToString())
+
+    async def _fetch(self, message: bytes) -> None:
+        request = data_pb2.FetchRequest.FromString(message)
+        response = await self._cluster.fetch(self.broker, request)
+        if not self._broken:
+            self._answers.put_nowait(response.SerializeToString())
+
+    async def receive(self) -> bytes | None:
+        message = await self._answers.get()
+        if message is None:
+            raise LOST
+        await asyncio.sleep(0.001)
+        return message
+
+    def break_off(self) -> None:
+        self._broken = True
+        self._answers.put_nowait(None)
+
+    async def close(self) -> None:
+        self._broken = True
+        for task in self._tasks:
+            task.cancel()
+
+
+class FakeTransport(asyncio.Transport):
+    """A Kafka port that knows DescribeCluster only."""
+
+    def __init__(self, cluster: FakeCluster, protocol: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._protocol = protocol
+        self._reader = FrameReader(1 << 20)
+        self._closed = False
+        protocol.connection_made(self)
+
+    def writelines(self, buffers: Any) -> None:
+        data = b"".join(buffers)
+        self._reader.get_buffer()[: len(data)] = data
+        self._reader.received(len(data))
+        while (frame := self._reader.next_frame()) is not None:
+            header, _ = kafka.decode_request(frame)
+            brokers = [
+                describe_cluster.DescribeClusterBroker(each, "127.0.0.1", 9100 + each)
+                for each, alive in self._cluster.alive.items()
+                if alive
+            ]
+            answer = describe_cluster.DescribeClusterResponse(
+                endpoint_type=3, cluster_id="fake", controller_id=1, brokers=brokers
+            )
+            encoded = kafka.encode_response(
+                header.api_key, header.api_version, header.correlation_id, answer
+            )
+            asyncio.get_running_loop().call_soon(self._deliver, b"".join(encoded))
+
+    def _deliver(self, data: bytes) -> None:
+        if not self._closed:
+            cast(Any, self._protocol.get_buffer(-1))[: len(data)] = data
+            self._protocol.buffer_updated(len(data))
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def abort(self) -> None:
+        self._closed = True
+        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    close = abort
+
+
+@dataclass
+class Stage:
+    """What a scenario gets: the cluster, the clients' world, what clients said while waiting."""
+
+    cluster: FakeCluster
+    world: ClientWorld
+    waits: list[str] = field(default_factory=list)
+
+    def options(self) -> dict[str, Any]:
+        return {"world": self.world, "on_wait": self.waits.append}
+
+    def producer(self, **options: Any) -> Producer:
+        return Producer(self.cluster.bootstrap_servers, **{**self.options(), **options})
+
+    def consumer(self, **options: Any) -> Consumer:
+        options.setdefault("auto_offset_reset", "earliest")
+        return Consumer(self.cluster.bootstrap_servers, **{**self.options(), **options})
+
+    def admin(self, **options: Any) -> Admin:
+        return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})
+
+
+def play(scenario: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1) -> T:
+    """Run a scenario on virtual time. Fails if anything was left unhandled."""
+    scheduler = Scheduler()
+    try:
+        clock = SimClock(lambda: scheduler.now, 100.0, 0)
+        cluster = FakeCluster(clock)
+        stage = Stage(cluster, ClientWorld(clock, cluster, random.Random(seed)))
+        result = scheduler.run(scenario(stage))
+        assert not scheduler.errors, scheduler.errors
+        return result
+    finally:
+        scheduler.close()
