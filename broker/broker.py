@@ -210,6 +210,7 @@ class Broker:
                 allocate=self._controller.allocate_producer_ids,
             ),
             metrics=self._metrics,
+            lease_valid=self._lease_valid,
         )
         self._apis = KafkaApis(self._context)
 

@@ -21,7 +21,8 @@ class BrokerContext:
     """Handles to the parts of one broker.
 
     ``image`` gives the newest published image, ``wait_until`` waits for one that a predicate
-    accepts, so many seconds, and says whether it came.
+    accepts, so many seconds, and says whether it came. ``lease_valid`` says whether the active
+    controller has answered this broker of late: whether the image is more than history.
     """
 
     config: NodeConfig
@@ -34,6 +35,7 @@ class BrokerContext:
     controller: ControllerClient
     producer_ids: ProducerIds
     metrics: BrokerMetrics
+    lease_valid: Callable[[], bool]
     topic_views: TopicViews = field(default_factory=TopicViews)
 
     @property

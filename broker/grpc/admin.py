@@ -1,7 +1,8 @@
 """stele.v1.Admin on a broker: changes go to the active controller, questions are answered here.
 
 DescribeCluster and DescribeTopics are read from this broker's own image, which may be a moment
-behind; DescribeQuorum comes from the quorum's leader.
+behind; a broker that has lost the controllers refuses them, for another one knows better.
+DescribeQuorum comes from the quorum's leader.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from google.protobuf.message import Message
 from broker.config_view import describe_resource
 from broker.context import BrokerContext
 from broker.grpc.messages import unary
-from metadata.image import GRPC, PLAINTEXT, BrokerRegistration, ConfigResource, Topic
+from metadata.image import (
+    GRPC,
+    PLAINTEXT,
+    BrokerRegistration,
+    ConfigResource,
+    MetadataImage,
+    Topic,
+)
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
@@ -79,10 +87,20 @@ class AdminService:
 
     # ------------------------------------------------------------------ from the image
 
+    def _present_image(self) -> MetadataImage:
+        """The image, if the controllers were heard of late. Raises RpcError UNAVAILABLE."""
+        if not self._context.lease_valid():
+            raise RpcError(
+                RpcCode.UNAVAILABLE,
+                f"broker {self._context.broker_id} has no contact to the active controller, "
+                "so what it knows may be outdated",
+            )
+        return self._context.image()
+
     async def _describe_cluster(
         self, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
-        image = self._context.image()
+        image = self._present_image()
         controller_id = self._context.controller.active_controller
         return pb.DescribeClusterResponse(
             cluster_id=self._context.cluster_id,
@@ -109,7 +127,7 @@ class AdminService:
     async def _describe_topics(
         self, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
-        image = self._context.image()
+        image = self._present_image()
         names = list(request.names) or [topic.name for topic in image.sorted_topics()]
         return pb.DescribeTopicsResponse(
             topics=[self._topic(name, image.topic(name)) for name in names]

@@ -170,3 +170,16 @@ def test_describe_configs() -> None:
         assert (cluster.error, list(cluster.entries)) == (0, [])
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("method", ["DescribeCluster", "DescribeTopics"])
+def test_without_the_controllers_history_is_not_told_as_the_present(method: str) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.lease = False
+        service = AdminService(edges.context, "EXTERNAL").service()
+        with pytest.raises(RpcError) as caught:
+            await service.unary[f"/stele.v1.Admin/{method}"](b"")
+        assert caught.value.code is RpcCode.UNAVAILABLE
+
+    run_virtual(main())

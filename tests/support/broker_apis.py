@@ -295,6 +295,7 @@ class Edges:
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         )
         self.replicas = FakeReplicas()
+        self.lease = True
         self.registry = MetricsRegistry()
         self.publisher = MetadataPublisher(
             broker_id=ME,
@@ -325,6 +326,7 @@ class Edges:
                 broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
             ),
             metrics=BrokerMetrics(self.registry),
+            lease_valid=lambda: self.lease,
         )
         self.apis = KafkaApis(self.context)
         self.apis.open()
