@@ -14,6 +14,7 @@ from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import Node, build
 from runtime.config import NodeConfig, from_settings
+from stele.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +127,9 @@ class SimCluster:
         }
         self.nodes = {**self.controllers, **self.brokers}
         self._client_process = self.simulation.process("client")
+        self.client_world: World = self._client_process.world
         self.client = SimClient(
-            self._client_process.world,
+            self.client_world,
             {i: (broker.host, KAFKA_PORT, GRPC_PORT) for i, broker in self.brokers.items()},
         )
 

@@ -80,7 +80,8 @@ class SimNetwork:
 
     def internal_error(self, text: str) -> None:
         """A handler failed with something that it should have handled."""
-        self._simulation.scheduler.errors.append((self.process.name, text))
+        if not self.process.dead:  # else it is the clean-up of a killed handler
+            self._simulation.scheduler.errors.append((self.process.name, text))
 
 
 class ByteListener:

@@ -1,0 +1,169 @@
+"""A storm: faults of every kind against a simulated cluster, drawn from its seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.process import ProcessEndedError
+
+CALM_TIMEOUT_S = 180.0
+_STOP_TIMEOUT_S = 30.0
+
+
+class Storm:
+    """Life: ``draw_conditions``, ``rage``, ``calm``. ``counts`` tells what happened how often.
+
+    It never damages what was synced: what the cluster promised, it must keep through all of this.
+    """
+
+    def __init__(self, cluster: SimCluster, *, pace_s: float = 2.0) -> None:
+        """``pace_s``: the mean time between two acts."""
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._simulation = cluster.simulation
+        self._rng = cluster.simulation.streams.stream("storm")
+        self._pace_s = pace_s
+        self._nodes = list(cluster.nodes.values())
+        self._dark: set[int] = set()  # nodes without power
+        self._paused: set[int] = set()
+        acts: dict[Callable[[SimNode], bool], int] = {
+            self._kill: 4,
+            self._cut_power: 2,
+            self._cut_all_power: 1,
+            self._stop: 2,
+            self._pause: 2,
+            self._isolate: 2,
+            self._cut_one_way: 2,
+            self._heal: 4,
+            self._jump_clock: 1,
+            self._revive: 7,
+        }
+        self._acts = [act for act, weight in acts.items() for _ in range(weight)]
+        self._stopping: list[asyncio.Task[None]] = []
+
+    def draw_conditions(self) -> None:
+        """How good the network and the disks are, for the whole storm."""
+        rng, network = self._rng, self._simulation.fabric.faults
+        network.slow, network.slow_s = rng.choice([0, 0.01, 0.05]), rng.uniform(0, 1)
+        network.lost_request = rng.choice([0, 0.02])
+        network.lost_reply = rng.choice([0, 0.02])
+        network.duplicate = rng.choice([0, 0.05])
+        for node in self._nodes:
+            disk = self._simulation.machine(node.host).disk.faults
+            disk.cold_read = rng.choice([0, 0.3])
+            if rng.random() < 0.2:
+                disk.sync_s = (0.001, 0.05)
+
+    async def rage(self, duration_s: float) -> None:
+        """One act after another, each on a node drawn by lot."""
+        end = self._simulation.now + duration_s
+        while self._simulation.now < end:
+            await asyncio.sleep(self._rng.uniform(0.0, 2 * self._pace_s))
+            act, node = self._rng.choice(self._acts), self._rng.choice(self._nodes)
+            if act(node):
+                self.counts[act.__name__.strip("_")] += 1
+
+    async def calm(self) -> None:
+        """Mend everything and wait until every node is ready."""
+        await asyncio.gather(*self._stopping)
+        self._simulation.note("storm", "calm")
+        network = self._simulation.fabric
+        network.heal()
+        network.faults.slow = network.faults.duplicate = 0
+        network.faults.lost_request = network.faults.lost_reply = 0
+        for node in self._nodes:
+            self._revive_one(node)
+        await self._cluster.until(
+            lambda: all(node.ready for node in self._nodes),
+            "every node is ready after the storm",
+            timeout_s=CALM_TIMEOUT_S,
+        )
+
+    # ----------------------------------------------------------------------------------- acts
+
+    def _kill(self, node: SimNode) -> bool:
+        if not node.alive:
+            return False
+        node.kill()
+        self._paused.discard(node.id)
+        return True
+
+    def _cut_power(self, node: SimNode) -> bool:
+        if node.id in self._dark:
+            return False
+        self._simulation.power_off(node.host)
+        self._dark.add(node.id)
+        self._paused.discard(node.id)
+        return True
+
+    def _cut_all_power(self, _: SimNode) -> bool:
+        hit = [node for node in self._nodes if self._cut_power(node)]
+        return bool(hit)
+
+    def _stop(self, node: SimNode) -> bool:
+        """An orderly shutdown; it goes on beside further acts, which may catch it half-way."""
+        if not node.ready or node.id in self._paused:
+            return False
+        self._stopping.append(asyncio.get_running_loop().create_task(self._stop_or_kill(node)))
+        return True
+
+    async def _stop_or_kill(self, node: SimNode) -> None:
+        process = node.process
+        assert process is not None
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await node.stop()
+        except (TimeoutError, ProcessEndedError):
+            if not process.dead:
+                self._simulation.kill(process)
+
+    def _pause(self, node: SimNode) -> bool:
+        if not node.alive or node.id in self._paused:
+            return False
+        node.pause()
+        self._paused.add(node.id)
+        return True
+
+    def _isolate(self, node: SimNode) -> bool:
+        self._simulation.note("storm", "isolate", node.host)
+        self._simulation.fabric.isolate(
+            node.host, [other.host for other in self._nodes if other is not node]
+        )
+        return True
+
+    def _cut_one_way(self, node: SimNode) -> bool:
+        other = self._rng.choice(self._nodes)
+        self._simulation.note("storm", "cut", f"{node.host} to {other.host}")
+        self._simulation.fabric.cut(node.host, other.host)
+        return True
+
+    def _heal(self, _: SimNode) -> bool:
+        self._simulation.note("storm", "heal")
+        self._simulation.fabric.heal()
+        return True
+
+    def _jump_clock(self, node: SimNode) -> bool:
+        self._simulation.machine(node.host).clock.jump(self._rng.randint(-100_000, 100_000))
+        return True
+
+    def _revive(self, _: SimNode) -> bool:
+        """Most of what is down comes back."""
+        lucky = [node for node in self._nodes if self._rng.random() < 0.7]
+        revived = [node for node in lucky if self._revive_one(node)]
+        return bool(revived)
+
+    def _revive_one(self, node: SimNode) -> bool:
+        if node.id in self._paused:
+            self._paused.discard(node.id)
+            node.resume()
+            return True
+        if node.id in self._dark:
+            self._dark.discard(node.id)
+            self._simulation.power_on(node.host)
+        if node.alive:
+            return False
+        node.start()
+        return True
