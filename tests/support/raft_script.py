@@ -142,7 +142,7 @@ class Script:
 
     def _advance(self, seconds: float, then: Callable[[], None]) -> None:
         end = self.now + seconds
-        while True:
+        for _ in range(10_000):
             due = min(self.nodes.values(), key=lambda node: (node.deadline, node.id))
             if due.deadline > end:
                 break
@@ -150,6 +150,8 @@ class Script:
             ready = due.running.tick(self.now)
             self._carry_out(due.id, ready, due.apply(ready))
             then()
+        else:
+            raise AssertionError("some node is due again and again")
         self.now = end
 
     def deliver(self, *pair: str) -> None:
