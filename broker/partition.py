@@ -107,8 +107,9 @@ class PartitionMachine:
         return self.role is Role.LEADER
 
     @property
-    def end_offset(self) -> int:
-        return self._log.end_offset
+    def log(self) -> LogPosition:
+        """As told last."""
+        return self._log
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -335,6 +336,12 @@ class PartitionMachine:
         progress = self._progress[broker_id]
         if offset > self._log.end_offset:
             return []
+        is_member = broker_id in self._state.isr
+        is_news = (
+            offset != progress.end_offset
+            or status.epoch != progress.broker_epoch
+            or status.eligible != progress.eligible
+        )
         progress.fetched(
             broker_epoch=status.epoch,
             offset=offset,
@@ -343,9 +350,10 @@ class PartitionMachine:
         )
         progress.eligible = status.eligible
         effects: list[Effect] = []
-        if broker_id not in self._state.isr:
+        if not is_member:
             self._grow(effects, broker_id, progress, now_ms)
-        self._settle(effects, now_ms)
+        if is_news or not is_member:
+            self._settle(effects, now_ms)
         return effects
 
     def _grow(

@@ -89,8 +89,7 @@ class FetchRequests:
             before = self._of_follower.get(query.replica_id)
             if before is not None:
                 self._deadline_passed(before)
-            self._count(query)
-        self._read(waiting, reading)
+        self._read(waiting, reading, counts=waiting.is_follower)
         if not self._finish(waiting, reading):
             self._waiting[waiting] = None
             if waiting.is_follower:
@@ -207,24 +206,6 @@ class FetchRequests:
         waiting.warming = None
         self._retry(waiting)
 
-    # -------------------------------------------------------------------------- counting
-
-    def _count(self, query: FetchQuery) -> None:
-        """Every position that a follower names is an acknowledgement of all below it."""
-        replicas = self._replicas
-        status = replicas.status(query.replica_id)
-        now_ms = replicas.now_ms()
-        for entry in query.entries:
-            replica = replicas.by_id.get(entry.id)
-            if replica is None:
-                continue
-            refusal = self._refusal(replica, entry, query, status)
-            if refusal is ErrorCode.NONE and _is_within(replica.log, entry):
-                effects = replica.machine.fetched(
-                    query.replica_id, entry.fetch_offset, status, now_ms
-                )
-                replicas.carry_out(replica, effects)
-
     def _refusal(
         self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
     ) -> ErrorCode:
@@ -241,17 +222,24 @@ class FetchRequests:
 
     # --------------------------------------------------------------------------- reading
 
-    def _read(self, waiting: _WaitingFetch, reading: _Reading) -> None:
+    def _read(self, waiting: _WaitingFetch, reading: _Reading, *, counts: bool = False) -> None:
+        """``counts``: a follower's fetch has just come, and its positions acknowledge."""
         query = waiting.query
         status = self._replicas.status(query.replica_id)
+        now_ms = self._replicas.now_ms() if counts else None
         for entry in query.entries:
-            result = self._read_entry(entry, query, status, reading)
+            result = self._read_entry(entry, query, status, reading, now_ms)
             reading.results.append(result)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
 
     def _read_entry(
-        self, entry: FetchEntry, query: FetchQuery, status: BrokerStatus, reading: _Reading
+        self,
+        entry: FetchEntry,
+        query: FetchQuery,
+        status: BrokerStatus,
+        reading: _Reading,
+        now_ms: float | None,
     ) -> FetchResult:
         replica = self._replicas.by_id.get(entry.id)
         if replica is None:
@@ -260,21 +248,29 @@ class FetchRequests:
         error = self._refusal(replica, entry, query, status)
         if error is not ErrorCode.NONE:
             return FetchResult(entry.id, error, leader=replica.leader_hint)
-        high_watermark = replica.machine.high_watermark
-        # Without transactions the last stable offset is the high watermark.
-        result = FetchResult(
-            entry.id, ErrorCode.NONE, high_watermark, high_watermark, replica.log.start_offset
-        )
+        machine, log = replica.machine, replica.log
+        result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=log.start_offset)
         try:
-            result.diverging = _divergence(replica.log, entry)
+            result.diverging = _divergence(log, entry)
             if result.diverging is None:
-                limit = replica.log.end_offset if query.replica_id >= 0 else high_watermark
-                self._read_log(replica.log, entry, limit, result, reading)
+                if not log.start_offset <= entry.fetch_offset <= log.end_offset:
+                    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+                if now_ms is not None:
+                    # All below the position is on the follower's disk.
+                    at = entry.fetch_offset
+                    effects = machine.fetched(query.replica_id, at, status, now_ms)
+                    if effects:
+                        self._replicas.carry_out(replica, effects)
+                limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
+                if entry.fetch_offset < limit:
+                    self._read_log(log, entry, limit, result, reading)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
             self._on_corrupt(replica, corrupt)
             result.error = ErrorCode.KAFKA_STORAGE_ERROR
+        # Without transactions the last stable offset is the high watermark.
+        result.high_watermark = result.last_stable_offset = machine.high_watermark
         return result
 
     def _read_log(
@@ -286,14 +282,13 @@ class FetchRequests:
         reading: _Reading,
     ) -> None:
         """Within the bytes left, but the first batch of the whole answer may be of any size."""
-        at = entry.fetch_offset
-        if limit_offset <= at <= log.end_offset:
-            return  # between high watermark and log end there is nothing yet: not an error
         nothing_yet = reading.read_bytes == 0
         max_bytes = min(entry.max_bytes, reading.left_bytes)
         if max_bytes <= 0 and not nothing_yet:
             return
-        found = log.read(at, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet)
+        found = log.read(
+            entry.fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet
+        )
         if found.cold is not None:
             if reading.cold is None:
                 reading.cold = (log, found.cold)
@@ -320,12 +315,3 @@ def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
     if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
         return EpochEnd(end.epoch, end.end_offset)
     return None
-
-
-def _is_within(log: PartitionLog, entry: FetchEntry) -> bool:
-    """Whether the reader has exactly what this log has below its offset."""
-    try:
-        diverging = _divergence(log, entry)
-    except ApiError:
-        return False
-    return diverging is None and log.start_offset <= entry.fetch_offset <= log.end_offset
