@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import (
@@ -21,14 +20,21 @@ from stele.wire.batch import (
     CorruptBatchError,
     batches,
     check_crc,
-    decode,
     stamp,
 )
 from stele.world import Buffer, Clock, Disk
+from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
-from storage.config import NO_LIMIT, LogConfig
+from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.log_types import (
+    AppendResult,
+    LogOwner,
+    ReadResult,
+    SyncTicket,
+    TimestampOffset,
+)
 from storage.producer_state import ProducerStates
 from storage.recovery import (
     RecoveredSegments,
@@ -38,69 +44,13 @@ from storage.recovery import (
     replay,
     snapshot_offsets,
 )
+from storage.retention import retained_from
 from storage.segment import SNAPSHOT_SUFFIX, ColdRange, Segment, file_name
+from storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 
-_CURSORS: Final = 32  # readers whose next position is remembered
-_LOADED_SEALED: Final = 4  # sealed segments kept open for reading
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-class LogOwner(Protocol):
-    """What a log tells the directory that it belongs to."""
-
-    def dirty(self, log: PartitionLog) -> None:
-        """There is something to sync: call ``begin_sync`` when the next group begins."""
-        ...
-
-    def failed(self, log: PartitionLog, error: OSError) -> None:
-        """The disk failed under the log: take the whole directory offline."""
-        ...
-
-    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
-        """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
-
-        Durable before it returns. Raises OSError.
-        """
-        ...
-
-
-class AppendResult(NamedTuple):
-    """Where batches stand. ``duplicate``: they stood there already, nothing was written."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int = NO_TIMESTAMP
-    duplicate: bool = False
-
-
-class ReadResult(NamedTuple):
-    """Whole batches, or why there are none yet.
-
-    ``data`` is empty if nothing readable stands there, or if ``cold`` says what to warm first:
-    ``await disk.warm(*result.cold)``, check leadership and truncation generation, read again.
-    """
-
-    data: Buffer
-    next_offset: int
-    cold: ColdRange | None = None
-
-
-class SyncTicket(NamedTuple):
-    """What one log puts into a group, and what is durable once the group is on disk."""
-
-    paths: tuple[str, ...]
-    end_offset: int
-    generation: int
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by time."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
 
 
 class PartitionLog:
@@ -145,11 +95,7 @@ class PartitionLog:
         self._disk = disk
         self._clock = clock
         self._owner = owner
-        self._segments = recovered.segments  # rising, adjacent, never empty; the last is active
-        self._bases = [segment.base_offset for segment in self._segments]  # parallel
-        self._active = self._segments[-1]
-        self._cursors: dict[int, tuple[Segment, int]] = {}  # next offset of a reader → its place
-        self._loaded: list[Segment] = []  # sealed ones that hold a handle, least recent first
+        self.segments = Segments(recovered.segments)
         self._dirty = False  # the owner was told, and has not begun a sync since
         self._unsynced_paths: dict[str, None] = {}  # to be synced beside the active segment's file
         self._unflushed_records = 0
@@ -192,11 +138,11 @@ class PartitionLog:
         log.start_offset = max(log.start_offset, start_offset)
         log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
         log._recover_epochs(request)
-        log.producers = recover_producers(request, log._segments, log.end_offset)
-        if is_new or log.end_offset == log._bases[0]:
+        log.producers = recover_producers(request, log.segments.all(), log.end_offset)
+        if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
-            log._mark_unsynced(parent, directory, log._active.path)
+            log._mark_unsynced(parent, directory, log.segments.active.path)
         return log
 
     def _recover_epochs(self, request: RecoveryRequest) -> None:
@@ -207,7 +153,7 @@ class PartitionLog:
             point = request.recovery_point if known else 0
             epochs.truncate_from(point)
             replay(
-                self._segments,
+                self.segments.all(),
                 max(point, self.start_offset),
                 lambda header: epochs.assign(header.leader_epoch, header.base_offset),
             )
@@ -228,12 +174,12 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def segment_bases(self) -> list[int]:
         """Base offsets of the segments, rising."""
-        return list(self._bases)
+        return list(self.segments.bases)
 
     @property
     def latest_epoch(self) -> int:
@@ -299,9 +245,9 @@ class PartitionLog:
             log_append_time_ms=now_ms if config.log_append_time else None,
         )
         size, newest_ms = header.size_bytes, header.max_timestamp_ms
-        if self._active.must_roll(size, last_offset, newest_ms, config, now_ms):
+        if self.segments.active.must_roll(size, last_offset, newest_ms, config, now_ms):
             self._roll()
-        segment = self._active
+        segment = self.segments.active
         position = self._write(batch)
         segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
         if leader_epoch != self.epochs.latest_epoch:
@@ -359,7 +305,7 @@ class PartitionLog:
         pending_bytes: int,
         now_ms: int,
     ) -> bool:
-        segment, config = self._active, self.config
+        segment, config = self.segments.active, self.config
         if not pending:
             return segment.must_roll(
                 header.size_bytes, header.last_offset, header.max_timestamp_ms, config, now_ms
@@ -372,7 +318,7 @@ class PartitionLog:
     def _append_run(self, view: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
         if not run:
             return
-        segment = self._active
+        segment = self.segments.active
         start = run[0][0]
         end = run[-1][0] + run[-1][1].size_bytes
         offset = self._write(view[start:end]) - start
@@ -394,9 +340,9 @@ class PartitionLog:
     def _write(self, data: Buffer) -> int:
         """Append to the active segment's file; return the position. Raises StorageError."""
         try:
-            return self._active.write([data])
+            return self.segments.active.write([data])
         except OSError as error:
-            if error.errno in _DISK_FULL and self._active.intact:
+            if error.errno in _DISK_FULL and self.segments.active.intact:
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
@@ -440,7 +386,7 @@ class PartitionLog:
         for path in list(self._unsynced_paths):
             if not self._disk.exists(path):  # deleted by retention since
                 del self._unsynced_paths[path]
-        paths = dict.fromkeys((self._active.path, *self._unsynced_paths))
+        paths = dict.fromkeys((self.segments.active.path, *self._unsynced_paths))
         return SyncTicket(tuple(paths), self.end_offset, self.truncation_generation)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
@@ -466,8 +412,7 @@ class PartitionLog:
         """Take and give nothing any more."""
         if self.offline is None:
             self.offline = error
-            for segment in self._segments:
-                segment.close()
+            self.segments.close()
 
     def _fail(self, error: OSError) -> None:
         logger.error("%s fails: %s", self.directory, error)
@@ -483,7 +428,7 @@ class PartitionLog:
 
     def _roll(self) -> None:
         """Seal the active segment and begin one at the log's end."""
-        old = self._active
+        old = self.segments.active
         try:
             if self.config.strict_flush:
                 # Else a crash could tear this one's tail and leave whole batches in the next,
@@ -497,9 +442,7 @@ class PartitionLog:
                 raise StorageError(f"{self.directory}: {error.strerror}") from error
             self._fail(error)
             raise StorageError(f"{self.directory}: {error}") from error
-        self._segments.append(new)
-        self._bases.append(new.base_offset)
-        self._active = new
+        self.segments.add(new)
         try:
             old.seal()
             self._write_snapshot()
@@ -507,8 +450,6 @@ class PartitionLog:
             # Both can be made anew from the log.
             logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
         self._mark_unsynced(self.directory, old.path, *old.index_paths())
-        self._cursors.clear()
-        self._keep_loaded(old)
 
     def _write_snapshot(self) -> None:
         """Producer state as of the log's end, for recovery to begin from."""
@@ -521,16 +462,6 @@ class PartitionLog:
         finally:
             file.close()
         self._mark_unsynced(path)
-
-    def _keep_loaded(self, segment: Segment) -> None:
-        """Note the use of a sealed segment; close the one that was not used for longest."""
-        if self._loaded and self._loaded[-1] is segment:
-            return
-        if segment in self._loaded:
-            self._loaded.remove(segment)
-        self._loaded.append(segment)
-        if len(self._loaded) > _LOADED_SEALED:
-            self._loaded.pop(0).unload()
 
     # ----------------------------------------------------------------------------- read
 
@@ -558,9 +489,7 @@ class PartitionLog:
         limit = self.end_offset if limit_offset is None else min(limit_offset, self.end_offset)
         if offset >= limit:
             return ReadResult(b"", offset)
-        segment, position = self._cursors.get(offset, (None, None))
-        if segment is None:
-            segment = self._segment_of(offset)
+        segment, position = self.segments.place_of(offset)
         try:
             found = segment.read(
                 offset,
@@ -574,33 +503,15 @@ class PartitionLog:
             raise StorageError(f"{self.directory}: {error}") from error
         if isinstance(found, ColdRange):
             return ReadResult(b"", offset, found)
-        if found.next_offset < segment.end_offset or segment is self._active:
-            self._remember(found.next_offset, segment, found.next_position)
+        self.segments.remember(segment, found)
         return ReadResult(found.data, found.next_offset)
-
-    def _segment_of(self, offset: int) -> Segment:
-        if offset >= self._active.base_offset:
-            return self._active
-        segment = self._segments[bisect_right(self._bases, offset) - 1]
-        self._keep_loaded(segment)
-        return segment
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        cursors = self._cursors
-        if offset not in cursors:
-            if len(cursors) >= _CURSORS:
-                del cursors[next(iter(cursors))]
-            cursors[offset] = (segment, position)
 
     def batches_now(self, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         """Every batch from the one that holds ``offset`` on, waiting for the device: start-up."""
         while offset < self.end_offset:
             result = self.read(offset, 1 << 20)
             if result.cold is not None:
-                path, position, size = result.cold
-                segment = self._segment_of(offset)
-                assert segment.path == path
-                segment.file.read_now(position, size)
+                self.segments.place_of(offset)[0].file.read_now(*result.cold[1:])
                 continue
             view = memoryview(result.data)
             for at, header in batches(view):
@@ -616,39 +527,11 @@ class PartitionLog:
 
         May wait for the disk: check leadership again afterwards.
         """
-        for segment in list(self._segments):
-            if segment.end_offset <= self.start_offset:
-                continue
-            if segment.largest_timestamp_ms < timestamp_ms:
-                continue
-            found = await self._find_in(segment, timestamp_ms)
-            if found is not None:
-                return found
-        return None
+        return await time_search.first_at_or_after(self, timestamp_ms)
 
     async def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the greatest time (KIP-734), the first of several."""
-        newest = max(segment.largest_timestamp_ms for segment in self._segments)
-        return None if newest == NO_TIMESTAMP else await self.offset_for_timestamp(newest)
-
-    async def _find_in(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
-        offset = max(segment.time_index.offset_before(timestamp_ms), self.start_offset)
-        generation = self.truncation_generation
-        while offset < segment.end_offset and self.truncation_generation == generation:
-            result = self.read(offset, self.config.index_interval_bytes)
-            if result.cold is not None:
-                await self.warm(result.cold)
-                continue
-            for at, header in batches(result.data):
-                if header.max_timestamp_ms < timestamp_ms:
-                    continue
-                for record in decode(result.data, at):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
-                        return TimestampOffset(
-                            record.timestamp_ms, record.offset, header.leader_epoch
-                        )
-            offset = result.next_offset
-        return None
+        """The record with the greatest time (KIP-734), the first of several. May wait, too."""
+        return await time_search.newest(self)
 
     # ----------------------------------------------------------------------------- truncate
 
@@ -660,7 +543,7 @@ class PartitionLog:
         self._check_online()
         if offset >= self.end_offset:
             return self.end_offset
-        if offset < self._bases[0]:
+        if offset < self.segments.bases[0]:
             self.reset_to(offset)
             return self.end_offset
         try:
@@ -671,8 +554,8 @@ class PartitionLog:
         return self.end_offset
 
     def _truncate_to(self, offset: int) -> None:
-        keep = bisect_right(self._bases, offset)
-        segment = self._segments[keep - 1]
+        keep = self.segments.index_of(offset) + 1
+        segment = self.segments.at(keep - 1)
         position = segment.locate(offset, wait=True)
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch", offset)
@@ -685,25 +568,17 @@ class PartitionLog:
 
     def _begin_cut(self) -> None:
         self.truncation_generation += 1
-        self._cursors.clear()
+        self.segments.forget_places()
 
     def _drop_segments(self, keep: int) -> None:
         """Delete segments from the end down to ``keep`` of them, so that no gap can be left."""
-        while len(self._segments) > keep:
-            segment = self._segments.pop()
-            self._bases.pop()
-            if segment in self._loaded:
-                self._loaded.remove(segment)
-            segment.delete()
+        while len(self.segments) > keep:
+            self.segments.remove_last().delete()
             self._disk.sync_now(self.directory)
-        if self._segments:
-            self._active = self._segments[-1]
-            if self._active in self._loaded:
-                self._loaded.remove(self._active)
 
     def _settle(self) -> None:
         """After a cut: everything that is left is on disk, and the state is that of the end."""
-        self.end_offset = self._active.end_offset
+        self.end_offset = self.segments.active.end_offset
         self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
@@ -714,7 +589,7 @@ class PartitionLog:
         self._unsynced_paths.clear()
         self.synced_offset = self.durable_offset = self.end_offset
         self._unflushed_records = 0
-        self.producers = recover_producers(self._request(), self._segments, self.end_offset)
+        self.producers = recover_producers(self._request(), self.segments.all(), self.end_offset)
 
     def _drop_snapshots_above(self, offset: int) -> None:
         """One that came back after a crash would speak of other records than stand there."""
@@ -748,11 +623,9 @@ class PartitionLog:
             self._begin_cut()
             self._drop_segments(0)
             self._drop_snapshots_above(-1)
-            self._segments.append(
+            self.segments.add(
                 Segment(self._disk, self.directory, offset, created_ms=self._clock.time_ms())
             )
-            self._bases.append(offset)
-            self._active = self._segments[0]
             self.epochs.clear()
             self.start_offset = self.high_watermark = self.end_offset = offset
             self._disk.sync_now(self.directory)
@@ -785,42 +658,24 @@ class PartitionLog:
 
         Whole segments only, never the active one, never above the high watermark.
         """
-        start = self.start_offset
-        config = self.config
-        if not config.delete_old:
-            return start
-        excess = self.size_bytes - config.retention_bytes
-        for segment in self._segments[:-1]:
-            if segment.end_offset > self.high_watermark:
-                break
-            newest_ms = segment.largest_timestamp_ms
-            if newest_ms == NO_TIMESTAMP:
-                newest_ms = segment.created_ms
-            expired = config.retention_ms != NO_LIMIT and now_ms - newest_ms > config.retention_ms
-            too_much = config.retention_bytes != NO_LIMIT and excess >= segment.size
-            if not expired and not too_much:
-                break
-            excess -= segment.size
-            start = max(start, segment.end_offset)
-        return start
+        return retained_from(
+            self.segments.sealed(),
+            self.segments.active,
+            self.config,
+            start_offset=self.start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
 
     def remove_dead_segments(self) -> int:
         """Delete segments that end at or below ``start_offset``; return how many."""
         self._check_online()
-        dead = [
-            segment for segment in self._segments[:-1] if segment.end_offset <= self.start_offset
-        ]
-        if not dead:
-            return 0
-        del self._segments[: len(dead)], self._bases[: len(dead)]
-        self._cursors.clear()
+        dead = [s for s in self.segments.sealed() if s.end_offset <= self.start_offset]
         try:
-            for segment in dead:
-                if segment in self._loaded:
-                    self._loaded.remove(segment)
-                segment.delete()
-            for offset in snapshot_offsets(self._disk, self.directory):
-                if offset < self._bases[0]:
+            for _ in dead:
+                self.segments.remove_first().delete()
+            for offset in snapshot_offsets(self._disk, self.directory) if dead else ():
+                if offset < self.segments.bases[0]:
                     self._disk.remove(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
         except OSError as error:
             self._fail(error)
@@ -845,15 +700,13 @@ class PartitionLog:
 
     def prepare_clean_shutdown(self) -> None:
         """Write indexes and producer snapshot; the next group makes them durable."""
-        self._active.seal()
+        self.segments.active.seal()
         self._write_snapshot()
-        self._mark_unsynced(self.directory, *self._active.index_paths())
+        self._mark_unsynced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:
         """Give back every handle."""
-        for segment in self._segments:
-            segment.close()
-        self._cursors.clear()
+        self.segments.close()
 
 
 __all__ = [

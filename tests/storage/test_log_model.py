@@ -40,8 +40,6 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize()
     def open_first(self) -> None:
-        self.disk.make_directory("/d")
-        self.disk.sync_now("/")
         self.log = self.open()
 
     def open(self, *, clean: bool = False) -> PartitionLog:

@@ -80,9 +80,9 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.inodes: dict[str, Inode] = {}
-        self.directories: set[str] = {"/"}
+        self.directories: set[str] = {"/", "/d"}
         self.durable_inodes: dict[str, Inode] = {}
-        self.durable_directories: set[str] = {"/"}
+        self.durable_directories: set[str] = {"/", "/d"}
         self.locks: set[str] = set()
         self.capacity: int | None = None  # of all files, in bytes
         self.append_error: int | None = None  # errno of every append

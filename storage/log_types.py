@@ -1,0 +1,68 @@
+"""What goes into and comes out of a ``PartitionLog``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from stele.wire.batch import NO_TIMESTAMP
+from stele.world import Buffer
+from storage.segment import ColdRange
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
+
+
+class LogOwner(Protocol):
+    """What a log tells the directory that it belongs to."""
+
+    def dirty(self, log: PartitionLog) -> None:
+        """There is something to sync: call ``begin_sync`` when the next group begins."""
+        ...
+
+    def failed(self, log: PartitionLog, error: OSError) -> None:
+        """The disk failed under the log: take the whole directory offline."""
+        ...
+
+    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+        """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
+
+        Durable before it returns. Raises OSError.
+        """
+        ...
+
+
+class AppendResult(NamedTuple):
+    """Where batches stand. ``duplicate``: they stood there already, nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    duplicate: bool = False
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, or why there are none yet.
+
+    ``data`` is empty if nothing readable stands there, or if ``cold`` says what to warm first:
+    ``await disk.warm(*result.cold)``, check leadership and truncation generation, read again.
+    """
+
+    data: Buffer
+    next_offset: int
+    cold: ColdRange | None = None
+
+
+class SyncTicket(NamedTuple):
+    """What one log puts into a group, and what is durable once the group is on disk."""
+
+    paths: tuple[str, ...]
+    end_offset: int
+    generation: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int

@@ -1,0 +1,121 @@
+"""The segments of one log in order, and which of them are open."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from storage.segment import Segment, SegmentRead
+
+_CURSORS: Final = 32  # readers whose next position is remembered
+_LOADED_SEALED: Final = 4  # sealed segments kept open for reading
+
+
+class Segments:
+    """Rising and adjacent: each ends where the next begins. The last, ``active``, is written to.
+
+    Empty only while a log is being reset.
+    """
+
+    __slots__ = ("_cursors", "_items", "_loaded", "active", "bases")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._items = segments
+        self.bases = [segment.base_offset for segment in segments]  # parallel
+        self.active = segments[-1]
+        self._cursors: dict[int, tuple[Segment, int]] = {}  # next offset of a reader → its place
+        self._loaded: list[Segment] = []  # sealed ones that hold a handle, least recent first
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def sealed(self) -> list[Segment]:
+        return self._items[:-1]
+
+    def all(self) -> list[Segment]:
+        return list(self._items)
+
+    def index_of(self, offset: int) -> int:
+        """Which segment holds ``offset``; -1 for one below the first."""
+        return bisect_right(self.bases, offset) - 1
+
+    def at(self, index: int) -> Segment:
+        return self._items[index]
+
+    # ----------------------------------------------------------------------------- reading
+
+    def place_of(self, offset: int) -> tuple[Segment, int | None]:
+        """The segment that holds ``offset``, and the position there if a reader has just come
+        as far."""
+        cursor = self._cursors.get(offset)
+        if cursor is not None:
+            return cursor
+        if offset >= self.active.base_offset:
+            return self.active, None
+        segment = self._items[self.index_of(offset)]
+        self._use(segment)
+        return segment, None
+
+    def remember(self, segment: Segment, found: SegmentRead) -> None:
+        """A reader got this; it will ask for what follows."""
+        offset = found.next_offset
+        if offset in self._cursors or (offset >= segment.end_offset and segment is not self.active):
+            return
+        if len(self._cursors) >= _CURSORS:
+            del self._cursors[next(iter(self._cursors))]
+        self._cursors[offset] = (segment, found.next_position)
+
+    def _use(self, segment: Segment) -> None:
+        """Note the use of a sealed segment; close the one that was not used for longest."""
+        if self._loaded and self._loaded[-1] is segment:
+            return
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self._loaded.append(segment)
+        if len(self._loaded) > _LOADED_SEALED:
+            self._loaded.pop(0).unload()
+
+    # ----------------------------------------------------------------------------- changing
+
+    def add(self, segment: Segment) -> None:
+        """The active one is sealed; this follows it."""
+        self._cursors.clear()
+        if self._items:
+            self._use(self._items[-1])
+        self._items.append(segment)
+        self.bases.append(segment.base_offset)
+        self.active = segment
+
+    def remove_last(self) -> Segment:
+        segment = self._items.pop()
+        self.bases.pop()
+        self._forget(segment)
+        if self._items:
+            self.active = self._items[-1]
+            if self.active in self._loaded:
+                self._loaded.remove(self.active)
+        return segment
+
+    def remove_first(self) -> Segment:
+        segment = self._items.pop(0)
+        self.bases.pop(0)
+        self._forget(segment)
+        return segment
+
+    def _forget(self, segment: Segment) -> None:
+        self._cursors.clear()
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+
+    def forget_places(self) -> None:
+        """Positions have changed: a truncation."""
+        self._cursors.clear()
+
+    def close(self) -> None:
+        self._cursors.clear()
+        for segment in self._items:
+            segment.close()

@@ -1,0 +1,301 @@
+"""A directory of logs: opening, checkpoints, deleting, corruption, ending, bad input."""
+
+import errno
+
+import pytest
+
+from storage.checkpoints import (
+    MetaProperties,
+    TopicPartition,
+    decode_uuid,
+    encode_uuid,
+    read_offsets,
+)
+from storage.config import LogConfig
+from storage.directory import LogDirectory, format_directory, parse_partition_directory
+from storage.errors import LogDirectoryError, StorageError
+from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+
+PATH = "/data"
+OURS = MetaProperties("cluster-a", 1, "dir-1")
+TOPIC_ID = bytes(range(16))
+CONFIG = LogConfig(segment_bytes=400)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    format_directory(disk, PATH, OURS)
+    return disk
+
+
+def open_directory(disk: MemoryDisk) -> LogDirectory:
+    directory = LogDirectory.open(
+        disk, PATH, HandClock(), CONFIG, cluster_id="cluster-a", node_id=1
+    )
+    directory.start()
+    return directory
+
+
+def kill(directory: LogDirectory) -> None:
+    """The process is gone: its lock, too."""
+    directory._unlock()
+
+
+def checkpoint_file(disk: MemoryDisk, name: str) -> dict[TopicPartition, int]:
+    return read_offsets(disk, f"{PATH}/{name}-offset-checkpoint")
+
+
+# ------------------------------------------------------------------------------- life
+
+
+async def test_what_was_acknowledged_survives_a_power_loss(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("orders", 3, TOPIC_ID)
+    for number in range(30):
+        append(log, make_batch(), epoch=number // 10)
+    await directory.flush()
+    assert log.durable_offset == 30
+    append(log, make_batch(), epoch=2)
+    disk.power_loss()
+    again = open_directory(disk)
+    assert not again.clean_shutdown
+    log = again.logs[TopicPartition("orders", 3)]
+    assert log.topic_id == TOPIC_ID
+    assert log.durable_offset == 30
+    assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
+
+
+async def test_a_clean_shutdown_is_remembered_once(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for number in range(9):
+        append(log, make_batch(producer=(4, 0, number)), epoch=2)
+    log.update_high_watermark(7)
+    await directory.close(broker_epoch=55)
+    disk.power_loss()
+    again = open_directory(disk)
+    assert (again.clean_shutdown, again.previous_broker_epoch) == (True, 55)
+    log = again.logs[TopicPartition("t", 0)]
+    assert (log.end_offset, log.high_watermark, log.latest_epoch) == (9, 7, 2)
+    repeated = make_batch(producer=(4, 0, 8))
+    assert append(log, repeated, epoch=2) == 8
+    kill(again)
+    third = open_directory(disk)
+    assert (third.clean_shutdown, third.previous_broker_epoch) == (False, -1)
+
+
+async def test_checkpoints_hold_what_is_on_disk_and_committed(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    first = directory.create("t", 0, TOPIC_ID)
+    second = directory.create("t", 1, TOPIC_ID)
+    for log in (first, second):
+        for _ in range(10):
+            append(log, make_batch())
+    await directory.flush()
+    first.update_high_watermark(6)
+    second.update_high_watermark(10)
+    second.advance_start_offset(4)
+    await directory.checkpoint()
+    assert checkpoint_file(disk, "recovery-point") == {("t", 0): 6, ("t", 1): 10}
+    assert checkpoint_file(disk, "replication") == {("t", 0): 6, ("t", 1): 10}
+    assert checkpoint_file(disk, "log-start") == {("t", 1): 4}
+    assert disk.read_file(f"{PATH}/t-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+    disk.power_loss()
+    again = open_directory(disk)
+    assert again.logs[TopicPartition("t", 1)].start_offset == 4
+    assert again.logs[TopicPartition("t", 0)].high_watermark == 6
+
+
+async def test_truncating_below_a_checkpoint_lowers_it_first(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(10):
+        append(log, make_batch())
+    await directory.flush()
+    log.update_high_watermark(10)
+    await directory.checkpoint()
+    log.truncate_to(4)  # an unclean election took the rest
+    disk.power_loss()
+    again = open_directory(disk)
+    assert again.corrupt == {}
+    assert again.logs[TopicPartition("t", 0)].end_offset == 4
+
+
+async def test_retention_checkpoints_the_start_before_it_deletes(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=400, retention_bytes=800))
+    for _ in range(40):
+        append(log, make_batch())
+    await directory.flush()
+    log.update_high_watermark(40)
+    assert await directory.enforce_retention() > 0
+    assert checkpoint_file(disk, "log-start") == {("t", 0): log.start_offset}
+    disk.power_loss()  # the removals were not synced: the files are back
+    log_again = open_directory(disk).logs[TopicPartition("t", 0)]
+    assert log_again.start_offset == log.start_offset
+    assert log_again.segment_bases == log.segment_bases
+
+
+async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    append(log, make_batch())
+    await directory.flush()
+    log.update_high_watermark(1)
+    await directory.checkpoint()
+    directory.delete("t", 0)
+    assert any(name.endswith("-delete") for name in disk.list(PATH))
+    other = bytes(16)
+    fresh = directory.create("t", 0, other)
+    assert fresh.end_offset == 0
+    await directory.flush()
+    directory.remove_deleted()
+    assert [name for name in disk.list(PATH) if name.startswith("t-0")] == ["t-0"]
+    disk.power_loss()
+    again = open_directory(disk)
+    assert again.corrupt == {}
+    assert again.logs[TopicPartition("t", 0)].topic_id == other
+
+
+# ------------------------------------------------------------------------------- failure
+
+
+async def test_a_corrupt_log_does_not_stop_the_others(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    for partition in (0, 1):
+        log = directory.create("t", partition, TOPIC_ID)
+        for _ in range(2):
+            append(log, make_batch())
+        log.update_high_watermark(2)
+    await directory.flush()
+    for log in directory.logs.values():
+        log.update_high_watermark(2)
+    await directory.checkpoint()
+    kill(directory)
+    disk.flip(f"{PATH}/t-0/{0:020d}.log", 150)
+    again = open_directory(disk)
+    key = TopicPartition("t", 0)
+    assert list(again.corrupt) == [key]
+    assert list(again.logs) == [TopicPartition("t", 1)]
+    await again.checkpoint()
+    assert checkpoint_file(disk, "recovery-point")[key] == 2  # the proof stays
+    fresh = again.discard_corrupt("t", 0, TOPIC_ID)
+    assert fresh.end_offset == 0
+    assert any(name.endswith("-corrupt") for name in disk.list(PATH))
+    await again.flush()
+    kill(again)
+    assert open_directory(disk).corrupt == {}
+
+
+async def test_a_failed_sync_takes_the_directory_offline(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    told: list[str] = []
+    directory.on_offline = lambda failed: told.append(failed.path)
+    first = directory.create("t", 0, TOPIC_ID)
+    second = directory.create("t", 1, TOPIC_ID)
+    await directory.flush()
+    disk.sync_error = errno.EIO
+    append(first, make_batch())
+    with pytest.raises(StorageError):
+        await directory.flush()
+    disk.sync_error = None
+    assert told == [PATH]
+    for log in (first, second):
+        with pytest.raises(StorageError, match="offline"):
+            append(log, make_batch())
+    with pytest.raises(StorageError, match="offline"):
+        directory.create("t", 2, TOPIC_ID)
+    with pytest.raises(StorageError, match="offline"):
+        await directory.checkpoint()
+    await directory.close()
+    assert not disk.exists(f"{PATH}/.kafka_cleanshutdown")
+
+
+async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    first = directory.create("t", 0, TOPIC_ID)
+    second = directory.create("t", 1, TOPIC_ID)
+    disk.append_error = errno.EIO
+    with pytest.raises(StorageError):
+        append(first, make_batch())
+    disk.append_error = None
+    assert directory.offline is not None
+    with pytest.raises(StorageError, match="offline"):
+        append(second, make_batch())
+    await directory.close()
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+def test_a_directory_has_one_process(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    with pytest.raises(LogDirectoryError, match="in use by another process"):
+        open_directory(disk)
+    kill(directory)
+    kill(open_directory(disk))
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "words"),
+    [
+        ("cluster-b", 1, "belongs to cluster cluster-a, this node to cluster-b"),
+        ("cluster-a", 2, "belongs to node 1, this is node 2"),
+    ],
+)
+def test_a_foreign_directory_is_refused(
+    disk: MemoryDisk, cluster_id: str, node_id: int, words: str
+) -> None:
+    with pytest.raises(LogDirectoryError, match=words) as caught:
+        LogDirectory.open(disk, PATH, HandClock(), cluster_id=cluster_id, node_id=node_id)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unformatted_directory_is_refused() -> None:
+    with pytest.raises(LogDirectoryError, match="stele format"):
+        LogDirectory.open(MemoryDisk(), PATH, HandClock())
+
+
+def test_formatting_spares_what_is_there(disk: MemoryDisk) -> None:
+    with pytest.raises(LogDirectoryError, match="formatted already, for node 1"):
+        format_directory(disk, PATH, OURS)
+    disk.make_directory("/home")
+    disk.replace_file_now("/home/thesis.txt", b"")
+    with pytest.raises(LogDirectoryError, match=r"not empty \(thesis.txt\)"):
+        format_directory(disk, "/home", OURS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "meta.properties"],
+)
+def test_a_malformed_file_is_named_and_unlocks(disk: MemoryDisk, name: str) -> None:
+    disk.replace_file_now(f"{PATH}/{name}", b"\x00garbage")
+    for _ in range(2):
+        with pytest.raises(LogDirectoryError, match=f"{name} is malformed") as caught:
+            open_directory(disk)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("a.b_c-d-12", ("a.b_c-d", 12)),
+        ("orders", None),
+        ("orders-x", None),
+        ("-1", None),
+        ("orders-0.abc-delete", None),
+        ("lost+found", None),
+    ],
+)
+def test_directory_names(name: str, expected: tuple[str, int] | None) -> None:
+    assert parse_partition_directory(name) == expected
+
+
+def test_ids_have_kafkas_text_form() -> None:
+    assert encode_uuid(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert decode_uuid(encode_uuid(TOPIC_ID)) == TOPIC_ID
+    with pytest.raises(ValueError, match="16-byte"):
+        decode_uuid("AAAA")

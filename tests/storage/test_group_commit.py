@@ -1,0 +1,185 @@
+"""One group at a time, and nothing acknowledged after a failed one."""
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from storage.config import LogConfig
+from storage.errors import StorageError
+from storage.group_commit import GroupCommit
+from storage.log import PartitionLog
+from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+
+
+class Owner:
+    """Passes a log's calls on to a group commit."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.failures: list[OSError] = []
+        self.commit = GroupCommit(disk, self.failures.append)
+
+    def dirty(self, log: PartitionLog) -> None:
+        self.commit.add(log)
+
+    def failed(self, log: PartitionLog, error: OSError) -> None:
+        raise error
+
+    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+        pass
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+@pytest.fixture
+def owner(disk: MemoryDisk) -> Owner:
+    return Owner(disk)
+
+
+def open_logs(disk: MemoryDisk, owner: Owner, count: int, **config: Any) -> list[PartitionLog]:
+    return [
+        PartitionLog.open(disk, f"/d/t-{n}", LogConfig(**config), HandClock(), owner=owner)
+        for n in range(count)
+    ]
+
+
+async def until(condition: asyncio.Event) -> None:
+    await asyncio.wait_for(condition.wait(), 5)
+
+
+async def test_one_group_covers_all_that_was_written_before(disk: MemoryDisk, owner: Owner) -> None:
+    logs = open_logs(disk, owner, 3)
+    await owner.commit.flush()
+    disk.synced.clear()
+    for log in logs:
+        append(log, make_batch(2))
+        append(log, make_batch(2))
+    await owner.commit.flush()
+    assert [log.durable_offset for log in logs] == [4, 4, 4]
+    assert disk.synced == [[f"/d/t-{n}/{0:020d}.log" for n in range(3)]]
+
+
+async def test_the_next_group_gathers_while_one_is_on_its_way(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    disk.synced.clear()
+    disk.gate = asyncio.Event()
+    append(log, make_batch())
+    await asyncio.sleep(0.01)
+    for _ in range(5):
+        append(log, make_batch())
+        await asyncio.sleep(0)
+    assert len(disk.synced) == 1
+    assert log.durable_offset == 0
+    told: list[int] = []
+    done = asyncio.Event()
+
+    def on_durable(changed: PartitionLog) -> None:
+        told.append(changed.durable_offset)
+        if changed.durable_offset == 6:
+            done.set()
+
+    log.on_durable = on_durable
+    disk.gate.set()
+    await until(done)
+    assert told == [1, 6]
+    assert len(disk.synced) == 2
+
+
+async def test_a_truncation_voids_the_group_on_its_way(disk: MemoryDisk, owner: Owner) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    append(log, make_batch(5))
+    append(log, make_batch(5))
+    disk.gate = asyncio.Event()
+    flushing = asyncio.ensure_future(owner.commit.flush())
+    await asyncio.sleep(0.01)
+    log.truncate_to(5)
+    append(log, make_batch(20))
+    disk.gate.set()
+    disk.gate = None
+    await flushing
+    assert log.durable_offset in (5, 25)
+    await owner.commit.flush()
+    assert log.durable_offset == 25
+
+
+async def test_after_a_failed_sync_nothing_is_acknowledged(disk: MemoryDisk, owner: Owner) -> None:
+    first, second = open_logs(disk, owner, 2)
+    await owner.commit.flush()
+    disk.sync_error = errno.EIO
+    append(first, make_batch())
+    with pytest.raises(StorageError, match="a sync failed"):
+        await owner.commit.flush()
+    assert [error.errno for error in owner.failures] == [errno.EIO]
+    disk.sync_error = None  # the next one would succeed, and lie
+    disk.synced.clear()
+    append(second, make_batch())
+    append(first, make_batch())
+    with pytest.raises(StorageError):
+        await owner.commit.flush()
+    await asyncio.sleep(0.01)
+    assert disk.synced == []
+    assert (first.durable_offset, second.durable_offset) == (0, 0)
+
+
+async def test_a_listener_that_raises_does_not_stop_the_others(
+    disk: MemoryDisk, owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = open_logs(disk, owner, 2)
+    await owner.commit.flush()
+
+    def broken(log: PartitionLog) -> None:
+        raise ZeroDivisionError
+
+    first.on_durable = broken
+    append(first, make_batch())
+    append(second, make_batch())
+    await owner.commit.flush()
+    assert (first.durable_offset, second.durable_offset) == (1, 1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_relaxed_log_is_synced_every_so_many_records(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1, flush_messages=10)
+    await owner.commit.flush()
+    disk.synced.clear()
+    append(log, make_batch(9))
+    await owner.commit.flush()
+    assert disk.synced == []
+    assert (log.durable_offset, log.synced_offset) == (9, 0)
+    append(log, make_batch(1))
+    await owner.commit.flush()
+    assert log.synced_offset == 10
+
+
+async def test_a_file_that_retention_removed_is_no_failure(disk: MemoryDisk, owner: Owner) -> None:
+    (log,) = open_logs(disk, owner, 1, segment_bytes=200)
+    for _ in range(10):
+        append(log, make_batch())
+    log.update_high_watermark(10)
+    log.advance_start_offset(9)
+    log.remove_dead_segments()
+    await owner.commit.flush()
+    assert owner.failures == []
+    assert log.durable_offset == 10
+
+
+async def test_a_cancelled_group_is_a_failed_one(disk: MemoryDisk, owner: Owner) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    disk.gate = asyncio.Event()
+    append(log, make_batch())
+    await asyncio.sleep(0.01)
+    (task,) = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert len(owner.failures) == 1
+    assert log.durable_offset == 0
