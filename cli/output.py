@@ -29,16 +29,15 @@ def _plain(value: Any) -> object:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Aligned columns; as wide as need be when the output is no terminal."""
-    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=not sys.stdout.isatty())
     for row in rows:
         table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    console = Console()
-    width = None if console.is_terminal else max(console.width, 10_000)
-    console.print(table, width=width, soft_wrap=not console.is_terminal)
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def note(line: str) -> None:

@@ -13,6 +13,7 @@ from cli.output import CommandError, note, print_json
 
 if TYPE_CHECKING:
     from runtime.config import NodeConfig
+    from stele.world import Disk
 
 Settings = Annotated[
     list[str] | None,
@@ -38,8 +39,9 @@ def format_command(
     node = _load(config, settings)
     world = RealWorld()
     try:
-        chosen = cluster_id or node.cluster_id or random_cluster_id(world.world.rng)
         directories = directories_of(node)
+        chosen = cluster_id or node.cluster_id or _present_id(world.world.disk, directories)
+        chosen = chosen or random_cluster_id(world.world.rng)
         fresh = format_directory(
             world.world.disk,
             directories,
@@ -56,6 +58,17 @@ def format_command(
     for path in directories:
         state = "formatted" if path in fresh else "left as it was"
         print(f"{path}: {state} (cluster {chosen}, node {node.node_id})")
+
+
+def _present_id(disk: Disk, directories: list[str]) -> str:
+    """The cluster id of a directory that is formatted already; "" where none is."""
+    from storage.checkpoints import META_PROPERTIES_FILE, read_meta_properties
+
+    for directory in directories:
+        properties = read_meta_properties(disk, f"{directory}/{META_PROPERTIES_FILE}")
+        if properties is not None:
+            return properties.cluster_id
+    return ""
 
 
 def server(

@@ -18,7 +18,6 @@ def test_public_names() -> None:
     for name in stele.__all__:
         assert getattr(stele, name) is not None
     with pytest.raises(AttributeError, match="nope"):
-        with pytest.raises(AttributeError, match="nope"):
         stele.nope  # noqa: B018
 
 

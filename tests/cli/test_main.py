@@ -1,0 +1,209 @@
+"""The command line without a cluster: help, errors, typos, formatting directories, dumps."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli import main, output
+from cli.consume import _text
+from cli.produce import _parser
+from stele.wire.batch import BatchBuilder
+
+COMMANDS = [
+    [],
+    ["format"],
+    ["server"],
+    ["dev"],
+    ["topic"],
+    ["topic", "create"],
+    ["topic", "list"],
+    ["topic", "describe"],
+    ["topic", "delete"],
+    ["topic", "alter"],
+    ["topic", "configs"],
+    ["produce"],
+    ["consume"],
+    ["cluster", "describe"],
+    ["quorum", "describe"],
+    ["log", "dump"],
+    ["demo"],
+    ["version"],
+]
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*command, "--help"]) == 0
+    assert "Usage: stele" in capsys.readouterr().out
+
+
+def test_help_loads_neither_grpc_nor_a_server() -> None:
+    code = (
+        "import sys; from cli import main; main.run(['--help']);"
+        "bad = {'grpc', 'asyncio', 'node', 'broker', 'prometheus_client'} & set(sys.modules);"
+        "sys.exit(f'loaded: {bad}' if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topik"], "stele: No such command 'topik'. Did you mean 'topic'?\n"),
+        (["topic", "lst"], "stele: No such command 'lst'. Did you mean 'list'?\n"),
+        (["topic", "create"], "stele: Missing argument 'name'.\n"),
+        (["consume", "t", "--fromat", "json"], "--format"),
+        (["consume", "t", "--format", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == main.EXIT_USAGE
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["server", "/nonexistent"], "cannot read /nonexistent"),
+        (["topic", "create", "t", "--config", "nonsense"], "not of the form name=value"),
+        (["topic", "alter", "t"], "nothing to change"),
+        (["log", "dump", "/nonexistent.log"], "is no file"),
+        (["topic", "list", "-b", "localhost"], "host:port"),
+    ],
+)
+def test_failures_are_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == main.EXIT_FAILED
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_nobody_at_the_port(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = unused_port()
+    monkeypatch.setenv("STELE_BOOTSTRAP_SERVER", f"127.0.0.1:{port}")
+    assert main.run(["topic", "list", "--timeout", "0.3"]) == main.EXIT_FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"127.0.0.1:{port}" in last
+    assert "Are these the Kafka ports" in last
+
+
+def test_version_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stele"]
+
+
+def properties(directory: Path) -> Path:
+    file = directory / "server.properties"
+    file.write_text(
+        "node.id=1\nprocess.roles=controller\n"
+        "controller.quorum.voters=1@127.0.0.1:19093\n"
+        f"log.dirs={directory}/data\n"
+    )
+    return file
+
+
+def test_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(properties(tmp_path))
+    assert main.run(["format", "-c", config, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["formatted"] == [f"{tmp_path}/data"]
+    assert main.run(["format", "-c", config]) == main.EXIT_FAILED
+    assert "--ignore-formatted" in capsys.readouterr().err
+    again = ["format", "-c", config, "--ignore-formatted", "--cluster-id", made["cluster_id"]]
+    assert main.run(again) == 0
+    assert "left as it was" in capsys.readouterr().out
+    other = ["format", "-c", config, "--ignore-formatted", "--cluster-id", "another"]
+    assert main.run(other) == main.EXIT_FAILED
+
+
+def test_server_refuses_bad_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(properties(tmp_path))
+    code = main.run(["server", config, "--set", "process.roles=king"])
+    assert code == main.EXIT_FAILED
+    assert "process.roles" in capsys.readouterr().err
+
+
+def test_a_server_dies_with_its_parent(tmp_path: Path) -> None:
+    """The parent starts it and is killed at once; the child notices on Linux."""
+    config = properties(tmp_path)
+    main.run(["format", "-c", str(config)])
+    server = [sys.executable, "-m", "cli.main", "server", str(config), "--set", "metrics.listener="]
+    script = (
+        "import os, subprocess, time\n"
+        f"command = {server!r} + ['--exit-with-parent', str(os.getpid())]\n"
+        "print(subprocess.Popen(command, stderr=subprocess.DEVNULL).pid, flush=True)\n"
+        "time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    status = Path(f"/proc/{child}/cmdline")
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while status.exists() and status.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not status.exists() or not status.read_bytes(), "the child outlived its parent"
+
+
+def test_log_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = BatchBuilder()
+    builder.append(b"k", b"hello", timestamp_ms=5)
+    file = tmp_path / "00000000000000000000.log"
+    file.write_bytes(builder.build())
+    assert main.run(["log", "dump", str(file), "--records"]) == 0
+    assert "hello" in capsys.readouterr().out
+    assert main.run(["log", "dump", str(file), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)[str(file)]) == 1
+
+
+def test_keys_of_lines() -> None:
+    assert _parser(None, None)(b"a,b") == (None, b"a,b")
+    assert _parser(2, None)(b"a,b,c") == (b"b", b"a,b,c")
+    assert _parser(1, None)(b'"x, y",b') == (b"x, y", b'"x, y",b')
+    assert _parser(None, "::")(b"k::v::w") == (b"k", b"v::w")
+    with pytest.raises(output.CommandError, match="fewer columns"):
+        _parser(4, None)(b"a,b,c")
+    with pytest.raises(output.CommandError, match="does not have it"):
+        _parser(None, "|")(b"kv")
+    with pytest.raises(output.CommandError, match="not both"):
+        _parser(1, "|")
+
+
+def test_bytes_in_json() -> None:
+    assert _text("é".encode()) == "é"
+    assert _text(b"\xff") == {"base64": "/w=="}
+    assert _text(None) is None
+
+
+def test_tables_and_suggestions(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(("A", "B"), [("x" * 300, None)])
+    out = capsys.readouterr().out
+    assert "x" * 300 in out, "a table that is no terminal's is not cut"
+    assert "-" in out
+    assert output.did_you_mean("oders", ["orders"]) == " Did you mean 'orders'?"
+    assert output.did_you_mean("zzz", ["orders"]) == ""
