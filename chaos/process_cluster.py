@@ -32,7 +32,7 @@ _LOG_TAIL_LINES = 8
 # free when the cluster was laid out would else be some connection's when its node is restarted.
 _FREE_PORTS = range(20_000, 32_000)
 
-_SERVER = (sys.executable, "/tmp/server_main.py")
+_SERVER = (sys.executable, "-m", "cli.main", "server")
 
 
 class ClusterError(SteleError):
