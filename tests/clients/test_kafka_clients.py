@@ -85,7 +85,7 @@ def test_confluent_kafka_produces_and_consumes(
     )
     try:
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
-        read: list[tuple[bytes, bytes]] = []
+        read: list[tuple[bytes | None, bytes | None]] = []
         while len(read) < len(RECORDS):
             messages = consumer.consume(100, timeout=30)
             assert messages, f"only {len(read)} of {len(RECORDS)} records came"
