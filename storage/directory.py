@@ -27,7 +27,7 @@ from storage.checkpoints import (
     read_partition_metadata,
 )
 from storage.config import LogConfig
-from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.errors import CorruptLogError, LogDirectoryError, StorageError, is_disk_full
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 
@@ -404,7 +404,7 @@ class LogDirectory:
 
         A recovery point is at most the high watermark, so that truncations stay above it, and
         both are at most what is on disk: only such a high watermark proves a cut to be corrupt.
-        Raises StorageError; the directory is offline then.
+        Raises StorageError: the directory is offline then, or the disk is full.
         """
         self._check_online()
         points = {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()}
@@ -437,10 +437,15 @@ class LogDirectory:
         written: list[tuple[TopicPartition, str]] = []
         for key, log in self.logs.items():
             changed = log.checkpoint_epochs()
-            if changed is not None:
-                path, data = changed
-                self._write_plain(path + _NEW_SUFFIX, data)
-                written.append((key, path))
+            if changed is None:
+                continue
+            path, data = changed
+            try:
+                self._write_new(path, data)
+            except StorageError:
+                log.epochs.dirty = True
+                raise
+            written.append((key, path))
         if not written:
             return
         await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
@@ -479,7 +484,7 @@ class LogDirectory:
                 return
             paths = [f"{self.path}/{name}" for name, _, _ in wanted]
             for path, (_, _, new) in zip(paths, wanted, strict=True):
-                self._write_plain(path + _NEW_SUFFIX, encode_offsets(new))
+                self._write_new(path, encode_offsets(new))
             await self._disk.sync([path + _NEW_SUFFIX for path in paths])
             now = {name: current(held, offsets) for name, held, offsets in files}
             if any(now[name] != new for name, _, new in wanted):
@@ -491,12 +496,17 @@ class LogDirectory:
             await self._disk.sync([self.path])
             return
 
-    def _write_plain(self, path: str, data: bytes) -> None:
-        file = self._disk.open(path, create=True)
+    def _write_new(self, path: str, data: bytes) -> None:
+        """Write a file that is to replace ``path`` once synced. StorageError: the disk is full."""
+        file = self._disk.open(path + _NEW_SUFFIX, create=True)
         try:
             if file.size:
                 file.truncate(0)
             file.append([data])
+        except OSError as error:
+            if is_disk_full(error):
+                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+            raise
         finally:
             file.close()
 
@@ -504,13 +514,21 @@ class LogDirectory:
 
     async def enforce_retention(self) -> int:
         """Apply ``retention.ms`` and ``retention.bytes``, and delete what lies below the logs'
-        starts; return how many segments went. The new starts are on disk before they go.
+        starts; return how many segments went. The new starts are on disk before they go, unless
+        the disk is full. Raises StorageError; the directory is offline then.
         """
+        self._check_online()
         now_ms = self._clock.time_ms()
         for log in list(self.logs.values()):
             log.advance_start_offset(log.retention_start_offset(now_ms))
             log.expire_producers(now_ms)
-        await self.checkpoint()
+        try:
+            await self.checkpoint()
+        except StorageError as error:
+            if self.offline is not None:
+                raise
+            logger.warning("%s; deleting old segments first", error)
+            return sum(log.remove_dead_segments(in_order=True) for log in [*self.logs.values()])
         return sum(
             log.remove_dead_segments()
             for log in list(self.logs.values())

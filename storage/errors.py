@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 from stele.errors import ApiError, ErrorCode, SteleError
+
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed for want of space: it may succeed later, unlike a failed disk's.
+
+    Not to be asked of a sync: that one is never tried again, whatever the reason.
+    """
+    return error.errno in _DISK_FULL
 
 
 class CorruptLogError(SteleError):

@@ -7,10 +7,8 @@ warm. The exceptions are rare: opening, truncating, and the sync of a full segme
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import (
@@ -26,7 +24,7 @@ from stele.world import Buffer, Clock, Disk
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
 from storage.config import LogConfig
-from storage.errors import OutOfOrderOffsetsError, StorageError
+from storage.errors import OutOfOrderOffsetsError, StorageError, is_disk_full
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
     AppendResult,
@@ -49,8 +47,6 @@ from storage.segment import SNAPSHOT_SUFFIX, ColdRange, Segment, file_name
 from storage.segments import Segments
 
 logger = logging.getLogger(__name__)
-
-_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class PartitionLog:
@@ -342,13 +338,12 @@ class PartitionLog:
         try:
             return self.segments.active.write([data])
         except OSError as error:
-            if error.errno in _DISK_FULL and self.segments.active.intact:
+            if is_disk_full(error) and self.segments.active.intact:
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
                 ) from error
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
 
     def _advance(self, end_offset: int) -> None:
         records = end_offset - self.end_offset
@@ -414,11 +409,13 @@ class PartitionLog:
             self.offline = error
             self.segments.close()
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: OSError) -> StorageError:
+        """The disk failed: go offline, tell the owner, and return what to raise."""
         logger.error("%s fails: %s", self.directory, error)
         self.go_offline(error)
         if self._owner is not None:
             self._owner.failed(self, error)
+        return StorageError(f"{self.directory}: {error}")
 
     def _check_online(self) -> None:
         if self.offline is not None:
@@ -429,19 +426,21 @@ class PartitionLog:
     def _roll(self) -> None:
         """Seal the active segment and begin one at the log's end."""
         old = self.segments.active
-        try:
-            if self.config.strict_flush:
-                # Else a crash could tear this one's tail and leave whole batches in the next,
-                # which would pass for corruption.
+        if self.config.strict_flush:
+            # Else a crash could tear this one's tail and leave whole batches in the next, which
+            # would pass for corruption.
+            try:
                 self._disk.sync_now(old.path)
+            except OSError as error:
+                raise self._fail(error) from error
+        try:
             new = Segment(
                 self._disk, self.directory, self.end_offset, created_ms=self._clock.time_ms()
             )
         except OSError as error:
-            if error.errno in _DISK_FULL:
+            if is_disk_full(error):
                 raise StorageError(f"{self.directory}: {error.strerror}") from error
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
         self.segments.add(new)
         try:
             old.seal()
@@ -499,8 +498,7 @@ class PartitionLog:
                 position=position,
             )
         except OSError as error:
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
         if isinstance(found, ColdRange):
             return ReadResult(b"", offset, found)
         self.segments.remember(segment, found)
@@ -549,8 +547,7 @@ class PartitionLog:
         try:
             self._truncate_to(offset)
         except OSError as error:
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
         return self.end_offset
 
     def _truncate_to(self, offset: int) -> None:
@@ -631,8 +628,7 @@ class PartitionLog:
             self._disk.sync_now(self.directory)
             self._settle()
         except OSError as error:
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
 
     # ----------------------------------------------------------------------------- retention
 
@@ -667,19 +663,24 @@ class PartitionLog:
             now_ms=now_ms,
         )
 
-    def remove_dead_segments(self) -> int:
-        """Delete segments that end at or below ``start_offset``; return how many."""
+    def remove_dead_segments(self, *, in_order: bool = False) -> int:
+        """Delete segments that end at or below ``start_offset``; return how many.
+
+        ``in_order`` syncs each removal before the next, for when the start offset could not be
+        checkpointed: a crash must not leave a gap.
+        """
         self._check_online()
         dead = [s for s in self.segments.sealed() if s.end_offset <= self.start_offset]
         try:
             for _ in dead:
                 self.segments.remove_first().delete()
+                if in_order:
+                    self._disk.sync_now(self.directory)
             for offset in snapshot_offsets(self._disk, self.directory) if dead else ():
                 if offset < self.segments.bases[0]:
                     self._disk.remove(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
         except OSError as error:
-            self._fail(error)
-            raise StorageError(f"{self.directory}: {error}") from error
+            raise self._fail(error) from error
         return len(dead)
 
     def expire_producers(self, now_ms: int) -> None:

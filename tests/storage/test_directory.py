@@ -226,6 +226,30 @@ async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> 
     await directory.close()
 
 
+async def test_a_full_disk_is_freed_by_retention_and_goes_on(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=400, retention_bytes=800))
+    while True:
+        disk.capacity = 4000
+        try:
+            append(log, make_batch())
+        except StorageError:
+            break
+    await directory.flush()
+    log.update_high_watermark(log.end_offset)
+    disk.capacity = disk.used()
+    with pytest.raises(StorageError, match="No space"):
+        await directory.checkpoint()
+    assert directory.offline is None
+    assert await directory.enforce_retention() > 0
+    append(log, make_batch())
+    await directory.flush()
+    await directory.checkpoint()
+    assert checkpoint_file(disk, "log-start") == {("t", 0): log.start_offset}
+    disk.power_loss()
+    assert open_directory(disk).logs[TopicPartition("t", 0)].end_offset == log.end_offset
+
+
 # ------------------------------------------------------------------------------- bad input
 
 
