@@ -15,16 +15,14 @@ from stele.wire.batch import (
     NO_TIMESTAMP,
     BatchError,
     BatchHeader,
-    CorruptBatchError,
     batches,
-    check_crc,
     stamp,
 )
 from stele.world import Buffer, Clock, Disk
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
 from storage.config import LogConfig
-from storage.errors import OutOfOrderOffsetsError, StorageError, is_disk_full
+from storage.errors import StorageError, is_disk_full
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
     AppendResult,
@@ -40,11 +38,12 @@ from storage.recovery import (
     recover_producers,
     recover_segments,
     replay,
-    snapshot_offsets,
 )
 from storage.retention import retained_from
-from storage.segment import SNAPSHOT_SUFFIX, ColdRange, Segment, file_name
+from storage.runs import runs_of
+from storage.segment import ColdRange, Segment
 from storage.segments import Segments
+from storage.snapshots import drop_snapshots_above, drop_snapshots_below, write_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -263,57 +262,13 @@ class PartitionLog:
         self._check_online()
         first_offset = self.end_offset
         view = memoryview(data)
-        pending: list[tuple[int, BatchHeader]] = []  # adjacent in data, for the active segment
-        pending_bytes = 0
-        now_ms = self._clock.time_ms()
-        try:
-            for at, header in batches(view):
-                self._check_follows(header, pending)
-                if verify_crc and not check_crc(view, at, header):
-                    raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
-                if self._must_roll(header, pending, pending_bytes, now_ms):
-                    self._append_run(view, pending)
-                    pending, pending_bytes = [], 0
-                    self._roll()
-                pending.append((at, header))
-                pending_bytes += header.size_bytes
-        finally:
-            self._append_run(view, pending)
+        for run in runs_of(view, self, verify_crc=verify_crc, now_ms=self._clock.time_ms()):
+            if run.roll_first:
+                self._roll()
+            self._append_run(view, run.batches)
         return AppendResult(first_offset, self.end_offset - 1)
 
-    def _check_follows(self, header: BatchHeader, pending: list[tuple[int, BatchHeader]]) -> None:
-        expected = pending[-1][1].next_offset if pending else self.end_offset
-        epoch = pending[-1][1].leader_epoch if pending else self.epochs.latest_epoch
-        if header.base_offset < expected:
-            raise OutOfOrderOffsetsError(
-                f"{self.name}: a batch at {header.base_offset}, the log ends at {expected}"
-            )
-        if header.leader_epoch < epoch:
-            raise OutOfOrderOffsetsError(
-                f"{self.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "
-                f"the log is in epoch {epoch}"
-            )
-
-    def _must_roll(
-        self,
-        header: BatchHeader,
-        pending: list[tuple[int, BatchHeader]],
-        pending_bytes: int,
-        now_ms: int,
-    ) -> bool:
-        segment, config = self.segments.active, self.config
-        if not pending:
-            return segment.must_roll(
-                header.size_bytes, header.last_offset, header.max_timestamp_ms, config, now_ms
-            )
-        if segment.size + pending_bytes + header.size_bytes > config.segment_bytes:
-            return True
-        first_ms = segment.first_timestamp_ms if segment.size else pending[0][1].max_timestamp_ms
-        return first_ms >= 0 and header.max_timestamp_ms - first_ms > config.segment_ms
-
     def _append_run(self, view: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
-        if not run:
-            return
         segment = self.segments.active
         start = run[0][0]
         end = run[-1][0] + run[-1][1].size_bytes
@@ -452,14 +407,7 @@ class PartitionLog:
 
     def _write_snapshot(self) -> None:
         """Producer state as of the log's end, for recovery to begin from."""
-        path = f"{self.directory}/{file_name(self.end_offset, SNAPSHOT_SUFFIX)}"
-        file = self._disk.open(path, create=True)
-        try:
-            if file.size:
-                file.truncate(0)
-            file.append([self.producers.encode()])
-        finally:
-            file.close()
+        path = write_snapshot(self._disk, self.directory, self.end_offset, self.producers)
         self._mark_unsynced(path)
 
     # ----------------------------------------------------------------------------- read
@@ -579,7 +527,7 @@ class PartitionLog:
         self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
-        self._drop_snapshots_above(self.end_offset)
+        drop_snapshots_above(self._disk, self.directory, self.end_offset)
         for path in self._unsynced_paths:
             if self._disk.exists(path):
                 self._disk.sync_now(path)
@@ -587,14 +535,6 @@ class PartitionLog:
         self.synced_offset = self.durable_offset = self.end_offset
         self._unflushed_records = 0
         self.producers = recover_producers(self._request(), self.segments.all(), self.end_offset)
-
-    def _drop_snapshots_above(self, offset: int) -> None:
-        """One that came back after a crash would speak of other records than stand there."""
-        dropped = [o for o in snapshot_offsets(self._disk, self.directory) if o > offset]
-        for above in dropped:
-            self._disk.remove(f"{self.directory}/{file_name(above, SNAPSHOT_SUFFIX)}")
-        if dropped:
-            self._disk.sync_now(self.directory)
 
     def _request(self) -> RecoveryRequest:
         return RecoveryRequest(
@@ -619,7 +559,7 @@ class PartitionLog:
                 self._owner.lower_checkpoints(self, 0)
             self._begin_cut()
             self._drop_segments(0)
-            self._drop_snapshots_above(-1)
+            drop_snapshots_above(self._disk, self.directory, -1)
             self.segments.add(
                 Segment(self._disk, self.directory, offset, created_ms=self._clock.time_ms())
             )
@@ -676,9 +616,8 @@ class PartitionLog:
                 self.segments.remove_first().delete()
                 if in_order:
                     self._disk.sync_now(self.directory)
-            for offset in snapshot_offsets(self._disk, self.directory) if dead else ():
-                if offset < self.segments.bases[0]:
-                    self._disk.remove(f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
+            if dead:
+                drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
         except OSError as error:
             raise self._fail(error) from error
         return len(dead)

@@ -26,15 +26,15 @@ from stele.wire.batch import (
 )
 from stele.world import Buffer, Disk
 from storage.errors import CorruptLogError
-from storage.producer_state import ProducerStates, SnapshotError
+from storage.producer_state import ProducerStates
 from storage.segment import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     ColdRange,
     Segment,
-    file_name,
     parse_file_name,
 )
+from storage.snapshots import newest_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -346,28 +346,9 @@ def recover_producers(
     request: RecoveryRequest, segments: list[Segment], end_offset: int
 ) -> ProducerStates:
     """Producer state as of ``end_offset``: the newest sound snapshot, and the batches since."""
-    states, offset = _newest_snapshot(request, end_offset)
+    states, offset = newest_snapshot(request.disk, request.directory, end_offset)
     replay(segments, max(offset, request.start_offset), states.update_from)
     return states
-
-
-def _newest_snapshot(request: RecoveryRequest, end_offset: int) -> tuple[ProducerStates, int]:
-    disk, directory = request.disk, request.directory
-    for offset in reversed(snapshot_offsets(disk, directory)):
-        path = f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
-        if offset <= end_offset:
-            try:
-                return ProducerStates.decode(disk.read_file(path)), offset
-            except SnapshotError as error:
-                logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
-        disk.remove(path)
-    return ProducerStates(), 0
-
-
-def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """Offsets of the producer snapshots there, rising."""
-    keys = [parse_file_name(name) for name in disk.list(directory)]
-    return [key[0] for key in keys if key is not None and key[1] == SNAPSHOT_SUFFIX]
 
 
 def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]) -> None:

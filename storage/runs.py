@@ -1,0 +1,83 @@
+"""What a follower fetched, cut into what can be written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from stele.errors import SteleError
+from stele.wire.batch import BatchHeader, CorruptBatchError, batches, check_crc
+from storage.errors import OutOfOrderOffsetsError
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
+
+
+class Run(NamedTuple):
+    """Batches that stand side by side in the data and go into one segment."""
+
+    roll_first: bool  # into a new one
+    batches: list[tuple[int, BatchHeader]]  # position in the data, header; never empty
+
+
+def runs_of(data: memoryview, log: PartitionLog, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
+    """The runs of ``data``, each to be appended before the next is asked for.
+
+    A faulty batch raises only after the good ones before it were given.
+    """
+    roll, run, run_bytes = False, list[tuple[int, BatchHeader]](), 0
+    expected, epoch = log.end_offset, log.latest_epoch
+    fault: SteleError | None = None
+    try:
+        for at, header in batches(data):
+            _check_follows(log, header, expected, epoch)
+            if verify_crc and not check_crc(data, at, header):
+                raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
+            if _must_roll(log, log.segments.active, roll, run, run_bytes, header, now_ms):
+                if run:
+                    yield Run(roll, run)
+                roll, run, run_bytes = True, [], 0
+            run.append((at, header))
+            run_bytes += header.size_bytes
+            expected, epoch = header.next_offset, header.leader_epoch
+    except SteleError as error:
+        fault = error
+    if run:
+        yield Run(roll, run)
+    if fault is not None:
+        raise fault
+
+
+def _check_follows(log: PartitionLog, header: BatchHeader, expected: int, epoch: int) -> None:
+    if header.base_offset < expected:
+        raise OutOfOrderOffsetsError(
+            f"{log.name}: a batch at {header.base_offset}, the log ends at {expected}"
+        )
+    if header.leader_epoch < epoch:
+        raise OutOfOrderOffsetsError(
+            f"{log.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "
+            f"the log is in epoch {epoch}"
+        )
+
+
+def _must_roll(
+    log: PartitionLog,
+    segment: Segment,
+    roll: bool,
+    run: list[tuple[int, BatchHeader]],
+    run_bytes: int,
+    header: BatchHeader,
+    now_ms: int,
+) -> bool:
+    config = log.config
+    if not run:
+        return segment.must_roll(
+            header.size_bytes, header.last_offset, header.max_timestamp_ms, config, now_ms
+        )
+    size = run_bytes if roll else segment.size + run_bytes
+    if size + header.size_bytes > config.segment_bytes:
+        return True
+    begins = roll or segment.size == 0
+    first_ms = run[0][1].max_timestamp_ms if begins else segment.first_timestamp_ms
+    return first_ms >= 0 and header.max_timestamp_ms - first_ms > config.segment_ms

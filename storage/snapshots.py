@@ -1,0 +1,67 @@
+"""The producer snapshot files of one log: ``<offset>.snapshot``, the state as of that offset."""
+
+from __future__ import annotations
+
+import logging
+
+from stele.world import Disk
+from storage.producer_state import ProducerStates, SnapshotError
+from storage.segment import SNAPSHOT_SUFFIX, file_name, parse_file_name
+
+logger = logging.getLogger(__name__)
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """Offsets of the snapshots there, rising."""
+    keys = [parse_file_name(name) for name in disk.list(directory)]
+    return [key[0] for key in keys if key is not None and key[1] == SNAPSHOT_SUFFIX]
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> str:
+    """Write the state as of ``offset``; return the path, which is not synced. Raises OSError.
+
+    A torn one is told by its CRC, and an older one is taken.
+    """
+    path = snapshot_path(directory, offset)
+    file = disk.open(path, create=True)
+    try:
+        if file.size:
+            file.truncate(0)
+        file.append([states.encode()])
+    finally:
+        file.close()
+    return path
+
+
+def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
+    """The newest sound one that is not above ``end_offset``, and its offset; newer are removed."""
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        path = snapshot_path(directory, offset)
+        if offset <= end_offset:
+            try:
+                return ProducerStates.decode(disk.read_file(path)), offset
+            except SnapshotError as error:
+                logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
+        disk.remove(path)
+    return ProducerStates(), 0
+
+
+def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
+    """After a truncation, synced: one that came back after a crash would speak of other records
+    than stand there."""
+    dropped = [o for o in snapshot_offsets(disk, directory) if o > offset]
+    for above in dropped:
+        disk.remove(snapshot_path(directory, above))
+    if dropped:
+        disk.sync_now(directory)
+
+
+def drop_snapshots_below(disk: Disk, directory: str, offset: int) -> None:
+    """After segments went from the front. Not synced."""
+    for below in snapshot_offsets(disk, directory):
+        if below < offset:
+            disk.remove(snapshot_path(directory, below))
