@@ -61,20 +61,20 @@ class FetchSession:
             told = _Sent(result.high_watermark, result.log_start_offset)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 self.sent.pop(result.id, None)  # what was told before no longer counts
+            elif result.id not in self.entries:
+                continue  # forgotten by a request that came behind the one being answered
             elif result.records:
                 self._to_the_end(result.id)
                 self.sent[result.id] = told
             elif self.sent.get(result.id) == told:
                 continue
-            elif result.id in self.entries:
+            else:
                 self.sent[result.id] = told
             news.append(result)
         return news
 
     def _to_the_end(self, partition: PartitionId) -> None:
-        entry = self.entries.pop(partition, None)
-        if entry is not None:
-            self.entries[partition] = entry
+        self.entries[partition] = self.entries.pop(partition)
 
 
 class FetchContext:
@@ -137,10 +137,6 @@ class FetchSessions:
         session.epoch = next_epoch(session_epoch)
         session.update(entries, forgotten)
         return FetchContext(list(session.entries.values()), session)
-
-    def forget(self, replica_id: int) -> None:
-        """Drop a broker's session, e.g. when it is no longer registered."""
-        self._by_replica.pop(replica_id, None)
 
     def _create(self, replica_id: int) -> FetchSession:
         """Ids are random: after a restart an old one must not meet another's session."""
