@@ -7,7 +7,7 @@ requests, the metadata, the fetchers that follow other brokers, the ISR proposal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.deadlines import DeadlineWheel
 from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
@@ -137,6 +137,10 @@ class ReplicaManager:
         self._deadlines.close()
         for directory in self._directories:
             await directory.close(broker_epoch=self._broker_epoch)
+
+    def __iter__(self) -> Iterator[Replica]:
+        """Every replica on this broker, for those who look on."""
+        return iter(self._replicas)
 
     def set_broker_epoch(self, epoch: int) -> None:
         """The epoch of the present registration; goes into Fetch and AlterPartition."""

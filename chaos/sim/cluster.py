@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from chaos.sim.client import SimClient
+from chaos.sim.invariants import Invariants
 from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
+from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import Node, build
@@ -25,6 +26,7 @@ FIRST_CONTROLLER_ID = 101
 CLUSTER_ID = "simulated-cluster-0000"
 
 READY_TIMEOUT_S = 60.0
+_LOOK_EVERY_S = 0.01
 
 
 class SimNode:
@@ -126,6 +128,7 @@ class SimCluster:
             for i in range(1, brokers + 1)
         }
         self.nodes = {**self.controllers, **self.brokers}
+        self.invariants = Invariants(self)
         self._client_process = self.simulation.process("client")
         self.client_world: World = self._client_process.world
         self.client = SimClient(
@@ -136,9 +139,10 @@ class SimCluster:
     # -------------------------------------------------------------------------------- running
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
-        """Start everything, run the scenario to its end, check every client's acknowledgement."""
+        """Start everything, run the scenario to its end, with the invariants looked at often."""
 
         async def whole() -> T:
+            self._look()
             for node in self.nodes.values():
                 node.start()
             await self.until(
@@ -148,7 +152,17 @@ class SimCluster:
             await self.client.close()
             return result
 
-        return self.simulation.run(self._client_process.run(whole()))
+        result = self.simulation.run(self._client_process.run(whole()))
+        if self.invariants.violations:
+            raise SimulationFailedError(
+                f"seed {self.simulation.seed}: " + "; ".join(self.invariants.violations[:5])
+            )
+        return result
+
+    def _look(self) -> None:
+        """The world itself looks on, whatever runs or stands still."""
+        self.invariants.check()
+        self.simulation.scheduler.at(_LOOK_EVERY_S, self._look)
 
     async def until(
         self,

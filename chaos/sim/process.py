@@ -62,9 +62,10 @@ class Machine:
 class Process:
     """A process: its tasks, timers and connections are its own and end with it."""
 
-    def __init__(self, machine: Machine, name: str, scheduler: Scheduler) -> None:
+    def __init__(self, machine: Machine, name: str, scheduler: Scheduler, incarnation: int) -> None:
         self.machine = machine
         self.name = name
+        self.incarnation = incarnation  # of that name, from 1
         self.loop = SimLoop(scheduler, name)
         self.world: World  # set by the simulation, which knows the network
         self._scheduler = scheduler

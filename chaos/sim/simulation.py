@@ -57,7 +57,7 @@ class Simulation:
         """Start a new, empty process on a machine; by default it bears the machine's name."""
         name = name or machine
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
-        process = Process(self.machine(machine), name, self.scheduler)
+        process = Process(self.machine(machine), name, self.scheduler, incarnation)
         process.make_world(
             SimNetwork(self, process), self.streams.stream(f"process/{name}/{incarnation}")
         )

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
 
 TOPIC = "orders"
@@ -345,3 +346,25 @@ def test_an_acknowledgement_waits_for_the_disk_of_every_replica_in_sync(
         await cluster.client.check_promises(TOPIC)
 
     SimCluster(seed).run(scenario)
+
+
+def test_broken_invariants_are_seen() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 3)
+        assert cluster.invariants.looks > 10
+        broker = cluster.leader(TOPIC).node
+        assert broker is not None
+        assert broker.broker is not None
+        (replica,) = broker.broker.replicas
+        replica.machine.high_watermark += 100
+        await asyncio.sleep(0.05)
+        replica.machine.high_watermark -= 100
+        await asyncio.sleep(0.05)
+
+    cluster = SimCluster(1)
+    with pytest.raises(SimulationFailedError):
+        cluster.run(scenario)
+    found = "; ".join(cluster.invariants.violations)
+    assert "is in the ISR and ends at 3, below the high watermark 103" in found
+    assert "went back from 103 to 3" in found

@@ -1,0 +1,139 @@
+"""What must hold at every moment of a simulated cluster, looked at from outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.broker import Broker
+from broker.replica import Replica, ReplicaState
+from broker.types import PartitionId
+from metadata.image import MetadataImage, PartitionState
+from raft.ready import Role
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+_IMAGES_KEPT = 200
+
+
+class Invariants:
+    """Call ``check`` often. A violation stays: what one look saw is held against the next."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.looks = 0
+        self.violations: list[str] = []
+        self._cluster = cluster
+        # The one node that ever led a quorum epoch, and the highest epoch each node was seen in.
+        self._quorum_leaders: dict[int, int] = {}
+        self._quorum_epochs: dict[int, int] = {}
+        # The committed metadata up to an offset: the same on every node that has got so far.
+        self._images: dict[int, MetadataImage] = {}
+        # The one process that ever led a partition in a leader epoch, and its high watermark. A
+        # restarted broker is another process: it may not continue its epoch.
+        self._partition_leaders: dict[tuple[PartitionId, int], tuple[str, int]] = {}
+
+    def check(self) -> None:
+        self.looks += 1
+        for node in self._cluster.nodes.values():
+            if node.alive and node.node is not None:
+                self._check_quorum(node)
+                self._check_image(node)
+        newest = self._newest_image()
+        for node, broker in self._brokers():
+            for replica in broker.replicas:
+                if replica.machine.is_leader:
+                    self._check_leader(node, replica)
+                    if newest is not None:
+                        self._check_in_sync(node, replica, newest)
+
+    def _violated(self, what: str) -> None:
+        self.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")
+
+    # ---------------------------------------------------------------------------- metadata
+
+    def _check_quorum(self, node: SimNode) -> None:
+        assert node.node is not None
+        quorum = node.node.quorum
+        if quorum is None:
+            return
+        epoch = quorum.leader.epoch
+        if quorum.role is Role.LEADER:
+            leader = self._quorum_leaders.setdefault(epoch, node.id)
+            if leader != node.id:
+                self._violated(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
+        if node.id in self._cluster.controllers and epoch > 0:
+            if epoch < self._quorum_epochs.get(node.id, 0):
+                self._violated(f"controller {node.id} went back to epoch {epoch}")
+            self._quorum_epochs[node.id] = epoch
+
+    def _check_image(self, node: SimNode) -> None:
+        image = _image(node)
+        if image is None or image.offset < 0:
+            return
+        known = self._images.setdefault(image.offset, image)
+        if known is not image and known != image:
+            self._violated(f"node {node.id} has other metadata up to offset {image.offset}")
+        while len(self._images) > _IMAGES_KEPT:
+            del self._images[min(self._images)]
+
+    def _newest_image(self) -> MetadataImage | None:
+        images = [_image(node) for node in self._cluster.controllers.values() if node.alive]
+        return max(
+            (image for image in images if image is not None),
+            key=lambda image: image.offset,
+            default=None,
+        )
+
+    # -------------------------------------------------------------------------------- data
+
+    def _brokers(self) -> Iterator[tuple[SimNode, Broker]]:
+        for node in self._cluster.brokers.values():
+            if node.alive and node.node is not None and node.node.broker is not None:
+                yield node, node.node.broker
+
+    def _check_leader(self, node: SimNode, replica: Replica) -> None:
+        assert node.process is not None
+        machine = replica.machine
+        key = replica.id, machine.leader_epoch
+        process = f"{node.host} #{node.process.incarnation}"
+        leader, high_watermark = self._partition_leaders.get(key, (process, 0))
+        if leader != process:
+            self._violated(f"{leader} and {process} both lead {replica!r} in epoch {key[1]}")
+        if machine.high_watermark < high_watermark:
+            self._violated(
+                f"the high watermark of {replica!r} in epoch {key[1]} went back from "
+                f"{high_watermark} to {machine.high_watermark}"
+            )
+        self._partition_leaders[key] = process, machine.high_watermark
+
+    def _check_in_sync(self, node: SimNode, leading: Replica, image: MetadataImage) -> None:
+        """Every member of the committed ISR has everything below the high watermark."""
+        state = image.partition(*leading.id)
+        if state is None or not _agree(state, leading, node):
+            return
+        for other, broker in self._brokers():
+            if other.id not in state.isr:
+                continue
+            for replica in broker.replicas:
+                if replica.id == leading.id and replica.state is ReplicaState.ONLINE:
+                    end = replica.log.end_offset
+                    if end < leading.machine.high_watermark:
+                        self._violated(
+                            f"{replica!r} on broker {other.id} is in the ISR and ends at {end}, "
+                            f"below the high watermark {leading.machine.high_watermark}"
+                        )
+
+
+def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
+    """Whether the committed state and the leader speak of the same leader epoch."""
+    return state.leader == node.id and state.leader_epoch == leading.machine.leader_epoch
+
+
+def _image(node: SimNode) -> MetadataImage | None:
+    running = node.node
+    if running is None:
+        return None
+    if running.controller is not None:
+        return running.controller.image
+    return None if running.broker is None else running.broker.image
