@@ -270,6 +270,7 @@ class LogDirectory:
         directory = f"{self.path}/{key}"
         metadata_path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
+            self._forget_checkpoints(key)
             self._disk.make_directory(directory)
             file = self._disk.open(metadata_path, create=True)
             try:
@@ -327,15 +328,14 @@ class LogDirectory:
             number += 1
             target = f"{self.path}/{key}.{label}{number}{suffix}"
         try:
-            self._forget_checkpoints(key)
+            # Not synced: if it comes back after a crash, it is deleted, or found corrupt, again.
             self._disk.rename(f"{self.path}/{key}", target)
-            self._disk.sync_now(self.path)
         except OSError as error:
             self._go_offline(error)
             raise StorageError(f"{self.path}: {error}") from error
 
     def _forget_checkpoints(self, key: TopicPartition) -> None:
-        """A log made anew under the name must not be measured by the old one's offsets."""
+        """A log made anew under a name must not be measured by an old one's offsets."""
         self._clamp_checkpoint(RECOVERY_POINT_FILE, self._recovery_points, key, 0)
         self._clamp_checkpoint(HIGH_WATERMARK_FILE, self._high_watermarks, key, 0)
         self._clamp_checkpoint(LOG_START_FILE, self._start_offsets, key, 0)

@@ -7,17 +7,12 @@ warm. The exceptions are rare: opening, truncating, and the sync of a full segme
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import (
-    NO_TIMESTAMP,
-    BatchError,
-    BatchHeader,
-    batches,
-    stamp,
-)
+from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
 from stele.world import Buffer, Clock, Disk
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
@@ -645,17 +640,10 @@ class PartitionLog:
         self._mark_unsynced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:
-        """Give back every handle."""
+        """Give back every handle; the log takes and gives nothing any more."""
+        if self.offline is None:
+            self.offline = OSError(errno.ESHUTDOWN, "it was closed")
         self.segments.close()
 
 
-__all__ = [
-    "AppendResult",
-    "BatchError",
-    "ColdRange",
-    "LogOwner",
-    "PartitionLog",
-    "ReadResult",
-    "SyncTicket",
-    "TimestampOffset",
-]
+__all__ = ["AppendResult", "PartitionLog", "ReadResult", "SyncTicket"]

@@ -362,3 +362,5 @@ def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], N
         for _, header in segment.headers(position):
             if header.base_offset >= offset:
                 take(header)
+        if segment is not segments[-1]:
+            segment.unload()

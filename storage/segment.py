@@ -338,9 +338,12 @@ class Segment:
     def largest_timestamp_ms(self) -> int:
         """Of all records, -1 if it is empty or they have none."""
         if self.max_timestamp_ms == NO_TIMESTAMP and self.size:
+            was_loaded = self._loaded
             last = self.time_index.last  # a sealed segment's last entry holds the greatest
             if last is not None:
                 self.max_timestamp_ms, self.max_timestamp_offset = last
+            if not was_loaded:
+                self.unload()
         return self.max_timestamp_ms
 
     # ----------------------------------------------------------------------------- reading
@@ -431,10 +434,23 @@ class Segment:
         if limit_offset < self.end_offset:
             at = min(at, self._index.entry_before(limit_offset)[1])
         at = max(at - position, 0)
+        try:
+            return self._walk(data, position, at, limit_offset)
+        except CorruptLogError:
+            if at == 0:
+                raise
+        # The index led astray, or to a corrupt batch: without it that shows.
+        self._replace_wrong_indexes()
+        return self._walk(data, position, 0, limit_offset)
+
+    def _walk(self, data: Buffer, position: int, at: int, limit_offset: int) -> SegmentRead:
+        """From the batch at ``at`` in ``data`` to the last whole one below ``limit_offset``."""
+        available = len(data)
         next_offset = -1
         while at + _FRAME.size <= available:
             base, length, magic, delta = _FRAME.unpack_from(data, at)
-            if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
+            sound = magic == MAGIC and length >= HEADER_SIZE - PREFIX_SIZE and delta >= 0
+            if not sound or not self.base_offset <= base < self.end_offset:
                 raise self.corrupt(position + at, "no batch stands here", next_offset)
             if at + length + PREFIX_SIZE > available or base + delta >= limit_offset:
                 if next_offset < 0:

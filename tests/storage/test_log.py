@@ -248,6 +248,35 @@ def test_a_wrong_index_is_found_out_and_made_anew(disk: MemoryDisk) -> None:
     assert [offsets_in(log, offset, 1) for offset in range(40)] == [[n] for n in range(40)]
 
 
+def test_a_wrong_index_does_not_pass_for_a_corrupt_log(disk: MemoryDisk) -> None:
+    config = replace(SMALL, segment_bytes=1 << 20)
+    log = open_log(disk, config)
+    for _ in range(40):
+        append(log, make_batch())
+    log.prepare_clean_shutdown()
+    log.sync_now()
+    log.close()
+    path = f"/d/t-0/{0:020d}.index"
+    entries = len(disk.read_file(path)) // 8
+    for entry in range(1, entries - 1):
+        sound = bytes(disk.inodes[path].data)
+        disk.flip(path, entry * 8 + 7)
+        log = open_log(disk, config, recovery_point=40, clean_shutdown=True)
+        for max_bytes in (200, 700, 1500):
+            assert offsets_in(log, 0, max_bytes) == list(range(max_bytes // len(make_batch())))
+        disk.inodes[path].data[:] = sound
+
+
+def test_a_closed_log_refuses(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch())
+    log.close()
+    with pytest.raises(StorageError, match="closed"):
+        append(log, make_batch())
+    with pytest.raises(StorageError, match="closed"):
+        log.read(0, 1)
+
+
 # ------------------------------------------------------------------------------- truncate
 
 
