@@ -154,7 +154,11 @@ class ClusterView:
     async def refresh(self) -> None:
         """One round of Data.Metadata, begun after this call. Raises UnreachableError."""
         if self._refreshing is not None and not self._refreshing.done():
-            await asyncio.shield(self._refreshing)
+            try:
+                await asyncio.shield(self._refreshing)
+            except asyncio.CancelledError:
+                self._check_open()  # it was cancelled by `close`, not this caller
+                raise
         await self._refresh()
 
     async def wait_for_topic(self, name: str, timeout_s: float) -> TopicView:

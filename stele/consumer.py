@@ -171,6 +171,8 @@ class Consumer:
         return taken
 
     def _raise_error(self) -> None:
+        if self._fetcher.failure is not None:
+            raise self._fetcher.failure
         for position in self._positions.values():
             if position.error is not None and not position.paused:
                 raise position.error

@@ -81,6 +81,7 @@ class Fetcher:
         self._looking_up: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
+        self.failure: SteleError | None = None  # nothing is fetched any more
         view.on_change.append(self.wake)
 
     def start(self) -> None:
@@ -107,6 +108,7 @@ class Fetcher:
         self._news.clear()
 
     async def close(self) -> None:
+        self._news.set()
         tasks = [self._task, self._looking_up, *self._background]
         for task in tasks:
             if task is not None:
@@ -120,6 +122,14 @@ class Fetcher:
     # ----------------------------------------------------------------------- the loop
 
     async def _run(self) -> None:
+        try:
+            await self._loop()
+        except Exception as error:
+            log.exception("the consumer stops because of a bug in it")
+            self.failure = SteleError(f"a bug in the consumer, see the log: {error!r}")
+            self._news.set()
+
+    async def _loop(self) -> None:
         while True:
             self._wake.clear()
             now = self._clock.monotonic()

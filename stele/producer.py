@@ -116,6 +116,10 @@ class Producer:
         self._check_open()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
+        if type(value) is not bytes:
+            value = _bytes_or_none(value, "value")
+        if key is not None:
+            key = _bytes_or_none(key, "key")
         header_list = _header_list(headers)
         size = self._accumulator.size_of(key, value, header_list)
         while not self._accumulator.has_room(size):
@@ -132,6 +136,7 @@ class Producer:
         partition: int | None = None,
     ) -> Delivery:
         """As ``send`` without waiting: BufferFullError, or TopicUnknownError at a first record."""
+        value, key = _bytes_or_none(value, "value"), _bytes_or_none(key, "key")
         header_list = _header_list(headers)
         size = self._accumulator.size_of(key, value, header_list)
         self._accumulator.check_room(size)
@@ -323,12 +328,28 @@ class Producer:
             raise ClosedError("the producer is closed")
 
 
+def _bytes_or_none(data: object, what: str) -> bytes | None:
+    """The data, held fast if it could change. ApiError INVALID_RECORD for what is no bytes."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"a record's {what} must be bytes or None, not {type(data).__name__}: encode it first",
+    )
+
+
 def _header_list(headers: HeadersArgument) -> list[Header]:
     if not headers:
         return []
-    if isinstance(headers, list):
-        return headers
-    return list(headers.items() if isinstance(headers, Mapping) else headers)
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    checked: list[Header] = []
+    for name, value in pairs:
+        if not isinstance(name, str):
+            raise ApiError(ErrorCode.INVALID_RECORD, f"a header's name must be text: {name!r}")
+        checked.append((name, _bytes_or_none(value, f"header {name!r}")))
+    return checked
 
 
 __all__ = ["Producer", "RecordMetadata", "TopicUnknownError"]

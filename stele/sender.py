@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from stele.accumulator import Accumulator, PartitionQueue, PendingBatch
 from stele.broker_stream import BrokerStream, UnsentError
@@ -68,6 +68,7 @@ _TOPIC_GONE = frozenset(
     }
 )
 
+Result = TypeVar("Result")
 Stream = BrokerStream[data_pb2.ProduceResponse]
 
 
@@ -170,14 +171,18 @@ class Sender:
     # ----------------------------------------------------------------------- the loop
 
     async def _run(self) -> None:
+        try:
+            await self._loop()
+        except SequenceError as error:
+            self._fatal(error)
+        except Exception as error:
+            self._fatal(_bug(error))
+
+    async def _loop(self) -> None:
         while not self._stopped:
             self._wake.clear()
             now = self._clock.monotonic()
-            try:
-                next_at = min(self._expire(now), self._send_ready(now))
-            except SequenceError as error:
-                self._fatal(error)
-                return
+            next_at = min(self._expire(now), self._send_ready(now))
             pause_s = min(max(next_at - now, 0.001), 1.0)
             handle = asyncio.get_running_loop().call_later(pause_s, self._wake.set)
             try:
@@ -327,29 +332,36 @@ class Sender:
     # ------------------------------------------------------------------------ answers
 
     def _on_posted(self, sent: Sent, future: asyncio.Future[None]) -> None:
-        if (error := self._take_back(sent, future)) is not None:
-            self._broken(sent, error)
-            return
-        if future.cancelled() or self._stopped:
-            return
+        """Handed over, and there will be no answer (acks=0)."""
+        self._take_back(sent, future, lambda _: self._posted(sent))
+
+    def _on_answer(self, sent: Sent, future: asyncio.Future[data_pb2.ProduceResponse]) -> None:
+        self._take_back(sent, future, lambda response: self._answered(sent, response))
+
+    def _posted(self, sent: Sent) -> None:
         for item in sent.items:
             if item.is_current:
                 self._written(item, -1, -1)
 
-    def _on_answer(self, sent: Sent, future: asyncio.Future[data_pb2.ProduceResponse]) -> None:
-        try:
-            if (error := self._take_back(sent, future)) is not None:
-                self._broken(sent, error)
-            elif not future.cancelled() and not self._stopped:
-                self._answered(sent, future.result())
-        except SequenceError as error:
-            self._fatal(error)
-
-    def _take_back(self, sent: Sent, future: asyncio.Future[Any]) -> BaseException | None:
+    def _take_back(
+        self, sent: Sent, future: asyncio.Future[Result], go_on: Callable[[Result], None]
+    ) -> None:
+        """A request has come to its end, this way or that."""
         self._sent.pop(sent, None)
         sent.link.in_flight -= 1
         self.wake()
-        return None if future.cancelled() else future.exception()
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or self._stopped:
+            return
+        try:
+            if error is not None:
+                self._broken(sent, error)
+            else:
+                go_on(future.result())
+        except SequenceError as contradiction:
+            self._fatal(contradiction)
+        except Exception as bug:
+            self._fatal(_bug(bug))
 
     def _answered(self, sent: Sent, response: data_pb2.ProduceResponse) -> None:
         sent.link.backoff.reset()
@@ -415,8 +427,6 @@ class Sender:
 
     def _broken(self, sent: Sent, error: BaseException) -> None:
         """The stream broke before the answer."""
-        if self._stopped:
-            return
         link = sent.link
         if link.stream is sent.stream:
             link.stream = None
@@ -570,6 +580,12 @@ class Sender:
         task = asyncio.get_running_loop().create_task(work)
         self._background[task] = None
         task.add_done_callback(lambda done: self._background.pop(done, None))
+
+
+def _bug(error: Exception) -> SteleError:
+    """Something that must not happen did: the producer stops rather than guess what it has sent."""
+    log.error("the producer stops because of a bug in it", exc_info=error)
+    return SteleError(f"a bug in the producer, see the log: {error!r}")
 
 
 def _advice(code: ErrorCode, partition: str, said: str) -> str:

@@ -18,6 +18,7 @@ from stele.errors import (
     DeliveryTimeoutError,
     ErrorCode,
     SequenceError,
+    SteleError,
     UnreachableError,
 )
 from stele.partitioner import partition_of
@@ -393,3 +394,39 @@ def test_everything_once_and_in_order_through_any_weather(
             assert stage.cluster.values("t", number) == [b"%d" % i for i in range(number, 90, 3)]
 
     play(scenario, seed=seed)
+
+
+def test_only_bytes_are_taken() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer() as producer:
+            changing = bytearray(b"as it was")
+            await producer.send("t", changing)  # type: ignore[arg-type]
+            changing[:] = b"then    x"
+            for wrong in ({"value": "text"}, {"value": b"", "key": 1}):
+                with pytest.raises(ApiError, match="must be bytes") as failure:
+                    await producer.send("t", **wrong)
+                assert failure.value.code is ErrorCode.INVALID_RECORD
+            with pytest.raises(ApiError, match="header 'h' must be bytes"):
+                await producer.send("t", b"", headers={"h": "text"})  # type: ignore[arg-type]
+        assert stage.cluster.values() == [b"as it was"]
+
+    play(scenario)
+
+
+def test_a_bug_stops_the_producer_loudly(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        producer = stage.producer()
+        await (await producer.send("t", b"1"))
+        sender = producer._sender
+        assert sender is not None
+        sender._expire = None  # type: ignore[method-assign,assignment]
+        future = await producer.send("t", b"2")
+        with pytest.raises(SteleError, match="a bug in the producer"):
+            await future
+        with pytest.raises(SteleError, match="a bug"):
+            await producer.close()
+        assert "bug" in caplog.text
+
+    play(scenario)
