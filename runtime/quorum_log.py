@@ -184,7 +184,11 @@ class QuorumLog:
         self._log.update_high_watermark(point)
         epochs = self._log.checkpoint_epochs()
         if epochs is not None:
-            await self._disk.replace_file(*epochs)
+            try:
+                await self._disk.replace_file(*epochs)
+            except BaseException:  # cancelled, most likely: the next checkpoint must write it
+                self._log.epochs.dirty = True
+                raise
         await self._disk.replace_file(self._recovery_path, encode_offsets({_PARTITION: point}))
         self._recovery_point = point
 

@@ -448,11 +448,17 @@ class LogDirectory:
             written.append((key, path))
         if not written:
             return
-        await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
-        for key, path in written:
-            if key in self.logs:
-                self._disk.rename(path + _NEW_SUFFIX, path)
-        await self._disk.sync([f"{self.path}/{key}" for key, _ in written])
+        try:
+            await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
+            for key, path in written:
+                if key in self.logs:
+                    self._disk.rename(path + _NEW_SUFFIX, path)
+            await self._disk.sync([f"{self.path}/{key}" for key, _ in written])
+        except BaseException:  # cancelled, most likely: the next checkpoint must write them
+            for key, _ in written:
+                if key in self.logs:
+                    self.logs[key].epochs.dirty = True
+            raise
 
     async def _write_offsets(
         self,

@@ -1,0 +1,91 @@
+"""A checkpoint that is cancelled half-way must not keep the next one from writing the epochs."""
+
+import asyncio
+import random
+
+import pytest
+
+from chaos.sim.simulation import Simulation
+from node.format import format_directory
+from runtime.quorum_config import QuorumConfig
+from runtime.quorum_log import QuorumLog
+from stele.wire.batch import BatchBuilder
+from stele.world import Disk
+from storage.directory import LogDirectory
+from storage.log import PartitionLog
+
+DELAYS_S = (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.004, 0.006)
+
+
+def append(log: PartitionLog, epoch: int) -> None:
+    builder = BatchBuilder(log.end_offset)
+    builder.append(None, b"x", timestamp_ms=0)
+    log.append_as_follower(builder.build(leader_epoch=epoch))
+
+
+async def cancel_after(work: "asyncio.Task[None]", delay_s: float) -> None:
+    await asyncio.sleep(delay_s)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_in_a_log_directory(delay_s: float) -> None:
+    sim = Simulation(1)
+
+    async def life(disk: Disk) -> list[tuple[int, int]]:
+        clock = sim.machine("a").clock
+        directory = LogDirectory.open(disk, "/d", clock)
+        directory.start()
+        log = directory.create("t", 0, bytes(16))
+        append(log, 1)
+        await asyncio.sleep(1)
+        log.update_high_watermark(1)
+        await directory.checkpoint()
+        append(log, 2)
+        append(log, 3)
+        await asyncio.sleep(1)
+        log.update_high_watermark(3)
+        await cancel_after(asyncio.get_running_loop().create_task(directory.checkpoint()), delay_s)
+        await directory.close()
+        return log.epochs.entries
+
+    async def main() -> None:
+        process = sim.process("a")
+        format_directory(process.world.disk, ["/d"], "cluster", 1, random.Random(1))
+        epochs = await process.run(life(process.world.disk))
+        assert [epoch for epoch, _ in epochs] == [1, 2, 3]
+        process.kill()
+        again = LogDirectory.open(sim.process("a").world.disk, "/d", sim.machine("a").clock)
+        log = again.get("t", 0)
+        assert log is not None
+        assert log.epochs.entries == epochs
+
+    sim.run(main())
+
+
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_in_the_metadata_log(delay_s: float) -> None:
+    sim = Simulation(1)
+    config = QuorumConfig("cluster", 1, bytes(16), ())
+
+    async def life(log: QuorumLog) -> None:
+        log.append_proposal([b"x"], 1)
+        await log.sync(None, log.begin_sync())
+        await log.checkpoint(1)
+        log.append_proposal([b"x"], 2)
+        log.append_proposal([b"x"], 3)
+        await log.sync(None, log.begin_sync())
+        await cancel_after(asyncio.get_running_loop().create_task(log.checkpoint(3)), delay_s)
+        await log.checkpoint(3)
+        log.close()
+
+    async def main() -> None:
+        process = sim.process("a")
+        process.world.disk.make_directory("/d")
+        await process.run(life(QuorumLog(config, process.world, "/d")))
+        process.kill()
+        again = QuorumLog(config, sim.process("a").world, "/d")
+        assert [epoch for epoch, _ in again.view().epochs] == [1, 2, 3]
+
+    sim.run(main())
