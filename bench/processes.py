@@ -1,0 +1,189 @@
+"""Clusters to measure, and what their processes cost: CPU, memory, requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import urllib.request
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.process_cluster import NodeProcess, ProcessCluster
+from stele.aio import Admin
+from stele.errors import BulkError
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_POLL_S = 0.05
+_CLIENT_END_S = 10.0
+
+
+@contextlib.asynccontextmanager
+async def fresh_cluster(
+    settings: Mapping[str, str] | None = None, *, start: bool = True
+) -> AsyncIterator[ProcessCluster]:
+    """3 controllers and 3 brokers in a temporary directory, removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="stele-bench-"))
+    cluster = ProcessCluster(directory, settings=settings or {})
+    try:
+        if start:
+            await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def wait_whole(admin: Admin, names: list[str], *, timeout_s: float = 60.0) -> None:
+    """Until every partition of the topics has a leader and its whole ISR."""
+    async with asyncio.timeout(timeout_s):
+        while not await _are_whole(admin, names):
+            await asyncio.sleep(_POLL_S)
+
+
+async def _are_whole(admin: Admin, names: list[str]) -> bool:
+    try:
+        topics = await admin.describe_topics(names)
+    except BulkError:  # the broker that answers has not heard of a new topic yet
+        return False
+    partitions = [each for topic in topics for each in topic.partitions]
+    return all(each.leader is not None and not each.is_under_replicated for each in partitions)
+
+
+# --------------------------------------------------------------------------- processes
+
+
+def children(pid: int) -> list[int]:
+    """A process's own processes: a node's helpers."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            text = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+            found += [int(child) for child in text.split()]
+    return sorted(found)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used, its ended threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory, shared pages counted whole."""
+    return _memory_mib(f"/proc/{pid}/status", "VmRSS")
+
+
+def pss_mib(pid: int) -> float:
+    """Resident memory, each shared page divided among those who share it."""
+    return _memory_mib(f"/proc/{pid}/smaps_rollup", "Pss")
+
+
+def _memory_mib(path: str, name: str) -> float:
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"{path} has no {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds of some nodes: of the nodes themselves and of their helper processes."""
+
+    nodes: float
+    helpers: float
+
+    def __sub__(self, other: Cpu) -> Cpu:
+        return Cpu(self.nodes - other.nodes, self.helpers - other.helpers)
+
+
+def cpu_of(nodes: Iterable[NodeProcess]) -> Cpu:
+    pids = [node.pid for node in nodes]
+    return Cpu(
+        sum(cpu_s(pid) for pid in pids),
+        sum(cpu_s(child) for pid in pids for child in children(pid)),
+    )
+
+
+# ----------------------------------------------------------------------------- metrics
+
+
+def metrics_of(node: NodeProcess) -> dict[str, float]:
+    """Every sample of the node's ``/metrics``, by its name with labels."""
+    url = f"http://127.0.0.1:{node.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            samples[name] = float(value)
+    return samples
+
+
+def requests_of(nodes: Iterable[NodeProcess], *apis: str) -> float:
+    """How many requests of these APIs the brokers have answered."""
+    names = [f'stele_requests_total{{api="{api}"}}' for api in apis]
+    return sum(metrics_of(node).get(name, 0.0) for node in nodes for name in names)
+
+
+# ------------------------------------------------------------------------------ clients
+
+
+class ClientError(Exception):
+    """A client process ended before it had answered."""
+
+
+class ClientProcess:
+    """A client in a process of its own (``bench.clients``): a line of JSON each way."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, job: Mapping[str, object]) -> ClientProcess:
+        """Start it and wait until it is connected and warm."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bench.clients",
+            json.dumps(job),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        client = cls(process)
+        try:
+            await client._receive()
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def ask(self, **command: object) -> dict[str, float]:
+        """Have it do something; what it measured."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        return await self._receive()
+
+    async def _receive(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            raise ClientError(f"a client ended with exit code {await self._process.wait()}")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    async def close(self) -> None:
+        """End it; at once, if it does not end by itself."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _CLIENT_END_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
