@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from broker.deadlines import Deadline, DeadlineWheel
+from broker.refusal_log import RefusalLog
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
 from broker.types import ProduceEntry, ProduceResult
 from metadata.effective import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchHeader, validate_produced
-
-logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -109,6 +107,7 @@ class ProduceRequests:
         self._replicas = replicas
         self._deadlines = deadlines
         self._lease_valid = lease_valid
+        self._refusals = RefusalLog(replicas.clock)
 
     def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int, done: Done
@@ -151,6 +150,7 @@ class ProduceRequests:
             end_offset = self._append_to(replica, entry, result)
         except ApiError as error:
             self._replicas.counters.failed_produce_total += 1
+            self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
             result.error = error.code
             result.message = error.message
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:

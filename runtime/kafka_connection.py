@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from stele.errors import ErrorCode
 from stele.wire import kafka
-from stele.wire.kafka.frames import FrameReader
+from stele.wire.kafka.frames import FrameReader, FrameSizeError
 from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
 
@@ -195,6 +195,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
                 if frame is None:
                     break
                 self._take(frame)
+        except FrameSizeError as error:
+            self._refuse(f"{error.message} (socket.request.max.bytes); is this a Kafka client?")
         except kafka.MalformedMessageError as error:
             self._refuse(error.message)
         finally:

@@ -21,6 +21,10 @@ GROWTH_BYTES: Final = 1024 * 1024
 """A larger frame gets its memory as it arrives: an announced size alone costs a peer nothing."""
 
 
+class FrameSizeError(MalformedMessageError):
+    """A frame announces a size that is none, or above the maximum."""
+
+
 class FrameReader:
     """The receiving half of a connection."""
 
@@ -67,8 +71,8 @@ class FrameReader:
     def next_frame(self) -> bytearray | None:
         """The next whole frame without its size bytes; None until more is received.
 
-        Raises MalformedMessageError for a size that is negative or above the maximum; the stream
-        has lost its meaning then.
+        Raises FrameSizeError for a size that is negative or above the maximum; the stream has lost
+        its meaning then.
         """
         if self._frame is not None:
             if self._filled < self._frame_size:
@@ -80,7 +84,7 @@ class FrameReader:
             return None
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
         if not 0 <= size <= self._max_bytes:
-            raise MalformedMessageError(f"a frame of {size} bytes, at most {self._max_bytes}")
+            raise FrameSizeError(f"a frame of {size} bytes, at most {self._max_bytes}")
         start = self._start + SIZE_BYTES
         if available >= size:
             self._start = start + size

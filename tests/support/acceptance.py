@@ -1,0 +1,130 @@
+"""For acceptance tests: a running cluster of processes, what it logs, and raw bytes to a port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from chaos.process_cluster import ProcessCluster
+from chaos.sim.client import SimClient
+from runtime.real.world import RealWorld
+from stele.wire.batch import BatchBuilder
+from stele.wire.kafka.messages import produce
+
+ANSWER_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def client_of(cluster: ProcessCluster) -> AsyncIterator[SimClient]:
+    """A client whose one attempt is one attempt; it remembers what was acknowledged."""
+    world = RealWorld()
+    client = SimClient(
+        world.world,
+        {
+            node_id: ("127.0.0.1", _kafka(cluster, node_id), grpc_port(cluster, node_id))
+            for node_id in cluster.broker_ids
+        },
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+        world.close()
+
+
+def _kafka(cluster: ProcessCluster, node_id: int) -> int:
+    port = cluster.nodes[node_id].kafka_port
+    assert port is not None
+    return port
+
+
+def grpc_port(cluster: ProcessCluster, node_id: int) -> int:
+    return int(cluster.nodes[node_id].settings["grpc.listeners"].rpartition(":")[2])
+
+
+def a_batch(*values: bytes) -> bytearray:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(None, value, timestamp_ms=1_700_000_000_000)
+    return builder.build()
+
+
+async def attempt(
+    client: SimClient, broker: int, topic: str, *batches: bytes, acks: int = -1
+) -> list[produce.PartitionProduceResponse]:
+    """One Produce request with a batch each for partitions 0, 1, …; the answers of each."""
+    connection = await client.connection(broker)
+    data = [produce.PartitionProduceData(n, batch) for n, batch in enumerate(batches)]
+    answer = await connection.request(
+        produce.API,
+        connection.version_of(produce.API, at_most=12),
+        produce.ProduceRequest(
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[produce.TopicProduceData(name=topic, partition_data=data)],
+        ),
+        timeout_s=ANSWER_TIMEOUT_S,
+    )
+    return answer.responses[0].partition_responses
+
+
+async def say(port: int, data: bytes, *, hang_up: bool = False) -> bytes:
+    """Send bytes to a port; everything that comes back until the other side closes.
+
+    ``hang_up``: close this side at once instead. TimeoutError if the other side keeps it open.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        await writer.drain()
+        if hang_up:
+            return b""
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            try:
+                return await reader.read()
+            except ConnectionResetError:  # it has closed with bytes of ours unread
+                return b""
+    finally:
+        writer.close()
+
+
+@dataclass
+class NodeLog:
+    """What a node logs from now on."""
+
+    cluster: ProcessCluster
+    node_id: int
+    _start: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self._file_size()
+
+    def _file_size(self) -> int:
+        return self.cluster.nodes[self.node_id].log_file.stat().st_size
+
+    def text(self) -> str:
+        with self.cluster.nodes[self.node_id].log_file.open("rb") as file:
+            file.seek(self._start)
+            return file.read().decode(errors="replace")
+
+    async def line(self, *parts: str) -> str:
+        """Wait for a line that holds all of ``parts``."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = [e for e in self.text().splitlines() if all(part in e for part in parts)]
+            return bool(found)
+
+        await until(is_there, f"a line with {parts} in the log; it says:\n{self.text()}")
+        return found[0]
+
+
+async def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - the condition is outside this process
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {timeout_s:.0f} s") from None
