@@ -262,6 +262,9 @@ class ControllerService:
                     response.message = error.message
             if response_type is not None:
                 response.leader_id = self.leader_id
+                if "metadata_offset" in response_type.DESCRIPTOR.fields_by_name:
+                    # Committed before the reply, so whoever has applied this sees the change.
+                    response.metadata_offset = max(0, self._decisions.committed.offset)
             return bytes(response.SerializeToString(deterministic=True))
 
         return handler

@@ -142,7 +142,7 @@ class Admin:
     Every call is repeated while it fails in a way that may pass (no controller now, a broker
     that is gone), at most ``default_api_timeout_ms`` long; ``on_wait`` is told why. Raises ApiError
     for what the cluster refuses (BulkError where it refuses some of several items), and
-    UnreachableError.
+    UnreachableError. Descriptions show at least what this client has changed before.
     """
 
     def __init__(
@@ -154,6 +154,8 @@ class Admin:
     ) -> None:
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
         self._view = ClusterView(self._config, world or real_world())
+        # The metadata offset of this client's newest change: descriptions are at least as new.
+        self._changed_at = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -222,7 +224,7 @@ class Admin:
     async def _describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
         response = await self._ask(
             "DescribeTopics",
-            admin_pb2.DescribeTopicsRequest(names=names),
+            admin_pb2.DescribeTopicsRequest(names=names, min_metadata_offset=self._changed_at),
             admin_pb2.DescribeTopicsResponse.FromString,
         )
         failed: dict[str, ApiError] = {}
@@ -268,7 +270,7 @@ class Admin:
         """All registered brokers, fenced ones included, as one broker knows them."""
         response = await self._ask(
             "DescribeCluster",
-            admin_pb2.DescribeClusterRequest(),
+            admin_pb2.DescribeClusterRequest(min_metadata_offset=self._changed_at),
             admin_pb2.DescribeClusterResponse.FromString,
         )
         brokers = tuple(_broker(each) for each in response.brokers)
@@ -323,7 +325,10 @@ class Admin:
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         response = await self._ask(
             "DescribeConfigs",
-            admin_pb2.DescribeConfigsRequest(resources=[_resource(each) for each in resources]),
+            admin_pb2.DescribeConfigsRequest(
+                resources=[_resource(each) for each in resources],
+                min_metadata_offset=self._changed_at,
+            ),
             admin_pb2.DescribeConfigsResponse.FromString,
         )
         failed: dict[str, ApiError] = {}
@@ -347,9 +352,11 @@ class Admin:
                 raise ApiError(code, f"{method}: {_WORDS.get(code, 'the cluster refused')}")
             return answer
 
-        return await self._view.keep_asking(
+        answer = await self._view.keep_asking(
             attempt, method, self._config.default_api_timeout_ms / 1000
         )
+        self._changed_at = max(self._changed_at, getattr(answer, "metadata_offset", 0))
+        return answer
 
 
 _WORDS = {

@@ -21,7 +21,6 @@ from metadata.image import (
     BrokerRegistration,
     ConfigResource,
     MetadataImage,
-    Topic,
 )
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
@@ -32,6 +31,7 @@ Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 
 _TIMEOUT_S = 30.0
+_CATCH_UP_S = 5.0
 
 
 class AdminService:
@@ -87,20 +87,30 @@ class AdminService:
 
     # ------------------------------------------------------------------ from the image
 
-    def _present_image(self) -> MetadataImage:
-        """The image, if the controllers were heard of late. Raises RpcError UNAVAILABLE."""
+    async def _present_image(self, min_offset: int) -> MetadataImage:
+        """The image once it has applied ``min_offset``: whoever changed something then sees it.
+
+        Raises RpcError UNAVAILABLE where the controllers were not heard of late.
+        """
+        await self._context.wait_until(lambda image: image.offset >= min_offset, _CATCH_UP_S)
         if not self._context.lease_valid():
             raise RpcError(
                 RpcCode.UNAVAILABLE,
                 f"broker {self._context.broker_id} has no contact to the active controller, "
                 "so what it knows may be outdated",
             )
-        return self._context.image()
+        image = self._context.image()
+        if image.offset < min_offset:
+            raise RpcError(
+                RpcCode.UNAVAILABLE,
+                f"broker {self._context.broker_id} has not applied metadata up to {min_offset}",
+            )
+        return image
 
     async def _describe_cluster(
         self, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
-        image = self._present_image()
+        image = await self._present_image(request.min_metadata_offset)
         controller_id = self._context.controller.active_controller
         return pb.DescribeClusterResponse(
             cluster_id=self._context.cluster_id,
@@ -127,42 +137,14 @@ class AdminService:
     async def _describe_topics(
         self, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
-        image = self._present_image()
+        image = await self._present_image(request.min_metadata_offset)
         names = list(request.names) or [topic.name for topic in image.sorted_topics()]
-        return pb.DescribeTopicsResponse(
-            topics=[self._topic(name, image.topic(name)) for name in names]
-        )
-
-    def _topic(self, name: str, topic: Topic | None) -> pb.DescribeTopicsResponse.Topic:
-        if topic is None:
-            return pb.DescribeTopicsResponse.Topic(
-                name=name,
-                error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                message=f"there is no topic {name}",
-            )
-        configs = self._context.image().config(ConfigResource.topic(name))
-        return pb.DescribeTopicsResponse.Topic(
-            name=name,
-            topic_id=topic.topic_id,
-            configs=dict(sorted(configs.items())),
-            partitions=[
-                pb.PartitionDescription(
-                    partition=number,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    partition_epoch=state.partition_epoch,
-                    replicas=state.replicas,
-                    isr=state.isr,
-                    elr=state.elr,
-                    unclean_elections=state.unclean_elections,
-                )
-                for number, state in enumerate(topic.partitions)
-            ],
-        )
+        return pb.DescribeTopicsResponse(topics=[_topic(image, name) for name in names])
 
     async def _describe_configs(
         self, request: pb.DescribeConfigsRequest
     ) -> pb.DescribeConfigsResponse:
+        await self._present_image(request.min_metadata_offset)
         answer = pb.DescribeConfigsResponse()
         for resource in request.resources:
             described = answer.resources.add(resource=resource)
@@ -181,3 +163,32 @@ class AdminService:
                     read_only=entry.read_only,
                 )
         return answer
+
+
+def _topic(image: MetadataImage, name: str) -> pb.DescribeTopicsResponse.Topic:
+    topic = image.topic(name)
+    if topic is None:
+        return pb.DescribeTopicsResponse.Topic(
+            name=name,
+            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            message=f"there is no topic {name}",
+        )
+    configs = image.config(ConfigResource.topic(name))
+    return pb.DescribeTopicsResponse.Topic(
+        name=name,
+        topic_id=topic.topic_id,
+        configs=dict(sorted(configs.items())),
+        partitions=[
+            pb.PartitionDescription(
+                partition=number,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                isr=state.isr,
+                elr=state.elr,
+                unclean_elections=state.unclean_elections,
+            )
+            for number, state in enumerate(topic.partitions)
+        ],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -181,5 +182,23 @@ def test_without_the_controllers_history_is_not_told_as_the_present(method: str)
         with pytest.raises(RpcError) as caught:
             await service.unary[f"/stele.v1.Admin/{method}"](b"")
         assert caught.value.code is RpcCode.UNAVAILABLE
+
+    run_virtual(main())
+
+
+def test_what_was_changed_before_is_seen() -> None:
+    """A description waits until this broker has applied what its asker has changed."""
+
+    async def main() -> None:
+        edges = Edges()
+        offset = edges.publisher.offset + 1
+        request = pb.DescribeTopicsRequest(names=["new"], min_metadata_offset=offset)
+        asking = asyncio.ensure_future(
+            _call(edges, "DescribeTopics", request, pb.DescribeTopicsResponse)
+        )
+        await asyncio.sleep(0.1)
+        assert not asking.done()
+        edges.add_topic("new", [[1, 2]])
+        assert [topic.error for topic in (await asking).topics] == [0]
 
     run_virtual(main())

@@ -44,7 +44,7 @@ class CreateTopicsRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message", "partitions", "replication_factor")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -63,10 +63,12 @@ class CreateTopicsResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[CreateTopicsResponse.Topic]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
     __slots__ = ("names", "topic_ids")
@@ -77,7 +79,7 @@ class DeleteTopicsRequest(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -92,10 +94,12 @@ class DeleteTopicsResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicsResponse.Topic]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class ConfigResource(_message.Message):
     __slots__ = ("type", "name")
@@ -128,7 +132,7 @@ class AlterConfigsRequest(_message.Message):
     def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsRequest.Resource, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class AlterConfigsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "resources")
+    __slots__ = ("error", "leader_id", "resources", "metadata_offset")
     class Resource(_message.Message):
         __slots__ = ("resource", "error", "message")
         RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -141,16 +145,20 @@ class AlterConfigsResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsResponse.Resource]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[AlterConfigsResponse.Resource, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[AlterConfigsResponse.Resource, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeConfigsRequest(_message.Message):
-    __slots__ = ("resources",)
+    __slots__ = ("resources", "min_metadata_offset")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
-    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ...) -> None: ...
+    min_metadata_offset: int
+    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., min_metadata_offset: _Optional[int] = ...) -> None: ...
 
 class ConfigEntry(_message.Message):
     __slots__ = ("name", "value", "source", "type", "documentation", "read_only")
@@ -202,7 +210,7 @@ class ElectLeadersRequest(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., unclean: _Optional[bool] = ...) -> None: ...
 
 class ElectLeadersResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "partitions")
+    __slots__ = ("error", "leader_id", "partitions", "metadata_offset")
     class Partition(_message.Message):
         __slots__ = ("topic", "partition", "error", "message")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -217,14 +225,18 @@ class ElectLeadersResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[ElectLeadersResponse.Partition]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ElectLeadersResponse.Partition, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ElectLeadersResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("min_metadata_offset",)
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    min_metadata_offset: int
+    def __init__(self, min_metadata_offset: _Optional[int] = ...) -> None: ...
 
 class BrokerDescription(_message.Message):
     __slots__ = ("broker_id", "host", "port", "rack", "fenced", "in_controlled_shutdown", "broker_epoch", "grpc_host", "grpc_port")
@@ -263,10 +275,12 @@ class DescribeClusterResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerDescription, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeTopicsRequest(_message.Message):
-    __slots__ = ("names",)
+    __slots__ = ("names", "min_metadata_offset")
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    min_metadata_offset: int
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., min_metadata_offset: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
     __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "unclean_elections")
