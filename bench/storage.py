@@ -231,6 +231,9 @@ def table_of_recoveries(disk: RealDisk, path: str) -> Table:
         log = filled(disk, directory, size, 64 << 20)
         log.prepare_clean_shutdown()
         log.sync_now()
+        epochs = log.checkpoint_epochs()
+        if epochs is not None:
+            disk.replace_file_now(*epochs)
         log.close()
         end = log.end_offset
         cells = []

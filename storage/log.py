@@ -15,7 +15,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
 from stele.world import Buffer, Clock, Disk
 from storage import time_search
-from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs, read_epochs
+from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.config import LogConfig
 from storage.errors import StorageError, is_disk_full
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
@@ -30,6 +30,7 @@ from storage.producer_state import ProducerStates
 from storage.recovery import (
     RecoveredSegments,
     RecoveryRequest,
+    recover_epochs,
     recover_producers,
     recover_segments,
     replay,
@@ -38,7 +39,12 @@ from storage.retention import retained_from
 from storage.runs import runs_of
 from storage.segment import ColdRange, Segment
 from storage.segments import Segments
-from storage.snapshots import drop_snapshots_above, drop_snapshots_below, write_snapshot
+from storage.snapshots import (
+    drop_snapshots_above,
+    drop_snapshots_below,
+    newest_snapshot,
+    write_snapshot,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -127,30 +133,14 @@ class PartitionLog:
         log = cls(disk, directory, config, clock, recovered, topic_id=topic_id, owner=owner)
         log.start_offset = max(log.start_offset, start_offset)
         log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
-        log._recover_epochs(request)
-        log.producers = recover_producers(request, log.segments.all(), log.end_offset)
+        request = request._replace(start_offset=log.start_offset)
+        log.epochs = recover_epochs(request, recovered)
+        log.producers = recover_producers(request, recovered)
         if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
             log._mark_unsynced(parent, directory, log.segments.active.path)
         return log
-
-    def _recover_epochs(self, request: RecoveryRequest) -> None:
-        """The file is right below the recovery point; above it the batches tell."""
-        epochs = LeaderEpochs(read_epochs(self._disk, f"{self.directory}/{LEADER_EPOCH_FILE}"))
-        known = epochs.entries
-        if not request.clean_shutdown or not known:
-            point = request.recovery_point if known else 0
-            epochs.truncate_from(point)
-            replay(
-                self.segments.all(),
-                max(point, self.start_offset),
-                lambda header: epochs.assign(header.leader_epoch, header.base_offset),
-            )
-            epochs.dirty = epochs.entries != known
-        epochs.truncate_from(self.end_offset)
-        epochs.advance_start(self.start_offset)
-        self.epochs = epochs
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
@@ -529,19 +519,12 @@ class PartitionLog:
         self._unsynced_paths.clear()
         self.synced_offset = self.durable_offset = self.end_offset
         self._unflushed_records = 0
-        self.producers = recover_producers(self._request(), self.segments.all(), self.end_offset)
+        self._rebuild_producers()
 
-    def _request(self) -> RecoveryRequest:
-        return RecoveryRequest(
-            self._disk,
-            self.directory,
-            start_offset=self.start_offset,
-            recovery_point=self.synced_offset,
-            high_watermark=self.high_watermark,
-            clean_shutdown=True,
-            index_interval_bytes=self.config.index_interval_bytes,
-            now_ms=self._clock.time_ms(),
-        )
+    def _rebuild_producers(self) -> None:
+        self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
+        offset = max(offset, self.start_offset)
+        replay(self.segments.all(), offset, self.producers.update_from)
 
     def reset_to(self, offset: int) -> None:
         """Delete everything; the log is empty and begins at ``offset``.

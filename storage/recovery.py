@@ -13,7 +13,7 @@ import logging
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from stele.wire.batch import (
@@ -25,7 +25,9 @@ from stele.wire.batch import (
     read_header,
 )
 from stele.world import Buffer, Disk
+from storage.checkpoints import LEADER_EPOCH_FILE, read_epochs
 from storage.errors import CorruptLogError
+from storage.leader_epochs import LeaderEpochs
 from storage.producer_state import ProducerStates
 from storage.segment import (
     LOG_SUFFIX,
@@ -58,8 +60,22 @@ class RecoveredSegments:
     """Segments in order, at least one; the last is the one to append to."""
 
     segments: list[Segment]
-    scanned_from: int  # offset: batches from here on were checked in full
+    scanned_from: int  # offset: batches from here on were looked at, each in full
     truncated_bytes: int = 0  # torn off the end
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Leader epochs of the batches looked at, and the offset of the first of each."""
+    has_producers: bool = False
+    """Whether one of them carries a producer id."""
+
+    def see(self, header: BatchHeader) -> None:
+        if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
+            self.epochs.append((header.leader_epoch, header.base_offset))
+        if header.producer_id >= 0:
+            self.has_producers = True
+
+    @property
+    def end_offset(self) -> int:
+        return self.segments[-1].end_offset
 
 
 class RecoveryRequest(NamedTuple):
@@ -108,8 +124,8 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegm
     first = _first_to_scan(request, segments)
     result = RecoveredSegments(segments, scanned_from=segments[first].base_offset)
     if request.clean_shutdown:
-        result.scanned_from = segments[-1].base_offset
         _load_clean(request, segments[-1])
+        result.scanned_from = segments[-1].end_offset
     else:
         _scan_all(request, result, first)
     end_offset = segments[-1].end_offset
@@ -188,7 +204,7 @@ def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -
     for at in range(first, len(segments)):
         segment = segments[at]
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        cut = scan_segment(segment, request.index_interval_bytes)
+        cut = _scan_segment(result, segment, request.index_interval_bytes)
         if cut is None and following is not None and segment.end_offset != following:
             cut = Cut(segment.size, segment.end_offset, f"the next segment begins at {following}")
         if cut is None:
@@ -246,7 +262,9 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> None:
     request.disk.sync_now(request.directory.rpartition("/")[0])
 
 
-def scan_segment(segment: Segment, index_interval_bytes: int) -> Cut | None:
+def _scan_segment(
+    result: RecoveredSegments, segment: Segment, index_interval_bytes: int
+) -> Cut | None:
     """Check every batch in full (frame, CRC, order) and make the indexes anew.
 
     Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
@@ -269,9 +287,10 @@ def scan_segment(segment: Segment, index_interval_bytes: int) -> Cut | None:
                 checked.size_bytes,
                 index_interval_bytes,
             )
+            result.see(checked)
             at += checked.size_bytes
         if at == 0:
-            cut, size = _scan_large(segment, position, index_interval_bytes)
+            cut, size = _scan_large(result, segment, position, index_interval_bytes)
             if cut is not None:
                 return cut
             at = size
@@ -279,7 +298,9 @@ def scan_segment(segment: Segment, index_interval_bytes: int) -> Cut | None:
     return None
 
 
-def _scan_large(segment: Segment, position: int, interval: int) -> tuple[Cut | None, int]:
+def _scan_large(
+    result: RecoveredSegments, segment: Segment, position: int, interval: int
+) -> tuple[Cut | None, int]:
     """A batch larger than a chunk, or one that the file's end cuts off."""
     end_offset = segment.end_offset
     head = segment.file.read_now(position, HEADER_SIZE)
@@ -294,6 +315,7 @@ def _scan_large(segment: Segment, position: int, interval: int) -> tuple[Cut | N
     if isinstance(checked, str):
         return Cut(position, end_offset, checked), 0
     segment.note(checked.last_offset, checked.max_timestamp_ms, position, size, interval)
+    result.see(checked)
     return None, size
 
 
@@ -342,12 +364,32 @@ def _is_batch(segment: Segment, position: int, offset: int) -> bool:
 # ------------------------------------------------------------------------------- state
 
 
-def recover_producers(
-    request: RecoveryRequest, segments: list[Segment], end_offset: int
-) -> ProducerStates:
-    """Producer state as of ``end_offset``: the newest sound snapshot, and the batches since."""
-    states, offset = newest_snapshot(request.disk, request.directory, end_offset)
-    replay(segments, max(offset, request.start_offset), states.update_from)
+def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> LeaderEpochs:
+    """The epoch file is right below the recovery point; above it the batches tell."""
+    epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
+    known = epochs.entries
+    if not known:
+        replay(
+            recovered.segments,
+            request.start_offset,
+            lambda header: epochs.assign(header.leader_epoch, header.base_offset),
+        )
+    elif not request.clean_shutdown:
+        epochs.truncate_from(request.recovery_point)
+        for epoch, offset in recovered.epochs:
+            if offset >= request.recovery_point:
+                epochs.assign(epoch, offset)
+    epochs.truncate_from(recovered.end_offset)
+    epochs.advance_start(request.start_offset)
+    epochs.dirty = epochs.entries != known
+    return epochs
+
+
+def recover_producers(request: RecoveryRequest, recovered: RecoveredSegments) -> ProducerStates:
+    """Producer state as of the log's end: the newest sound snapshot, and the batches since."""
+    states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
+    if offset < recovered.scanned_from or recovered.has_producers:
+        replay(recovered.segments, max(offset, request.start_offset), states.update_from)
     return states
 
 

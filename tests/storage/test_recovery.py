@@ -186,12 +186,19 @@ async def test_indexes_are_made_anew(suffix: str, damage: str) -> None:
     assert found.offset == 9
 
 
-def test_a_damaged_snapshot_gives_way_to_the_log() -> None:
+@pytest.mark.parametrize("which", ["all", "the last"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_snapshot_gives_way_to_the_log(clean: bool, which: str) -> None:
     disk = written(3 * PER_SEGMENT)
-    whole = open_log(disk).producers.encode()
-    for path in [path for path in disk.inodes if path.endswith(".snapshot")]:
+    log = open_log(disk)
+    whole = log.producers.encode()
+    log.prepare_clean_shutdown()
+    log.close()
+    snapshots = sorted(path for path in disk.inodes if path.endswith(".snapshot"))
+    for path in snapshots if which == "all" else snapshots[-1:]:
         disk.flip(path, 8)
-    assert open_log(disk).producers.encode() == whole
+    again = open_log(disk, recovery_point=log.end_offset, clean_shutdown=clean)
+    assert again.producers.encode() == whole
 
 
 def test_segments_below_the_start_are_dropped_unseen() -> None:
