@@ -9,25 +9,7 @@ import pytest
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
-
-TOPIC = "orders"
-SAFE = {"min.insync.replicas": "2"}
-
-
-async def a_topic(cluster: SimCluster, configs: dict[str, str] | None = None) -> None:
-    await cluster.client.create_topic(TOPIC, configs=SAFE if configs is None else configs)
-    await cluster.until_isr(TOPIC, 3)
-
-
-async def write(cluster: SimCluster, count: int, prefix: str = "v") -> None:
-    for i in range(count):
-        await cluster.client.produce_until_acknowledged(TOPIC, f"{prefix}{i}".encode())
-
-
-def log_bytes(cluster: SimCluster, node: SimNode) -> bytes:
-    """A replica's first segment, as its processes see it."""
-    disk = cluster.simulation.machine(node.host).disk
-    return bytes(disk.file(f"/data/{TOPIC}-0/00000000000000000000.log").data)
+from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
 
 
 async def kill_the_leader(cluster: SimCluster) -> None:

@@ -1,0 +1,115 @@
+"""Whole clusters with bad disks: broken, full, and silently wrong ones."""
+
+import asyncio
+
+import pytest
+
+from chaos.sim.cluster import SimCluster
+from stele.errors import ApiError, ErrorCode
+from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
+
+
+@pytest.mark.parametrize("of_leader", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_disk_that_fails_its_sync_takes_its_replica_out(seed: int, of_leader: bool) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        leader = cluster.leader(TOPIC)
+        others = [node for node in cluster.brokers.values() if node is not leader]
+        broken = leader if of_leader else others[0]
+        disk = cluster.simulation.machine(broken.host).disk
+        disk.faults.failing_sync = True
+        await write(cluster, 10, "w")
+        await cluster.until(
+            lambda: broken.id not in cluster.partition(TOPIC).isr, "the broken one is out"
+        )
+        assert cluster.leader(TOPIC) is not broken
+        disk.faults.failing_sync = False  # the disk is replaced, the node started anew
+        if broken.alive:
+            broken.kill()
+        broken.start()
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+        assert len({log_bytes(cluster, node) for node in cluster.brokers.values()}) == 1
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_full_disk_of_the_leader_is_an_error_and_loses_nothing(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        leader = cluster.leader(TOPIC)
+        disk = cluster.simulation.machine(leader.host).disk
+        disk.faults.quota_bytes = disk.used_bytes() + 100
+        codes = []
+        for _ in range(3):
+            try:
+                await cluster.client.produce(TOPIC, bytes(2000), broker=leader.id, timeout_s=3)
+            except ApiError as error:
+                codes.append(error.code)
+        assert codes, "it found room for everything"
+        assert set(codes) <= {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        disk.faults.quota_bytes = None
+        if leader.process is not None and not leader.alive:
+            leader.start()
+        await write(cluster, 5, "w")
+        await cluster.until(
+            lambda: len(cluster.partition(TOPIC).isr) >= 2, "at least two are in sync"
+        )
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("of_leader", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_corruption_is_found_at_recovery_and_made_good_from_the_others(
+    seed: int, of_leader: bool
+) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 20)
+        await asyncio.sleep(0.1)
+        leader = cluster.leader(TOPIC)
+        others = [node for node in cluster.brokers.values() if node is not leader]
+        wrong = leader if of_leader else others[0]
+        wrong.kill()
+        cluster.simulation.machine(wrong.host).disk.flip_bit(
+            f"/data/{TOPIC}-0/00000000000000000000.log", 200
+        )
+        wrong.start()
+        await write(cluster, 5, "w")
+        await cluster.until(lambda: wrong.ready, "it is back")
+        await cluster.until_isr(TOPIC, 3)
+        records = await cluster.client.check_promises(TOPIC)
+        assert len(records) == 25
+        assert len({log_bytes(cluster, node) for node in cluster.brokers.values()}) == 1
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 20)
+        for node in cluster.brokers.values():
+            node.kill()
+        for node in cluster.brokers.values():
+            cluster.simulation.machine(node.host).disk.flip_bit(
+                f"/data/{TOPIC}-0/00000000000000000000.log", 200
+            )
+            node.start()
+        await cluster.until(
+            lambda: all(node.ready for node in cluster.brokers.values()), "they are back"
+        )
+        await asyncio.sleep(30)
+        assert cluster.partition(TOPIC).leader == -1
+        assert cluster.partition(TOPIC).unclean_elections == 0
+        with pytest.raises(ApiError):
+            await cluster.client.find_leader(TOPIC)
+
+    SimCluster(seed).run(scenario)
