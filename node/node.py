@@ -7,7 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
 
 from broker.broker import Broker
 from controller.service import ControllerService
@@ -19,8 +21,8 @@ from runtime.metrics_http import MetricsServer
 from runtime.quorum import Quorum
 from runtime.quorum_config import QuorumConfig, QuorumVoter
 from stele.errors import ErrorCode
-from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
-from stele.world import Service, World
+from stele.wire.v1.raft_pb2 import DescribeQuorumResponse, TransferLeadershipResponse
+from stele.world import Service, UnaryHandler, World
 from storage.directory import LOCK_FILE
 from storage.errors import LogDirectoryError
 
@@ -28,8 +30,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RAFT_DESCRIBE = "/stele.v1.Raft/DescribeQuorum"
-_ADMIN_DESCRIBE = "/stele.v1.Admin/DescribeQuorum"
+# Asked of the quorum's leader, by voters' and by administrators' names.
+_OF_THE_QUORUM = {
+    "DescribeQuorum": DescribeQuorumResponse,
+    "TransferLeadership": TransferLeadershipResponse,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,19 +226,22 @@ def controller_port_service(quorum: Quorum, controller: ControllerService) -> Se
     service = Service()
     service.include(quorum.service())
     service.include(controller.service())
-    describe = service.unary[_RAFT_DESCRIBE]
+    for name, response_type in _OF_THE_QUORUM.items():
+        handler = service.unary[f"/stele.v1.Raft/{name}"]
+        service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(handler, response_type)
+    return service
 
-    async def describe_for_admin(request: bytes) -> bytes:
-        """The same answer, but who asks any controller is sent on by NOT_CONTROLLER."""
-        answer = DescribeQuorumResponse.FromString(
-            await describe(DescribeQuorumRequest().SerializeToString())
-        )
+
+def _for_administrators(handler: UnaryHandler, response_type: type[Message]) -> UnaryHandler:
+    """The same answer, but who asks any controller is sent on by NOT_CONTROLLER."""
+
+    async def handle(request: bytes) -> bytes:
+        answer: Any = response_type.FromString(await handler(request))
         if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.error = ErrorCode.NOT_CONTROLLER
-        return answer.SerializeToString()
+        return bytes(answer.SerializeToString())
 
-    service.unary[_ADMIN_DESCRIBE] = describe_for_admin
-    return service
+    return handle
 
 
 async def _bound(key: str, binding: Awaitable[T]) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft import election, replication
+from raft import election, replication, transfer
 from raft.log_view import LogView
 from raft.messages import (
     Batch,
@@ -41,6 +41,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.timing import Timing
+from stele.errors import ErrorCode
 from stele.world import Rng
 
 __all__ = ["InvariantError", "RaftCore", "ReplicaView"]
@@ -88,6 +89,10 @@ class RaftCore:
         return self._replica.epoch
 
     @property
+    def timing(self) -> Timing:
+        return self._replica.timing
+
+    @property
     def log(self) -> LogView:
         """For reading only."""
         return self._replica.log
@@ -101,6 +106,13 @@ class RaftCore:
         """Where this replica's own epoch begins in the log, while it leads."""
         state = self._replica.state
         return state.start_offset if isinstance(state, Leader) else None
+
+    @property
+    def transferring_to(self) -> int | None:
+        """Whom leadership is being handed to: meanwhile nothing may be proposed."""
+        state = self._replica.state
+        pending = state.transfer if isinstance(state, Leader) else None
+        return None if pending is None else pending.to
 
     def describe(self, now: float) -> list[ReplicaView]:
         """All replicas as this leader knows them, voters first; nothing while not leading."""
@@ -160,6 +172,8 @@ class RaftCore:
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Leader):
             raise ValueError(f"only a leader proposes, not a {replica.role.value}")
+        if state.transfer is not None:
+            raise ValueError(f"leadership is being handed to {state.transfer.to}")
         replica.append([Batch(replica.log.end_offset, count, replica.epoch, payload)])
         replication.answer_parked(replica, state)
         return self._finish(now)
@@ -182,6 +196,18 @@ class RaftCore:
         """Give up leadership in good order, as before a shutdown; nothing unless leading."""
         if isinstance(self._replica.state, Leader):
             self._replica.become_resigned(now)
+        return self._finish(now)
+
+    def transfer_refusal(self, to: int, now: float) -> ErrorCode:
+        """Why leadership cannot be handed to voter ``to`` now; NONE when it can."""
+        return transfer.refusal(self._replica, now, to)
+
+    def transfer(self, to: int, now: float) -> Ready:
+        """Hand leadership to voter ``to``, as far as it catches up within an election timeout.
+
+        Allowed when ``transfer_refusal`` is NONE; watch ``transferring_to`` and the status.
+        """
+        transfer.begin(self._replica, now, to)
         return self._finish(now)
 
     # ---------------------------------------------------------------------------- dispatch
@@ -221,6 +247,7 @@ class RaftCore:
     def _finish(self, now: float) -> Ready:
         """Send what the new state has to say, and hand out the work."""
         replica = self._replica
+        transfer.advance(replica, now)
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
         replication.fetch(replica, now)
@@ -244,7 +271,7 @@ class RaftCore:
             case Leader():
                 begin_at = min((p.begin_at for p in state.progress.values()), default=NEVER)
                 check_at = election.check_quorum_at(replica, state)
-                return min(begin_at, check_at, state.parking.deadline)
+                return min(begin_at, check_at, state.parking.deadline, transfer.give_up_at(state))
 
 
 def _view(key: ReplicaKey, progress: Progress, *, is_voter: bool) -> ReplicaView:

@@ -278,12 +278,18 @@ class Replica:
         change = LeaderChange(self.local.id, self.voters.ids, tuple(sorted(granting)))
         self.append([Batch(self.log.end_offset, 1, self.epoch, change)])
 
-    def become_resigned(self, now: float) -> None:
-        """Lead this epoch no more, and say so to the voters, the furthest log first."""
+    def become_resigned(self, now: float, *, preferred: int | None = None) -> None:
+        """Lead this epoch no more, and say so to the voters, the furthest log first.
+
+        ``preferred`` is to be the first successor whatever the others have.
+        """
         state = self.state
         successors: tuple[int, ...] = ()
         if isinstance(state, Leader):
-            by_end = sorted(state.progress.items(), key=lambda item: (-item[1].end_offset, item[0]))
+            by_end = sorted(
+                state.progress.items(),
+                key=lambda item: (item[0] != preferred, -item[1].end_offset, item[0]),
+            )
             successors = tuple(voter for voter, _ in by_end)
         self.leader_gone = True
         asking = Asking.all(self.voters.others(self.local.id) if successors else (), now)

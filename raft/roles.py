@@ -104,12 +104,21 @@ class Candidate:
     lost: bool = False  # a late grant may still win it
 
 
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Leadership is about to go to ``to``: nothing is proposed until it does or time is up."""
+
+    to: int
+    give_up_at: float
+
+
 @dataclass(slots=True)
 class Leader:
     start_offset: int  # of the epoch: the high watermark passes it before it advances at all
     progress: dict[int, Progress]  # of every voter but this one, by id
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     parking: Parking = field(default_factory=Parking)
+    transfer: Transfer | None = None
 
     def quorum_heard_at(self, voters: VoterSet) -> float:
         """Since when some majority, this replica included, has been heard; inf when alone."""

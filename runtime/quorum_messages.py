@@ -25,6 +25,7 @@ END_QUORUM_EPOCH = _PREFIX + "EndQuorumEpoch"
 FETCH = _PREFIX + "Fetch"
 FETCH_SNAPSHOT = _PREFIX + "FetchSnapshot"
 DESCRIBE_QUORUM = _PREFIX + "DescribeQuorum"
+TRANSFER_LEADERSHIP = _PREFIX + "TransferLeadership"
 
 
 class MessageError(SteleError):

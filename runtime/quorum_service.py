@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from raft.messages import FetchResponse, Request, Response
@@ -15,6 +15,7 @@ from runtime.quorum_messages import (
     DESCRIBE_QUORUM,
     FETCH_SNAPSHOT,
     METHODS,
+    TRANSFER_LEADERSHIP,
     MessageError,
     encode_response,
     leader_to_wire,
@@ -41,11 +42,13 @@ class QuorumService:
         submit: Callable[[int, Request], None],
         standing: Callable[[], tuple[int | None, int]],
         describe: Callable[[], pb.DescribeQuorumResponse],
+        transfer: Callable[[int], Awaitable[None]],
     ) -> None:
         self._config = config
         self._submit = submit
         self._standing = standing
         self._describe = describe
+        self._transfer = transfer
         self._log: QuorumLog | None = None  # None while the replica does not run
         self._waiting: dict[int, asyncio.Future[Reply]] = {}  # by request id
         self._last_request_id = 0
@@ -67,6 +70,7 @@ class QuorumService:
                 **unary,
                 FETCH_SNAPSHOT: self._fetch_snapshot,
                 DESCRIBE_QUORUM: self._describe_quorum,
+                TRANSFER_LEADERSHIP: self._transfer_leadership,
             }
         )
 
@@ -136,3 +140,18 @@ class QuorumService:
     async def _describe_quorum(self, data: bytes) -> bytes:
         self._running()
         return self._describe().SerializeToString()
+
+    async def _transfer_leadership(self, data: bytes) -> bytes:
+        self._running()
+        try:
+            request: pb.TransferLeadershipRequest = parse(pb.TransferLeadershipRequest, data)
+        except MessageError as error:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
+        answer = pb.TransferLeadershipResponse()
+        try:
+            await self._transfer(request.voter_id)
+        except ApiError as error:
+            answer.error, answer.message = int(error.code), error.message
+        leader_id, answer.epoch = self._standing()
+        answer.leader_id = leader_to_wire(leader_id)
+        return answer.SerializeToString()

@@ -296,6 +296,15 @@ class Admin:
             tuple(_replica(each) for each in response.observers),
         )
 
+    async def transfer_leadership(self, voter_id: int) -> int:
+        """Make that controller the active one; return the epoch in which it leads."""
+        response = await self._ask(
+            "TransferLeadership",
+            raft_pb2.TransferLeadershipRequest(voter_id=voter_id),
+            raft_pb2.TransferLeadershipResponse.FromString,
+        )
+        return response.epoch
+
     # ------------------------------------------------------------------------ configs
 
     async def alter_configs(
@@ -349,7 +358,8 @@ class Admin:
             answer = await self._view.ask_any(f"/stele.v1.Admin/{method}", request, parse)
             code = error_code(getattr(answer, "error", 0))
             if code is not ErrorCode.NONE:
-                raise ApiError(code, f"{method}: {_WORDS.get(code, 'the cluster refused')}")
+                said = getattr(answer, "message", "") or _WORDS.get(code, "the cluster refused")
+                raise ApiError(code, f"{method}: {said}")
             return answer
 
         answer = await self._view.keep_asking(

@@ -485,6 +485,9 @@ class Admin(_Face):
     def describe_quorum(self) -> QuorumDescription:
         return self._run(self._admin.describe_quorum())
 
+    def transfer_leadership(self, voter_id: int) -> int:
+        return self._run(self._admin.transfer_leadership(voter_id))
+
     def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, str | None]],

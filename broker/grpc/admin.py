@@ -2,7 +2,7 @@
 
 DescribeCluster and DescribeTopics are read from this broker's own image, which may be a moment
 behind; a broker that has lost the controllers refuses them, for another one knows better.
-DescribeQuorum comes from the quorum's leader.
+DescribeQuorum and TransferLeadership go to the quorum's leader.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from metadata.image import (
 )
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
-from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
+from stele.wire.v1.raft_pb2 import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+)
 from stele.world import RpcCode, RpcError, Service
 
 Q = TypeVar("Q", bound=Message)
@@ -60,6 +65,10 @@ class AdminService:
                 ),
                 prefix + "DescribeQuorum": unary(
                     DescribeQuorumRequest, forward("DescribeQuorum", DescribeQuorumResponse)
+                ),
+                prefix + "TransferLeadership": unary(
+                    TransferLeadershipRequest,
+                    forward("TransferLeadership", TransferLeadershipResponse),
                 ),
                 prefix + "DescribeCluster": unary(
                     pb.DescribeClusterRequest, self._describe_cluster

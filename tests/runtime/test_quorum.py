@@ -393,3 +393,71 @@ def test_same_seed_same_events() -> None:
 
     assert events(5) == events(5)
     assert events(5) != events(6)
+
+
+def test_leadership_is_handed_over() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"a")
+        target = cluster.others(leader)[1]
+        began_at = cluster.now
+        await leader.process.run(leader.quorum.transfer_leadership(target.id))
+        assert leader.quorum.leader.leader_id == target.id
+        assert cluster.now - began_at < 0.3
+        assert await cluster.leader(after_epoch=1) is target
+        await target.process.run(target.quorum.transfer_leadership(target.id))  # it leads already
+        assert target.quorum.leader.epoch == leader.quorum.leader.epoch
+        await target.propose(b"b")
+        await cluster.until_equal()
+        assert target.witness.records == [b"a", b"b"]
+
+    run(cluster, main())
+
+
+def test_a_refused_transfer_changes_nothing() -> None:
+    cluster = QuorumCluster()
+
+    async def refused(replica: Replica, to: int) -> ErrorCode:
+        with pytest.raises(ApiError) as refusal:
+            await replica.process.run(replica.quorum.transfer_leadership(to))
+        return refusal.value.code
+
+    async def main() -> None:
+        leader = await cluster.start()
+        other, silent = cluster.others(leader)
+        assert await refused(leader, 9) is ErrorCode.VOTER_NOT_FOUND
+        assert await refused(other, leader.id) is ErrorCode.NOT_CONTROLLER
+        silent.kill()
+        await leader.propose(b"what the silent one lacks")
+        assert await refused(leader, silent.id) is ErrorCode.REQUEST_TIMED_OUT
+        await asyncio.sleep(2.0)
+        assert await refused(leader, silent.id) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        assert leader.quorum.leader == LeaderAndEpoch(leader.id, 1)
+        await leader.propose(b"goes on")
+        await cluster.until(lambda: leader.witness.records[1:] == [b"goes on"])
+
+    run(cluster, main())
+
+
+def test_nothing_is_proposed_while_leadership_is_on_its_way() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        silent = cluster.others(leader)[0]
+        silent.kill()
+        await leader.propose(b"before")
+        transfer = asyncio.create_task(
+            leader.process.run(leader.quorum.transfer_leadership(silent.id))
+        )
+        await asyncio.sleep(0.01)
+        with pytest.raises(NotLeaderError):
+            await leader.propose(b"meanwhile")
+        with pytest.raises(ApiError):
+            await transfer
+        await leader.propose(b"after")
+        await cluster.until(lambda: leader.witness.records == [b"before", b"after"])
+
+    run(cluster, main())

@@ -214,6 +214,16 @@ class Script:
         ready = owner.running.resign(self.now)
         self._carry_out(owner.id, ready, owner.apply(ready))
 
+    def transfer(self, node: str, to: str) -> None:
+        """transfer 1 3: hand leadership of node 1 to node 3, or say why not"""
+        owner = self.nodes[int(node)]
+        error = owner.running.transfer_refusal(int(to), self.now)
+        if error is not ErrorCode.NONE:
+            self.say(f"{node}: refuses: {error.name}")
+            return
+        ready = owner.running.transfer(int(to), self.now)
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
     def status(self) -> None:
         """status: print every node's role, epoch, leader, log end, high watermark"""
         for node in self.nodes.values():
@@ -308,6 +318,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "unreachable": Script.unreachable,
     "propose": Script.propose,
     "resign": Script.resign,
+    "transfer": Script.transfer,
     "status": Script.status,
     "log": Script.log,
     "quiet": Script.quiet,
