@@ -377,8 +377,7 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Le
     elif not request.clean_shutdown:
         epochs.truncate_from(request.recovery_point)
         for epoch, offset in recovered.epochs:
-            if offset >= request.recovery_point:
-                epochs.assign(epoch, offset)
+            epochs.assign(epoch, max(offset, request.start_offset))
     epochs.truncate_from(recovered.end_offset)
     epochs.advance_start(request.start_offset)
     epochs.dirty = epochs.entries != known

@@ -222,3 +222,17 @@ def test_epochs_above_the_recovery_point_come_from_the_batches() -> None:
     disk = written(4)
     disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", b"0\n3\n0 0\n1 10\n9 25\n")
     assert open_log(disk, recovery_point=20).epochs.entries == [(0, 0), (1, 10), (2, 20), (3, 30)]
+
+
+def test_an_epoch_whose_first_records_are_deleted_is_kept() -> None:
+    disk = written(1)
+    log = open_log(disk, recovery_point=10)
+    log.advance_start_offset(10)
+    append(log, make_batch(10), epoch=0)
+    log.sync_now()
+    epochs = log.checkpoint_epochs()
+    assert epochs is not None
+    disk.replace_file_now(*epochs)
+    assert epochs[1] == b"0\n1\n0 10\n"
+    again = open_log(disk, start_offset=10, recovery_point=10)
+    assert again.epochs.entries == [(0, 10)]
