@@ -228,9 +228,11 @@ class SimClient:
         answer = admin_pb2.CreateTopicsResponse.FromString(
             await self._administrate("CreateTopics", request.SerializeToString())
         )
-        code = answer.error or answer.topics[0].error
-        if code != ErrorCode.NONE:
-            raise ApiError(ErrorCode(code), answer.topics[0].message)
+        if answer.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error))
+        (created,) = answer.topics
+        if created.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(created.error), created.message)
 
     async def _administrate(self, method: str, request: bytes) -> bytes:
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)

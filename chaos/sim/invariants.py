@@ -24,9 +24,10 @@ class Invariants:
         self.looks = 0
         self.violations: list[str] = []
         self._cluster = cluster
-        # The one node that ever led a quorum epoch, and the highest epoch each node was seen in.
+        # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
+        # (A process that dies may have known of an epoch that it had not written down yet.)
         self._quorum_leaders: dict[int, int] = {}
-        self._quorum_epochs: dict[int, int] = {}
+        self._quorum_epochs: dict[str, int] = {}
         # The committed metadata up to an offset: the same on every node that has got so far.
         self._images: dict[int, MetadataImage] = {}
         # The one process that ever led a partition in a leader epoch, and its high watermark. A
@@ -62,10 +63,10 @@ class Invariants:
             leader = self._quorum_leaders.setdefault(epoch, node.id)
             if leader != node.id:
                 self._violated(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
-        if node.id in self._cluster.controllers and epoch > 0:
-            if epoch < self._quorum_epochs.get(node.id, 0):
-                self._violated(f"controller {node.id} went back to epoch {epoch}")
-            self._quorum_epochs[node.id] = epoch
+        process = _process(node)
+        if epoch < self._quorum_epochs.get(process, 0):
+            self._violated(f"{process} went back to the quorum's epoch {epoch}")
+        self._quorum_epochs[process] = epoch
 
     def _check_image(self, node: SimNode) -> None:
         image = _image(node)
@@ -93,10 +94,9 @@ class Invariants:
                 yield node, node.node.broker
 
     def _check_leader(self, node: SimNode, replica: Replica) -> None:
-        assert node.process is not None
         machine = replica.machine
         key = replica.id, machine.leader_epoch
-        process = f"{node.host} #{node.process.incarnation}"
+        process = _process(node)
         leader, high_watermark = self._partition_leaders.get(key, (process, 0))
         if leader != process:
             self._violated(f"{leader} and {process} both lead {replica!r} in epoch {key[1]}")
@@ -128,6 +128,11 @@ class Invariants:
 def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
     """Whether the committed state and the leader speak of the same leader epoch."""
     return state.leader == node.id and state.leader_epoch == leading.machine.leader_epoch
+
+
+def _process(node: SimNode) -> str:
+    assert node.process is not None
+    return f"{node.host} #{node.process.incarnation}"
 
 
 def _image(node: SimNode) -> MetadataImage | None:
