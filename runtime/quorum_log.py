@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -31,7 +32,7 @@ from storage.checkpoints import (
     read_offsets,
 )
 from storage.config import NO_LIMIT, LogConfig
-from storage.errors import CorruptLogError, StorageError
+from storage.errors import CorruptLogError, StorageError, is_disk_full
 from storage.log import PartitionLog, SyncTicket
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ _log = logging.getLogger(__name__)
 _PARTITION: Final = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
 _READ_BYTES: Final = 1 << 20
 _RESERVE_BYTES: Final = 1 << 20
+_VOTE_ROOM_BYTES: Final = 1 << 16
+"""For the quorum-state file, and for the first batch of an epoch that a vote in it may win."""
+_ROOM_INTERVAL_S: Final = 1.0
 
 
 class CorruptMetadataLogError(SteleError):
@@ -169,12 +173,30 @@ class QuorumLog:
     async def sync(self, hard_state: HardState | None, ticket: SyncTicket | None) -> None:
         """Make both durable. Raises OSError, and then nothing may be sent any more."""
         if hard_state is not None:
-            data = quorum_state.encode(hard_state, self._config.cluster_id)
-            await self._disk.replace_file(self._state_path, data)
+            await self._write_state(quorum_state.encode(hard_state, self._config.cluster_id))
             self.hard_state = hard_state
         if ticket is not None:
             await self._disk.sync(ticket.paths)
             self._log.finish_sync(ticket)
+
+    async def _write_state(self, data: bytes) -> None:
+        """A vote that finds no room waits for it: what it promises is sent only afterwards."""
+        while True:
+            free_bytes = self._disk.free_bytes(self.directory)
+            if free_bytes >= _VOTE_ROOM_BYTES:
+                try:
+                    await self._disk.replace_file(self._state_path, data)
+                    return
+                except OSError as error:
+                    if not is_disk_full(error):
+                        raise
+            _log.error(
+                "%s: %d bytes free: this replica neither votes nor leads until there is room;"
+                " free space on this disk",
+                self.directory,
+                free_bytes,
+            )
+            await asyncio.sleep(_ROOM_INTERVAL_S)
 
     async def checkpoint(self, high_watermark: int) -> None:
         """Note how far recovery need not look, and below which a cut is corruption for sure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Coroutine
 from typing import Any
@@ -156,3 +157,26 @@ def test_the_leader_change_batch() -> None:
     (record,) = decode(data)
     assert control_type(record.key) is ControlType.LEADER_CHANGE
     assert record.timestamp_ms == 1234
+
+
+def test_a_vote_waits_for_room_on_the_disk() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"x")
+        await cluster.until_equal()
+        full, other = cluster.others(leader)
+        disk = cluster.simulation.machines[full.machine].disk
+        disk.faults.quota_bytes = disk.used_bytes()
+        epoch = leader.quorum.leader.epoch
+        leader.process.kill()
+        await asyncio.sleep(20)
+        for replica in (full, other):
+            known = replica.quorum.leader
+            assert known.epoch == epoch or known.leader_id is None, "its vote is not on disk"
+        disk.faults.quota_bytes = None
+        assert await cluster.leader(after_epoch=epoch) in (full, other)
+        assert not full.fatal
+
+    run(cluster, main())
