@@ -274,3 +274,61 @@ def test_an_unreadable_directory_is_a_line(disk: RealDisk, tmp_path: Path) -> No
     (tmp_path / "data").write_text("a file")
     with pytest.raises(LogDirectoryError, match=r"cannot be read|not formatted"):
         LogDirectory.open(disk, f"{tmp_path}/data", RealClock())
+
+
+WRITER = """
+import asyncio, sys
+from runtime.real.disk import RealDisk
+from stele.real import RealClock
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from tests.support.storage import append, make_batch
+
+async def main():
+    directory = LogDirectory.open(
+        RealDisk(), sys.argv[1], RealClock(), LogConfig(segment_bytes=50_000)
+    )
+    directory.start()
+    log = directory.create("t", 0, bytes(16))
+    log.on_durable = lambda log: print(log.durable_offset, flush=True)
+    while True:
+        for _ in range(20):
+            append(log, make_batch(5, size=50, producer=(1, 0, log.end_offset)))
+        await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
+
+
+def write_and_kill(path: str) -> int:
+    """Have a process write there, kill it; the greatest offset it called durable."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, path], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        acknowledged = 0
+        for line in writer.stdout:
+            acknowledged = int(line)
+            if acknowledged > 5000:
+                break
+        writer.kill()
+        # The last line may have been cut by the kill: its newline tells.
+        rest = writer.stdout.read().splitlines(keepends=True)
+    return max([acknowledged, *(int(line) for line in rest if line.endswith("\n"))])
+
+
+@pytest.mark.processes
+async def test_what_a_killed_writer_called_durable_is_there(disk: RealDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/data"
+    format_directory(disk, path, MetaProperties("c", 1, "d"))
+    acknowledged = write_and_kill(path)
+    assert acknowledged > 5000
+    directory = LogDirectory.open(disk, path, RealClock())
+    assert not directory.clean_shutdown
+    log = directory.logs[TopicPartition("t", 0)]
+    assert log.end_offset >= acknowledged
+    assert [h.base_offset for h, _ in log.batches_now(0)] == list(range(0, log.end_offset, 5))
+    state = log.producers.get(1)
+    assert state is not None
+    assert state.last_sequence == log.end_offset - 1
+    await directory.close()
