@@ -112,21 +112,29 @@ class SimCluster:
         *,
         controllers: int = 3,
         brokers: int = 3,
+        combined: bool = False,
         settings: Mapping[str, str] | None = None,
         keep_transcript: bool = False,
     ) -> None:
+        """``combined``: every broker is a controller too; ``controllers`` has no meaning then."""
         self.simulation = Simulation(seed, keep_transcript=keep_transcript)
-        controller_ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers)
-        voters = ",".join(f"{i}@c{i}:{CONTROLLER_PORT}" for i in controller_ids)
+        broker_ids = range(1, brokers + 1)
+        first = 1 if combined else FIRST_CONTROLLER_ID
+        controller_ids = range(first, first + (brokers if combined else controllers))
+        letter = "b" if combined else "c"
+        voters = ",".join(f"{i}@{letter}{i}:{CONTROLLER_PORT}" for i in controller_ids)
         common = {"controller.quorum.voters": voters, "metrics.listener": "", **(settings or {})}
-        self.controllers = {
-            i: SimNode(self.simulation, _controller_config(i, common), f"c{i}")
-            for i in controller_ids
-        }
-        self.brokers = {
-            i: SimNode(self.simulation, _broker_config(i, common), f"b{i}")
-            for i in range(1, brokers + 1)
-        }
+
+        def node(node_id: int, host: str, roles: str) -> SimNode:
+            return SimNode(self.simulation, _config(node_id, host, roles, common), host)
+
+        roles = "broker,controller" if combined else "broker"
+        self.brokers = {i: node(i, f"b{i}", roles) for i in broker_ids}
+        self.controllers = (
+            self.brokers
+            if combined
+            else {i: node(i, f"c{i}", "controller") for i in controller_ids}
+        )
         self.nodes = {**self.controllers, **self.brokers}
         self.invariants = Invariants(self)
         self._client_process = self.simulation.process("client")
@@ -232,26 +240,11 @@ def _epoch(node: SimNode) -> int:
     return -1 if quorum is None else quorum.leader.epoch
 
 
-def _controller_config(node_id: int, common: Mapping[str, str]) -> NodeConfig:
-    return from_settings(
-        {
-            **common,
-            "process.roles": "controller",
-            "node.id": str(node_id),
-            "log.dirs": "/data",
-            "controller.listener": f"c{node_id}:{CONTROLLER_PORT}",
-        }
-    )
-
-
-def _broker_config(node_id: int, common: Mapping[str, str]) -> NodeConfig:
-    return from_settings(
-        {
-            **common,
-            "process.roles": "broker",
-            "node.id": str(node_id),
-            "log.dirs": "/data",
-            "listeners": f"PLAINTEXT://b{node_id}:{KAFKA_PORT}",
-            "grpc.listeners": f"PLAINTEXT://b{node_id}:{GRPC_PORT}",
-        }
-    )
+def _config(node_id: int, host: str, roles: str, common: Mapping[str, str]) -> NodeConfig:
+    own = {"process.roles": roles, "node.id": str(node_id), "log.dirs": "/data"}
+    if "controller" in roles:
+        own["controller.listener"] = f"{host}:{CONTROLLER_PORT}"
+    if "broker" in roles:
+        own["listeners"] = f"PLAINTEXT://{host}:{KAFKA_PORT}"
+        own["grpc.listeners"] = f"PLAINTEXT://{host}:{GRPC_PORT}"
+    return from_settings({**common, **own})

@@ -36,6 +36,27 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(seed: int)
     SimCluster(seed).run(kill_the_leader)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_combined_nodes_survive_the_loss_of_one_that_is_everything(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 10)
+        active = cluster.active_controller
+        assert active is not None
+        active.kill()
+        await write(cluster, 10, "w")
+        active.start()
+        await cluster.until_isr(TOPIC, 3)
+        for node in cluster.brokers.values():  # a rolling restart, in good order
+            await node.stop()
+            node.start()
+            await cluster.until_isr(TOPIC, 3)
+        await write(cluster, 10, "x")
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed, combined=True).run(scenario)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_active_controller_is_replaced(seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
