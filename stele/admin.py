@@ -383,7 +383,11 @@ def _all_or_raise(failed: dict[str, ApiError], succeeded: list[Result]) -> list[
 
 
 def _item_error(number: int, what: str, message: str) -> ApiError:
+    """``what`` is said only if the broker's message does not name it itself."""
     code = error_code(number)
+    name = what.rpartition(" ")[2].strip("'")
+    if name in message:
+        return ApiError(code, message)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not message:
         message = "it does not exist"
     return ApiError(code, f"{what}: {message or code.name}")

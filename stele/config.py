@@ -201,5 +201,5 @@ def _at_least(config: object, least: float, *names: str) -> None:
 
 def _one_of(config: object, name: str, allowed: tuple[object, ...]) -> None:
     if getattr(config, name) not in allowed:
-        words = ", ".join(str(value) for value in allowed)
+        words = ", ".join(dict.fromkeys(str(value) for value in allowed))
         raise ConfigError(f"{name}={getattr(config, name)!r} must be one of: {words}")

@@ -60,7 +60,7 @@ async def trouble(cluster: SimCluster, rng: random.Random) -> None:
 
 
 async def through_trouble(cluster: SimCluster) -> tuple[int, int]:
-    """Write while things break; then read all back. Returns how many epochs rose, and virtual ms."""
+    """Write while things break, then read all back. Returns how many epochs rose, and the time."""
     rng = random.Random(cluster.simulation.seed)
     servers, world = servers_of(cluster), world_of(cluster)
     options = {"world": world, "on_wait": lambda _: None}
