@@ -126,8 +126,16 @@ class Invariants:
 
 
 def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
-    """Whether the committed state and the leader speak of the same leader epoch."""
-    return state.leader == node.id and state.leader_epoch == leading.machine.leader_epoch
+    """Whether the state is of this leader, and not older than what the leader goes by.
+
+    It may be older when controllers have restarted and do not know yet what is committed.
+    """
+    known = leading.machine.state
+    return (
+        state.leader == node.id
+        and state.leader_epoch == known.leader_epoch
+        and state.partition_epoch >= known.partition_epoch
+    )
 
 
 def _process(node: SimNode) -> str:
