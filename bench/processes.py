@@ -42,7 +42,7 @@ async def fresh_cluster(
 async def wait_whole(admin: Admin, names: list[str], *, timeout_s: float = 60.0) -> None:
     """Until every partition of the topics has a leader and its whole ISR."""
     async with asyncio.timeout(timeout_s):
-        while not await _are_whole(admin, names):
+        while not await _are_whole(admin, names):  # noqa: ASYNC110 - it is in other processes
             await asyncio.sleep(_POLL_S)
 
 

@@ -7,13 +7,15 @@
 One cluster, and a topic of its own for each configuration. Producers run in processes of their
 own. Throughput is measured with the producer's buffer always full; time to acknowledgement with
 one batch of 16 KiB at a time. Busy consumers are connections that fetch 1 MiB again and again from
-the leader that is produced to.
+the leader that is produced to. An idempotent librdkafka (acks=all) has one request on its way per
+partition: with one partition its throughput is a batch per time to acknowledgement.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -40,6 +42,7 @@ class Configuration:
     rf: int = 3
     sync: str = "on"  # flush.messages=1; off: the page cache and replication alone
     consumers: int = 0
+    partitions: int = 1
 
     def __str__(self) -> str:
         return " ".join(_words(self))
@@ -55,6 +58,7 @@ def _words(configuration: Configuration) -> list[str]:
         f"RF {configuration.rf}",
         f"sync {configuration.sync}",
         beside,
+        f"{configuration.partitions} part.",
     ]
 
 
@@ -66,6 +70,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
     "rf": (1, 3),
     "sync": ("on", "off"),
     "consumers": (0, 4),
+    "partitions": (1, 6),
 }
 
 _ALONE = Configuration(acks="1", rf=1)
@@ -77,7 +82,9 @@ SHORT_SET = (
     Configuration(),
     Configuration(batch_bytes=128 * 1024),
     Configuration(batch_bytes=1024 * 1024),
-    Configuration(batch_bytes=128 * 1024, record_bytes=100),
+    Configuration(partitions=6),
+    Configuration(batch_bytes=128 * 1024, partitions=6),
+    Configuration(batch_bytes=128 * 1024, partitions=6, record_bytes=100),
     Configuration(sync="off"),
     Configuration(consumers=4),
     Configuration(client="own"),
@@ -106,13 +113,12 @@ async def measure(
     topic: str,
     configuration: Configuration,
     *,
-    partitions: int,
     seconds: float,
 ) -> Outcome:
     """One configuration, in a topic of its own."""
-    await _create(admin, topic, configuration, partitions)
-    job = {"bootstrap": cluster.bootstrap_servers, "topic": topic, "partitions": partitions}
-    producer = await ClientProcess.start(job | asdict(configuration))
+    await _create(admin, topic, configuration)
+    job = {"bootstrap": cluster.bootstrap_servers, "topic": topic, **asdict(configuration)}
+    producer = await ClientProcess.start(job)
     readers = None
     try:
         if configuration.consumers:
@@ -126,13 +132,15 @@ async def measure(
         await admin.delete_topics([topic])
 
 
-async def _create(admin: Admin, topic: str, configuration: Configuration, partitions: int) -> None:
+async def _create(admin: Admin, topic: str, configuration: Configuration) -> None:
     configs = {
         "flush.messages": "1" if configuration.sync == "on" else RELAXED,
         "min.insync.replicas": str(min(2, configuration.rf)),
         "max.message.bytes": str(4 * 1024 * 1024),
     }
-    await admin.create_topics([NewTopic(topic, partitions, configuration.rf, configs)])
+    await admin.create_topics(
+        [NewTopic(topic, configuration.partitions, configuration.rf, configs)]
+    )
     await wait_whole(admin, [topic])
 
 
@@ -177,7 +185,7 @@ async def _measure(
 
 # --------------------------------------------------------------------------------- report
 
-_COLUMNS = ["client", "record", "batch", "acks", "replicas", "sync", "beside"]
+_COLUMNS = ["client", "record", "batch", "acks", "replicas", "sync", "beside", "topic"]
 _MEASURED = [
     "records/s",
     "MB/s",
@@ -237,18 +245,21 @@ def _compare(report: Report, outcomes: dict[Configuration, Outcome]) -> None:
 # ------------------------------------------------------------------------------- options
 
 
+def _values(kind: type[int] | type[str], text: str) -> list[int | str]:
+    return [kind(each) for each in text.split(",")]
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench produce", description="What producing costs.")
     for field in fields(Configuration):
         choices = CHOICES[field.name]
         parser.add_argument(
             "--" + field.name.replace("_", "-"),
-            type=lambda text, kind=type(choices[0]): [kind(each) for each in text.split(",")],
+            type=functools.partial(_values, type(choices[0])),
             metavar="A,B",
             help=f"of {', '.join(map(str, choices))}; any other value of the kind will do",
         )
     parser.add_argument("--matrix", action="store_true", help="every combination; slow")
-    parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
@@ -279,7 +290,6 @@ async def run(options: argparse.Namespace) -> None:
                 admin,
                 f"bench-{number}",
                 configuration,
-                partitions=options.partitions,
                 seconds=options.seconds,
             )
     _tables(report, outcomes)

@@ -144,9 +144,7 @@ class Report:
     def compare(self, budget: Budget, measured: float) -> None:
         """A figure and what it may be."""
         met = measured <= budget.limit
-        self._comparisons.append(
-            _Comparison(budget.name, budget.limit, measured, budget.unit, met)
-        )
+        self._comparisons.append(_Comparison(budget.name, budget.limit, measured, budget.unit, met))
 
     def finish(self) -> None:
         """Print the budgets; with ``as_json`` everything."""

@@ -1,0 +1,194 @@
+"""How long a kill -9 is felt.
+
+    python -m bench failover [--kills 20] [--only leader|controller] [--json]
+
+Of a partition's leader: from the kill until every partition it led has acknowledged, with
+acks=all, a record that was sent after the kill. Of the controllers' leader: from the kill until a
+topic that is asked for at once has been created. Killed nodes are started again, and every ISR is
+whole and every controller has caught up before the next kill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from bench.processes import fresh_cluster, wait_whole
+from bench.report import CONTROLLER_OUTAGE, LEADER_OUTAGE, Cell, Report, percentile
+from chaos.process_cluster import ProcessCluster
+from stele.admin import NewTopic
+from stele.aio import Admin, Producer
+from stele.errors import BulkError, ErrorCode
+from stele.records import RecordMetadata
+
+TOPIC = "bench"
+PARTITIONS = 6
+SEND_EVERY_S = 0.01
+TIMEOUT_S = 60.0
+_POLL_S = 0.05
+SEED = 1
+
+
+class Pulse:
+    """Sends to every partition in turn, all the time, and notes what is acknowledged."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._killed_at = math.inf
+        # Partitions that have acknowledged nothing yet that was sent after the kill.
+        self._awaited: set[int] = set()
+        self._back: asyncio.Future[float] | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            for partition in range(PARTITIONS):
+                sent_at = time.perf_counter()
+                delivery = await self._producer.send(TOPIC, b"pulse", partition=partition)
+                delivery.add_done_callback(functools.partial(self._note, partition, sent_at))
+            await asyncio.sleep(SEND_EVERY_S)
+
+    def _note(
+        self, partition: int, sent_at: float, delivery: asyncio.Future[RecordMetadata]
+    ) -> None:
+        if delivery.cancelled() or delivery.exception() is not None:
+            return
+        if self._back is not None and sent_at >= self._killed_at:
+            self._awaited.discard(partition)
+            if not self._awaited and not self._back.done():
+                self._back.set_result(time.perf_counter())
+
+    async def outage_s(self, partitions: set[int], kill: Callable[[], None]) -> float:
+        """Kill, and how long it takes until each of the partitions acknowledges again."""
+        self._back = asyncio.get_running_loop().create_future()
+        self._awaited = set(partitions)
+        self._killed_at = time.perf_counter()
+        kill()
+        back_at = await asyncio.wait_for(self._back, TIMEOUT_S)
+        return back_at - self._killed_at
+
+
+# ------------------------------------------------------------------------------- leaders
+
+
+async def kill_leaders(cluster: ProcessCluster, admin: Admin, kills: int) -> list[float]:
+    """Outages, one for each kill of a broker that leads something."""
+    await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})])
+    await wait_whole(admin, [TOPIC])
+    rng = random.Random(SEED)
+    async with Producer(cluster.bootstrap_servers, linger_ms=0, on_wait=_silent) as producer:
+        pulse = Pulse(producer)
+        pulsing = asyncio.create_task(pulse.run())
+        try:
+            return [await _kill_leader(cluster, admin, pulse, rng) for _ in range(kills)]
+        finally:
+            pulsing.cancel()
+            await asyncio.gather(pulsing, return_exceptions=True)
+
+
+async def _kill_leader(
+    cluster: ProcessCluster, admin: Admin, pulse: Pulse, rng: random.Random
+) -> float:
+    (topic,) = await admin.describe_topics([TOPIC])
+    leaders = {each.partition: each.leader for each in topic.partitions}
+    victim = rng.choice(sorted({each for each in leaders.values() if each is not None}))
+    led = {partition for partition, leader in leaders.items() if leader == victim}
+    outage_s = await pulse.outage_s(led, lambda: cluster.kill(victim))
+    await cluster.restart(victim)
+    await wait_whole(admin, [TOPIC])
+    return outage_s
+
+
+# --------------------------------------------------------------------------- controllers
+
+
+async def kill_controllers(
+    cluster: ProcessCluster, admin: Admin, kills: int
+) -> tuple[list[float], list[float]]:
+    """Outages, one for each kill of the active controller; and creations without one."""
+    outages, undisturbed = [], []
+    for number in range(kills):
+        undisturbed.append(await _create(admin, f"calm-{number}"))
+        victim = await _whole_quorum(admin)
+        cluster.kill(victim)
+        outages.append(await _create(admin, f"killed-{number}"))
+        await cluster.restart(victim)
+    return outages, undisturbed
+
+
+async def _create(admin: Admin, name: str) -> float:
+    """Seconds until the topic is there."""
+    began = time.perf_counter()
+    try:
+        await admin.create_topics([NewTopic(name, 1, 1)])
+    except BulkError as error:
+        # The killed controller had committed it, and its answer was lost.
+        if error.failed[name].code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return time.perf_counter() - began
+
+
+async def _whole_quorum(admin: Admin) -> int:
+    """Wait until every voter has the whole log; the leader's id."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            quorum = await admin.describe_quorum()
+            ends = [each.log_end_offset for each in quorum.voters]
+            if quorum.leader_id is not None and all(
+                end is not None and end >= quorum.high_watermark for end in ends
+            ):
+                return quorum.leader_id
+            await asyncio.sleep(_POLL_S)
+
+
+def _silent(reason: str) -> None:
+    """That clients wait is what is measured here."""
+
+
+# -------------------------------------------------------------------------------- report
+
+
+def _row(name: str, values: list[float]) -> list[Cell]:
+    milliseconds = [value * 1e3 for value in values]
+    marks = [percentile(milliseconds, percent) for percent in (50, 90, 99)]
+    return [name, len(values), min(milliseconds), *marks, max(milliseconds)]
+
+
+async def run(options: argparse.Namespace) -> None:
+    report = Report("failover", as_json=options.json)
+    rows: list[list[Cell]] = []
+    async with (
+        fresh_cluster() as cluster,
+        Admin(cluster.bootstrap_servers, on_wait=_silent) as admin,
+    ):
+        if options.only != "controller":
+            report.note(f"  killing leaders of partitions, {options.kills} times ...")
+            outages = await kill_leaders(cluster, admin, options.kills)
+            rows.append(_row("a partition's leader", outages))
+            report.compare(LEADER_OUTAGE, percentile(outages, 99))
+        if options.only != "leader":
+            report.note(f"  killing the active controller, {options.kills} times ...")
+            outages, undisturbed = await kill_controllers(cluster, admin, options.kills)
+            rows.append(_row("the active controller", outages))
+            rows.append(_row("nobody (a topic is created)", undisturbed))
+            report.compare(CONTROLLER_OUTAGE, percentile(outages, 99))
+    columns = ["killed -9", "times", "least ms", "p50 ms", "p90 ms", "p99 ms", "most ms"]
+    report.table("Outages", columns, rows)
+    report.finish()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench failover", description="What a kill -9 costs.")
+    parser.add_argument("--kills", type=int, default=20, help="of each kind")
+    parser.add_argument("--only", choices=("leader", "controller"))
+    parser.add_argument("--json", action="store_true")
+    asyncio.run(run(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    main()
