@@ -156,8 +156,9 @@ class Storm:
         return bool(revived)
 
     def _revive_one(self, node: SimNode) -> bool:
-        if node.id in self._paused:
-            self._paused.discard(node.id)
+        was_paused = node.id in self._paused
+        self._paused.discard(node.id)
+        if was_paused and node.alive:
             node.resume()
             return True
         if node.id in self._dark:
