@@ -275,7 +275,7 @@ class ClusterView:
             for broker_id in self._in_turn():
                 try:
                     answer = await self.ask(
-                        broker_id, method, request, parse, timeout_s=self._attempt_s()
+                        broker_id, method, request, parse, timeout_s=self.attempt_s
                     )
                 except RpcError as error:
                     self._check_open()
@@ -285,7 +285,8 @@ class ClusterView:
                 return answer
         raise UnreachableError(f"no broker answers {method}: {'; '.join(causes) or 'none known'}")
 
-    def _attempt_s(self) -> float:
+    @property
+    def attempt_s(self) -> float:
         """A silent broker must not use up the whole time when there are others to ask."""
         return min(self.config.request_timeout_ms / 1000, BOOTSTRAP_ATTEMPT_S)
 
@@ -301,7 +302,7 @@ class ClusterView:
         causes: list[str] = []
         for host, port in self._bootstrap:
             try:
-                async with asyncio.timeout(self._attempt_s()):
+                async with asyncio.timeout(self.attempt_s):
                     response = await self._describe_cluster(host, port)
             except (OSError, SteleError) as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
@@ -335,7 +336,7 @@ class ClusterView:
                 describe_cluster.API,
                 1,
                 describe_cluster.DescribeClusterRequest(endpoint_type=GRPC_ENDPOINTS),
-                timeout_s=self._attempt_s(),
+                timeout_s=self.attempt_s,
             )
         finally:
             connection.close()

@@ -10,6 +10,7 @@ from stele.cluster_view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.errors import ClosedError, ConfigError
 from stele.fetcher import Fetcher
+from stele.offset_lookup import OffsetLookup
 from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from stele.waiting import Backoff
@@ -39,6 +40,7 @@ class Consumer:
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
         self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self._lookup = OffsetLookup(self._view)
         self._fetcher = Fetcher(self._config, self._view, self._positions)
         self._closed = False
 
@@ -208,7 +210,7 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         self._check_open()
         wanted = {TopicPartition(*name): timestamp for name in partitions}
-        found = await self._fetcher.offsets(wanted)
+        found = await self._lookup.offsets(wanted)
         return {name: answer.offset for name, answer in found.items()}
 
     async def offsets_for_times(
@@ -220,7 +222,7 @@ class Consumer:
             if timestamp_ms < 0:
                 raise ConfigError(f"the time {timestamp_ms} for {name} must not be negative")
         wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
-        found = await self._fetcher.offsets(wanted)
+        found = await self._lookup.offsets(wanted)
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:

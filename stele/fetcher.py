@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,20 +12,18 @@ from typing import Any
 from stele.broker_stream import BrokerStream
 from stele.cluster_view import ClusterView, Leader, error_code
 from stele.config import ConsumerConfig
-from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError, UnreachableError
+from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
+from stele.offset_lookup import TOPIC_GONE, OffsetLookup, gone, is_gone
 from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import OffsetAndTimestamp, TopicPartition
 from stele.waiting import Backoff
 from stele.wire.batch import BatchError
 from stele.wire.v1 import data_pb2
-from stele.world import RpcError
 
 log = logging.getLogger(__name__)
 
 Stream = BrokerStream[data_pb2.FetchResponse]
 Answer = data_pb2.FetchResponse.Partition
-
-_TOPIC_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Link:
@@ -78,6 +76,7 @@ class Fetcher:
         self._sent: dict[Sent, None] = {}
         self._wake = asyncio.Event()
         self._news = asyncio.Event()  # something to poll: records, an error, a position
+        self._lookup = OffsetLookup(view)
         self._looking_up: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -187,15 +186,13 @@ class Fetcher:
 
     def _without_leader(self, position: PartitionPosition, now: float) -> None:
         name = position.partition
-        code = self._view.topic_error(name.topic)
-        topic = self._view.topic(name.topic)
-        if code in _TOPIC_GONE or (topic is not None and name.partition not in topic.partitions):
+        if is_gone(self._view, name):
             position.lost_since = position.lost_since or now
             waited_ms = (now - position.lost_since) * 1000
             if waited_ms >= self._config.default_api_timeout_ms:
-                self._fail(position, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _gone(name)))
+                self._fail(position, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone(name)))
                 return
-            self._postpone(position, _gone(name), now)
+            self._postpone(position, gone(name), now)
         else:
             self._postpone(position, f"{name} has no leader that is known", now)
         self._view.want(name.topic)
@@ -355,7 +352,7 @@ class Fetcher:
         if position.backoff.failures > 2:
             self._view.waiting.say(f"waiting: {reason}", f"{position.partition} {reason[:60]}")
 
-    # ------------------------------------------------------------------------ offsets
+    # ----------------------------------------------------------------- start positions
 
     def _look_up_soon(self) -> None:
         if self._looking_up is None or self._looking_up.done():
@@ -383,134 +380,17 @@ class Fetcher:
             position, generation = found_by[name]
             if position.generation != generation or self._positions.get(name) is not position:
                 return
-            if isinstance(answer, ApiError):
-                self._fail(position, answer)
-            else:
+            if not isinstance(answer, ApiError):
                 position.seek(answer.offset)
                 self._news.set()
+            elif not answer.code.retriable or answer.code in TOPIC_GONE:
+                self._fail(position, answer)
 
         if wanted:
-            await self._list_offsets(wanted, take)
+            await self._lookup.ask_until_answered(wanted, take)
         self.wake()
-
-    async def offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by timestamp (ms, or EARLIEST or LATEST). Raises the first failure."""
-        found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        failed: list[ApiError] = []
-
-        def take(name: TopicPartition, answer: OffsetAndTimestamp | ApiError) -> None:
-            if isinstance(answer, ApiError):
-                failed.append(answer)
-            else:
-                found[name] = answer
-
-        await self._list_offsets(wanted, take)
-        if failed:
-            raise failed[0]
-        return {name: found[name] for name in wanted}
-
-    async def _list_offsets(
-        self,
-        wanted: Mapping[TopicPartition, int],
-        take: Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None],
-    ) -> None:
-        """Ask leaders until every partition has its answer or its failure."""
-        deadline = self._clock.monotonic() + self._config.default_api_timeout_ms / 1000
-        backoff = Backoff.of(self._config, self._view.world)
-        missing = dict(wanted)
-        for name in missing:
-            self._view.want(name.topic)
-        if any(self._view.topic(name.topic) is None for name in missing):
-            await self._refresh()
-        while True:
-            causes = await self._list_offsets_once(missing, take)
-            if not missing:
-                return
-            pause_s = backoff.next_s()
-            if self._clock.monotonic() + pause_s >= deadline:
-                for name in missing:
-                    take(name, causes[name])
-                return
-            if backoff.failures > 2:
-                first = next(iter(missing))
-                self._view.waiting.say(f"looking up offsets: {causes[first]}", "offsets")
-            await asyncio.sleep(pause_s)
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        try:
-            await self._view.refresh()
-        except UnreachableError as error:
-            self._view.waiting.say(str(error), "unreachable")
-
-    async def _list_offsets_once(
-        self,
-        missing: dict[TopicPartition, int],
-        take: Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None],
-    ) -> dict[TopicPartition, ApiError]:
-        """One request per leader; answered partitions leave ``missing``."""
-        causes: dict[TopicPartition, ApiError] = {}
-        by_leader: dict[int, list[tuple[TopicPartition, Leader]]] = {}
-        for name in missing:
-            leader = self._view.leader(name)
-            if leader is None:
-                topic = self._view.topic(name.topic)
-                gone = topic is not None and name.partition not in topic.partitions
-                gone = gone or self._view.topic_error(name.topic) in _TOPIC_GONE
-                code = (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.LEADER_NOT_AVAILABLE
-                )
-                text = _gone(name) if gone else f"{name} has no leader that is known"
-                causes[name] = ApiError(code, text)
-            else:
-                by_leader.setdefault(leader.broker_id, []).append((name, leader))
-        for broker_id, names in by_leader.items():
-            request = data_pb2.ListOffsetsRequest(
-                partitions=[
-                    data_pb2.ListOffsetsRequest.Partition(
-                        topic=name.topic,
-                        partition=name.partition,
-                        current_leader_epoch=leader.epoch,
-                        timestamp_ms=missing[name],
-                    )
-                    for name, leader in names
-                ]
-            )
-            try:
-                response = await self._view.ask(
-                    broker_id,
-                    "/stele.v1.Data/ListOffsets",
-                    request,
-                    data_pb2.ListOffsetsResponse.FromString,
-                )
-            except RpcError as error:
-                for name, _ in names:
-                    text = f"{name}: broker {broker_id}: {error}"
-                    causes[name] = ApiError(ErrorCode.NETWORK_EXCEPTION, text)
-                continue
-            for part in response.partitions:
-                name = TopicPartition(part.topic, part.partition)
-                code = error_code(part.error)
-                if code is ErrorCode.NONE:
-                    missing.pop(name, None)
-                    take(
-                        name, OffsetAndTimestamp(part.offset, part.timestamp_ms, part.leader_epoch)
-                    )
-                    continue
-                causes[name] = ApiError(code, f"{name}: broker {broker_id} answers {code.name}")
-                if not code.retriable and missing.pop(name, None) is not None:
-                    take(name, causes[name])
-        for name in missing:
-            causes.setdefault(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no answer"))
-        return causes
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background[task] = None
         task.add_done_callback(lambda done: self._background.pop(done, None))
-
-
-def _gone(name: TopicPartition) -> str:
-    return f"there is no partition {name}: was its topic created, or deleted?"

@@ -24,13 +24,12 @@ from stele.errors import (
     ErrorCode,
     SequenceError,
     SteleError,
-    UnreachableError,
 )
-from stele.idempotence import Entry, Failed, Identity
+from stele.idempotence import Entry, Failed
+from stele.producer_ids import ProducerIds
 from stele.waiting import Backoff
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
-from stele.world import RpcError
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +130,7 @@ class Sender:
         self._links: dict[int, Link] = {}
         self._sent: dict[Sent, None] = {}  # in the order of sending
         self._stopped = False  # after a fatal error or close: answers count no more
-        self._identity: Identity | None = None  # the newest
-        self._identity_reason = ""  # why there is none yet, in words
-        self._identity_task: asyncio.Task[None] | None = None
+        self._producer_ids = ProducerIds(view, on_news=self.wake, on_refused=self._fatal)
         self._background: dict[asyncio.Task[None], None] = {}
         self._wake = asyncio.Event()
         self._asked_about_slow_at = 0.0
@@ -153,7 +150,8 @@ class Sender:
     async def close(self) -> None:
         """Stop at once; what is not delivered stays where it is."""
         self._stopped = True
-        tasks = [self._task, self._identity_task, *self._background]
+        await self._producer_ids.close()
+        tasks = [self._task, *self._background]
         for task in tasks:
             if task is not None:
                 task.cancel()
@@ -266,11 +264,12 @@ class Sender:
             return True
         if lane.any_in_flight:
             return False
-        if self._identity is None or self._identity == queue.last_identity:
-            self._ask_identity()
+        identity = self._producer_ids.newest
+        if identity is None or identity == queue.last_identity:
+            self._producer_ids.ask()
             return False
-        lane.give(self._identity)
-        queue.last_identity = self._identity
+        lane.give(identity)
+        queue.last_identity = identity
         return True
 
     def _next_size(self, queue: PartitionQueue) -> int:
@@ -500,7 +499,7 @@ class Sender:
         self, queue: PartitionQueue, batch: PendingBatch, *, maybe_written: bool
     ) -> DeliveryTimeoutError:
         outcome = "it may have been written" if maybe_written else "it was not written"
-        reason = queue.reason or self._identity_reason or "the broker did not answer"
+        reason = queue.reason or self._producer_ids.reason or "the broker did not answer"
         return DeliveryTimeoutError(
             f"a batch of {batch.record_count} records for {batch.partition} was not acknowledged "
             f"within delivery_timeout_ms={self._config.delivery_timeout_ms}; {outcome}. "
@@ -542,39 +541,6 @@ class Sender:
                     f"{item.queue.partition}: broker {item.leader.broker_id} no longer leads and "
                     "has not answered",
                 )
-
-    # -------------------------------------------------------------------- producer ids
-
-    def _ask_identity(self) -> None:
-        if self._identity_task is None or self._identity_task.done():
-            task = asyncio.get_running_loop().create_task(self._obtain_identity())
-            self._identity_task = task
-
-    async def _obtain_identity(self) -> None:
-        """Until it succeeds: meanwhile the batches' own deadlines run."""
-        backoff = Backoff.of(self._config, self._view.world)
-        while True:
-            try:
-                response = await self._view.ask_any(
-                    "/stele.v1.Data/InitProducerId",
-                    data_pb2.InitProducerIdRequest(),
-                    data_pb2.InitProducerIdResponse.FromString,
-                )
-            except (UnreachableError, RpcError) as error:
-                self._identity_reason = f"no producer id yet: {error}"
-            else:
-                code = error_code(response.error)
-                if code is ErrorCode.NONE:
-                    self._identity = Identity(response.producer_id, response.producer_epoch)
-                    self._identity_reason = ""
-                    self.wake()
-                    return
-                self._identity_reason = f"no producer id yet: {code.name}"
-                if not code.retriable:
-                    self._fatal(ApiError(code, "the cluster gives no producer id"))
-                    return
-            self._view.waiting.say(self._identity_reason, "producer id")
-            await asyncio.sleep(backoff.next_s())
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,0 +1,67 @@
+"""Producer ids: what marks the batches of one idempotent producer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stele.cluster_view import ClusterView, error_code
+from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
+from stele.idempotence import Identity
+from stele.waiting import Backoff
+from stele.wire.v1 import data_pb2
+
+
+class ProducerIds:
+    """Gets a new producer id from the cluster whenever one is asked for; ``newest`` is the last."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        on_news: Callable[[], None],
+        on_refused: Callable[[SteleError], None],
+    ) -> None:
+        self.newest: Identity | None = None
+        self.reason = ""  # why there is none yet, in words
+        self._view = view
+        self._on_news = on_news
+        self._on_refused = on_refused
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self) -> None:
+        """Get a further one, unless that is going on."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._obtain())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _obtain(self) -> None:
+        """Until it succeeds: meanwhile the batches' own deadlines run."""
+        backoff = Backoff.of(self._view.config, self._view.world)
+        while True:
+            try:
+                response = await self._view.ask_any(
+                    "/stele.v1.Data/InitProducerId",
+                    data_pb2.InitProducerIdRequest(),
+                    data_pb2.InitProducerIdResponse.FromString,
+                )
+            except UnreachableError as error:
+                self.reason = f"no producer id yet: {error}"
+            else:
+                code = error_code(response.error)
+                if code is ErrorCode.NONE:
+                    self.newest = Identity(response.producer_id, response.producer_epoch)
+                    self.reason = ""
+                    self._on_news()
+                    return
+                self.reason = f"no producer id yet: {code.name}"
+                if not code.retriable:
+                    self._on_refused(ApiError(code, "the cluster gives no producer id"))
+                    return
+            pause_s = backoff.next_s()
+            if backoff.failures > 2:
+                self._view.waiting.say(self.reason, "producer id")
+            await asyncio.sleep(pause_s)
