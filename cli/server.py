@@ -103,9 +103,11 @@ def _load(path: Path, settings: list[str] | None) -> NodeConfig:
     from runtime.config import load
 
     try:
-        properties = path.read_text()
+        properties = path.read_text("utf-8")
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is no properties file: {error}") from None
     return load(properties, environment=os.environ, overrides=settings or ())
 
 

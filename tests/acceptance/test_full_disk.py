@@ -71,7 +71,7 @@ async def test_a_full_disk_refuses_and_recovers(node: ProcessCluster, small_disk
     async with client_of(node) as client:
         await client.create_topic("t", replication_factor=1)
         for number in range(50):
-            await client.produce("t", b"%d" % number + bytes(1000), broker=broker)
+            await client.produce_until_acknowledged("t", b"%d" % number + bytes(1000))
         log = NodeLog(node, broker)
         filler = fill(small_disk)
 
@@ -92,9 +92,9 @@ async def test_a_full_disk_refuses_and_recovers(node: ProcessCluster, small_disk
 
         filler.unlink()
         for number in range(50, 100):
-            await client.produce("t", b"%d" % number + bytes(1000), broker=broker)
+            await client.produce_until_acknowledged("t", b"%d" % number + bytes(1000))
         await client.create_topic("room-again", replication_factor=1)
-        await client.produce("room-again", b"first", broker=broker)
+        await client.produce_until_acknowledged("room-again", b"first")
         assert not any(b"refused" in value for _, value in await client.check_promises("t"))
         await client.check_promises("room-again")
         assert "Traceback" not in log.text()
@@ -112,7 +112,7 @@ async def test_a_node_killed_on_a_full_disk_starts_again_when_there_is_room(
     async with client_of(node) as client:
         await client.create_topic("t", replication_factor=1)
         for number in range(50):
-            await client.produce("t", b"%d" % number + bytes(1000), broker=broker)
+            await client.produce_until_acknowledged("t", b"%d" % number + bytes(1000))
         filler = fill(small_disk)
         await attempt(client, broker, "t", bytes(a_batch(b"refused" + bytes(9000))))
         node.kill(broker)
