@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 EXIT_OK = 0
 EXIT_FAILED = 1  # it could not start, or could not go on
 EXIT_INTERRUPTED = 130  # a second signal cut the orderly stop short
+
+_COLLECT_AFTER_OBJECTS = 10_000
+"""Objects made and not freed before the youngest are looked through; CPython's default is 700."""
 
 
 def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = None) -> int:
@@ -104,6 +108,7 @@ class _Runner:
             except SteleError as error:
                 settle(error)
                 return
+            _ease_collector()
             if self._on_ready is not None:
                 self._on_ready(self._node)
 
@@ -114,6 +119,17 @@ class _Runner:
             for watcher in watchers:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
+
+
+def _ease_collector() -> None:
+    """Have the cyclic collector leave alone what will live as long as the node.
+
+    It stops the event loop: a full collection of a node's modules and objects takes 30 ms, and
+    requests on their way made it a fifth of a busy broker's time. Requests hold few cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS, 10, 10)
 
 
 def _tell(line: str) -> None:
