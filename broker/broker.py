@@ -334,7 +334,7 @@ class Broker:
 class _Health(Mapping[str, bool]):
     """Every service of a broker serves exactly while the broker does."""
 
-    _NAMES = ("stele.v1.Admin", "stele.v1.Data")
+    _NAMES = ("stele.v1.Admin", "stele.v1.BrokerControl", "stele.v1.Data")
 
     def __init__(self, serving: Callable[[], bool]) -> None:
         self._serving = serving

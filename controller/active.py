@@ -17,6 +17,7 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataError, encode
 from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
 from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Rng
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,21 @@ class DecisionMaker:
             self._fail(error)
             raise
         self.metrics.count(result.records)
+        self._tell_losses(result.records, result.image)
+
+    @staticmethod
+    def _tell_losses(records: Sequence[pb.MetadataRecord], image: MetadataImage) -> None:
+        for record in records:
+            change = record.partition_change
+            if change.unclean:
+                topic = image.topic_by_id(change.topic_id)
+                logger.warning(
+                    "unclean election of %s-%d: broker %d leads without having been in sync;"
+                    " acknowledged records may be lost",
+                    "?" if topic is None else topic.name,
+                    change.partition,
+                    change.leader,
+                )
 
     def _fail(self, error: MetadataError) -> None:
         """The image is not what the log says: nothing may be decided or told from it any more."""
