@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import marshal
 import os
-import queue
 import signal
 import socket
 import stat
@@ -167,40 +166,51 @@ def _receive(connection: socket.socket, size: int) -> bytes | None:
     return bytes(data)
 
 
+def _receive_request(connection: socket.socket) -> tuple[Any, ...] | None:
+    head = _receive(connection, LENGTH.size)
+    if head is None:
+        return None
+    body = _receive(connection, LENGTH.unpack(head)[0])
+    return None if body is None else marshal.loads(body)
+
+
 def _serve(connection: socket.socket) -> None:
-    requests: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+    """Until the parent's end is closed. The threads take turns to receive: who has a request
+    carries it out itself, so that none has to be handed over on the way to the disk."""
+    receiving = threading.Lock()
     sending = threading.Lock()
     worker = Worker()
 
     def work() -> None:
         while True:
-            number, kind, *arguments = requests.get()
-            try:
-                worker.handle(kind, *arguments)
-                reply = (number, 0, "", "")
-            except OSError as error:
-                code = error.errno or errno.EIO
-                reply = (number, code, error.strerror or str(error), str(error.filename or ""))
-            except Exception as error:
-                # A request must be answered, or its log would wait for ever.
-                reply = (number, errno.EIO, f"{type(error).__name__}: {error}", "")
-            data = marshal.dumps(reply)
+            with receiving:
+                request = _receive_request(connection)
+            if request is None:
+                return
+            data = marshal.dumps(_carry_out(worker, *request))
             try:
                 with sending:
                     connection.sendall(LENGTH.pack(len(data)) + data)
             except ConnectionError:
                 return  # the parent is gone; so will be this process
 
-    for _ in range(WORKERS):
-        threading.Thread(target=work, daemon=True).start()
-    while True:
-        head = _receive(connection, LENGTH.size)
-        if head is None:
-            return
-        body = _receive(connection, LENGTH.unpack(head)[0])
-        if body is None:
-            return
-        requests.put(marshal.loads(body))
+    others = [threading.Thread(target=work, daemon=True) for _ in range(WORKERS - 1)]
+    for thread in others:
+        thread.start()
+    work()
+
+
+def _carry_out(worker: Worker, number: int, kind: str, *arguments: Any) -> tuple[Any, ...]:
+    """A request's reply: its number, an errno or 0, words, a path."""
+    try:
+        worker.handle(kind, *arguments)
+    except OSError as error:
+        code = error.errno or errno.EIO
+        return number, code, error.strerror or str(error), str(error.filename or "")
+    except Exception as error:
+        # A request must be answered, or its log would wait for ever.
+        return number, errno.EIO, f"{type(error).__name__}: {error}", ""
+    return number, 0, "", ""
 
 
 def main() -> None:
