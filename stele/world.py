@@ -265,4 +265,3 @@ class World:
     disk: Disk
     network: Network
     rng: Rng
-
