@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Timeout, tell_wait
 from cli.output import CommandError, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,21 +41,22 @@ def consume(
         Format, typer.Option("--format", help="value, key-value (tab between them) or json.")
     ] = Format.VALUE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
 ) -> None:
     """Print records; stops at the end that the topic had at the start, unless --follow."""
     from stele.sync import Consumer
 
-    _check_topic(topic, bootstrap)
+    _check_topic(topic, bootstrap, timeout)
     with Consumer(bootstrap, auto_offset_reset="earliest", on_wait=tell_wait) as consumer:
         _assign(consumer, topic, partition or [], offset)
         ends = {} if follow else consumer.end_offsets(consumer.assignment())
         _print_all(consumer, ends, max_records, follow, output)
 
 
-def _check_topic(topic: str, bootstrap: str) -> None:
+def _check_topic(topic: str, bootstrap: str, timeout_s: float) -> None:
     from stele.sync import Admin
 
-    with Admin(bootstrap, on_wait=tell_wait) as admin:
+    with Admin(bootstrap, default_api_timeout_ms=int(timeout_s * 1000), on_wait=tell_wait) as admin:
         known = [each.name for each in admin.list_topics()]
     if topic not in known:
         raise CommandError(f"there is no topic {topic!r}.{did_you_mean(topic, known)}")

@@ -6,6 +6,7 @@ that ``--help`` is quick and a node starts with what a node needs.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -85,10 +86,17 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except OSError as error:
-        return _failed(str(error), EXIT_FAILED)
+        return _failed(_said(error), EXIT_FAILED)
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return code
+
+
+def _said(error: OSError) -> str:
+    """Without the number that Python puts before it."""
+    if error.strerror is None or error.filename is None:
+        return error.strerror or str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def _failed(message: str, code: int) -> int:
@@ -97,6 +105,8 @@ def _failed(message: str, code: int) -> int:
 
 
 def main() -> None:
+    # What a client warns of comes back as its error, which is told once.
+    logging.getLogger("stele").addHandler(logging.NullHandler())
     sys.exit(run(sys.argv[1:]))
 
 

@@ -25,6 +25,11 @@ Timeout = Annotated[
 ]
 
 
+_told: list[str] = []  # the reason told last
+
+
 def tell_wait(reason: str) -> None:
-    """A client's ``on_wait``: why it waits, for the person in front of it."""
-    note(f"stele: {reason}")
+    """A client's ``on_wait``: why it waits, for the person in front of it; each reason once."""
+    if _told[-1:] != [reason]:
+        _told[:] = [reason]
+        note(f"stele: {reason}")

@@ -8,7 +8,6 @@ and has negative quantities.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import itertools
 import random
@@ -19,7 +18,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+from cli.lines import open_lines
+from cli.output import CommandError
+
 HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
+_COMMAS = HEADER.count(",")
 
 _COUNTRIES = (
     ("United Kingdom", 900),
@@ -50,18 +53,17 @@ class OrderLine:
 
 
 def read_orders(path: Path) -> Iterator[OrderLine]:
-    """The lines of a CSV file with a header line, gzipped or not; ValueError for another file."""
-    with path.open("rb") as probe:
-        gzipped = probe.read(2) == b"\x1f\x8b"
-    stream: Iterable[bytes]
-    with gzip.open(path, "rb") if gzipped else path.open("rb") as stream:
-        lines = iter(stream)
-        if next(lines, b"").strip().decode("utf-8-sig", "replace") != HEADER:
-            raise ValueError(f"{path} holds no order lines: its first line must be {HEADER}")
-        for line in lines:
+    """The lines of a CSV file with a header line, gzipped or not. CommandError for another file."""
+    with open_lines(path) as lines:
+        if lines.readline().strip().decode("utf-8-sig", "replace") != HEADER:
+            raise CommandError(f"{path} holds no order lines: its first line must be {HEADER}")
+        for number, line in enumerate(lines, start=2):
             value = line.rstrip(b"\r\n")
-            if value:
-                yield OrderLine(value.partition(b",")[0], value)
+            if value.count(b",") < _COMMAS:
+                if not value:
+                    continue
+                raise CommandError(f"{path}, line {number}: fewer columns than the header has")
+            yield OrderLine(value.partition(b",")[0], value)
 
 
 def generate_orders(seed: int, lines: int) -> Iterator[OrderLine]:

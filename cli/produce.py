@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Timeout, tell_wait
 from cli.output import CommandError, did_you_mean, note
 
 if TYPE_CHECKING:
@@ -42,12 +42,13 @@ def produce(
     ] = "none",
     acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
 ) -> None:
     """Write every line as a record; ends when all are acknowledged."""
     from stele.sync import Producer
 
     parse = _parser(key_field, key_separator)
-    _check_topic(topic, bootstrap)
+    _check_topic(topic, bootstrap, timeout)
     with (
         _lines(file) as lines,
         Producer(
@@ -85,11 +86,11 @@ class Tally:
         return count
 
 
-def _check_topic(topic: str, bootstrap: str) -> None:
+def _check_topic(topic: str, bootstrap: str, timeout_s: float) -> None:
     """A typo is told at once instead of after a minute's wait for the topic to appear."""
     from stele.sync import Admin
 
-    with Admin(bootstrap, on_wait=tell_wait) as admin:
+    with Admin(bootstrap, default_api_timeout_ms=int(timeout_s * 1000), on_wait=tell_wait) as admin:
         known = [each.name for each in admin.list_topics()]
     if topic not in known:
         raise CommandError(
@@ -102,14 +103,11 @@ def _check_topic(topic: str, bootstrap: str) -> None:
 def _lines(file: Path | None) -> Iterator[BinaryIO]:
     if file is None:
         yield sys.stdin.buffer
-    elif file.suffix == ".gz":
-        import gzip
-
-        with gzip.open(file) as unpacked:
-            yield cast(BinaryIO, unpacked)
     else:
-        with file.open("rb") as plain:
-            yield plain
+        from cli.lines import open_lines
+
+        with open_lines(file) as lines:
+            yield lines
 
 
 def _parser(key_field: int | None, key_separator: str | None) -> Callable[[bytes], KeyAndValue]:

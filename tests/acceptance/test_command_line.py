@@ -1,0 +1,282 @@
+"""The command line as its user meets it: real commands, a real cluster, Ctrl-C at any time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+STELE = [sys.executable, "-m", "cli.main"]
+HEADER = b"InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
+CreateTopic = Callable[..., str]
+
+
+def stele(
+    *arguments: str, bootstrap: str = "127.0.0.1:1", stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*STELE, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "STELE_BOOTSTRAP_SERVER": bootstrap},
+    )
+
+
+def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The only line of a command that failed."""
+    assert done.returncode == 1, done
+    assert done.stdout == b""
+    said = done.stderr.decode()
+    assert said.startswith("stele: ")
+    assert said.count("\n") == 1, said
+    return said
+
+
+# --------------------------------------------------------------------------- against a cluster
+
+
+def test_everything_that_can_be_json_is(bootstrap: str) -> None:
+    created = stele("topic", "create", "in-json", "-p", "2", "--json", bootstrap=bootstrap)
+    assert json.loads(created.stdout)["partitions"] == 2
+    stele("produce", "in-json", bootstrap=bootstrap, stdin=b"one\ntwo\n")
+    for command in (
+        ["topic", "list"],
+        ["topic", "describe", "in-json"],
+        ["topic", "configs", "in-json"],
+        ["cluster", "describe"],
+        ["quorum", "describe"],
+        ["version"],
+    ):
+        done = stele(*command, "--json", bootstrap=bootstrap)
+        assert done.returncode == 0, done
+        assert json.loads(done.stdout)
+        assert done.stderr == b""
+
+
+def test_lines_in_and_out(bootstrap: str, create_topic: CreateTopic, tmp_path: Path) -> None:
+    topic = create_topic(partitions=1)
+    lines = [b"one", b"", "drei: \u20ac".encode(), b"\xff\xfe", b"last"]
+    done = stele("produce", topic, bootstrap=bootstrap, stdin=b"\n".join(lines[:3]))
+    assert (done.returncode, done.stdout) == (0, b"")
+    packed = tmp_path / "lines.gz"
+    packed.write_bytes(gzip.compress(b"\n".join(lines[3:]) + b"\n"))
+    assert stele("produce", topic, "--file", str(packed), bootstrap=bootstrap).returncode == 0
+
+    def consumed(*options: str) -> list[bytes]:
+        done = stele("consume", topic, *options, bootstrap=bootstrap)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.split(b"\n")[:-1]
+
+    assert consumed() == lines
+    assert consumed("--offset", "3") == lines[3:]
+    assert consumed("--offset", "1", "--max", "2") == lines[1:3]
+    assert consumed("--offset", "latest") == []
+    records = [json.loads(line) for line in consumed("--format", "json")]
+    assert [each["offset"] for each in records] == [0, 1, 2, 3, 4]
+    assert records[2]["value"] == "drei: \u20ac"
+    assert records[3]["value"] == {"base64": "//4="}
+
+
+def test_mistakes_are_one_line(bootstrap: str, create_topic: CreateTopic, tmp_path: Path) -> None:
+    topic = create_topic()
+    near = topic.replace("topic", "topik")
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(os.urandom(5000))[:-200])
+    (tmp_path / "no.gz").write_text("plain")
+
+    def said(*arguments: str, stdin: bytes = b"") -> str:
+        return one_line(stele(*arguments, bootstrap=bootstrap, stdin=stdin))
+
+    for command in (["topic", "describe"], ["topic", "delete"], ["consume"], ["produce"]):
+        assert f"there is no topic {near!r}. Did you mean" in said(*command, near)
+    assert f"cannot read {tmp_path}/none: No such file" in said(
+        "produce", topic, "--file", f"{tmp_path}/none"
+    )
+    assert "Is a directory" in said("produce", topic, "--file", str(tmp_path))
+    assert f"{cut} is cut short" in said("produce", topic, "--file", str(cut))
+    assert "no.gz" in said("produce", topic, "--file", f"{tmp_path}/no.gz")
+    assert "must be one of" in said("produce", topic, "--acks", "7")
+    assert "has partitions 0 to 0, not 9" in said("produce", topic, "--partition", "9", stdin=b"x")
+    assert "has partitions 0 to 0, not 9" in said("consume", topic, "--partition", "9")
+    assert "earliest, latest or a number" in said("consume", topic, "--offset", "soon")
+    too_large = said("produce", topic, stdin=bytes(3_000_000))
+    assert "MESSAGE_TOO_LARGE" in too_large
+    assert "max.message.bytes" in too_large
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["topic", "list"], ["cluster", "describe"], ["produce", "t"], ["consume", "t"]],
+    ids=" ".join,
+)
+def test_nobody_at_the_port_is_told_at_once_and_not_over_and_over(command: list[str]) -> None:
+    done = stele(*command, "--timeout", "2")
+    assert done.returncode == 1
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) <= 3, lines
+    assert all("127.0.0.1:1" in line and "refused" in line for line in lines)
+
+
+def test_a_follower_of_a_topic_ends_by_ctrl_c(bootstrap: str, create_topic: CreateTopic) -> None:
+    topic = create_topic()
+    stele("produce", topic, bootstrap=bootstrap, stdin=b"here\n")
+    process = start("consume", topic, "--follow", "-b", bootstrap)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=10)
+    assert (process.returncode, out, errors) == (130, "", "")
+
+
+# -------------------------------------------------------------------------------- stele dev
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell starts a command."""
+    return subprocess.Popen(
+        [*STELE, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+        env={**os.environ, **environment},
+    )
+
+
+def processes_with(word: str) -> list[int]:
+    """Processes whose command line holds ``word``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word in path.read_bytes().decode(errors="replace"):
+                found.append(int(path.parent.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def assert_none_left(directory: Path) -> None:
+    deadline = time.monotonic() + 5
+    while (left := processes_with(str(directory))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == [], "processes outlived the command that started them"
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if words in line:
+            return "".join(seen)
+    raise AssertionError(f"it ended with {process.wait()} before {words!r}: {seen}")
+
+
+@pytest.fixture
+def leftovers(tmp_path: Path) -> Iterator[None]:
+    """Whatever a failed test has left running ends with it."""
+    yield
+    for pid in processes_with(str(tmp_path)):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("leftovers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_dev_serves_until_a_signal_to_its_group_and_starts_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    directory = tmp_path / "cluster"
+    dev = ("dev", "--combined", "--dir", str(directory), "--base-port", "0")
+    for round_number in range(2):
+        process = start(*dev)
+        said = read_until(process, "Ctrl-C stops the cluster")
+        bootstrap = said.split("Brokers", 1)[1].split()[0]
+        if round_number == 0:
+            assert stele("topic", "create", "kept", bootstrap=bootstrap).returncode == 0
+            assert stele("produce", "kept", bootstrap=bootstrap, stdin=b"kept\n").returncode == 0
+        assert stele("consume", "kept", bootstrap=bootstrap).stdout == b"kept\n"
+        assert len(processes_with(f"{directory}/")) == 1
+        os.killpg(process.pid, number)
+        began = time.monotonic()
+        process.communicate(timeout=15)
+        assert time.monotonic() - began < 10
+        assert process.returncode in (0, 130)
+        assert_none_left(directory)
+
+
+@pytest.mark.usefixtures("leftovers")
+def test_ctrl_c_while_dev_starts(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    process = start("dev", "--dir", str(directory), "--base-port", "0")
+    deadline = time.monotonic() + 20
+    while not processes_with(f"{directory}/") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=15)
+    assert process.returncode in (0, 130)
+    assert "Traceback" not in errors
+    assert_none_left(directory)
+
+
+@pytest.mark.usefixtures("leftovers")
+def test_dev_whose_port_is_taken_says_which_and_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        directory = str(tmp_path / "cluster")
+        said = one_line(stele("dev", "--combined", "--dir", directory, "--base-port", str(port)))
+    assert f"port {port}" in said
+    assert "--base-port" in said
+    assert_none_left(tmp_path / "cluster")
+
+
+# -------------------------------------------------------------------------------- stele demo
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        (b"", "holds no order lines"),
+        (b"a,b\n1,2\n", "its first line must be InvoiceNo"),
+        (HEADER, "holds no order lines"),
+        (HEADER + b"536365,85123A,cut\n", "line 2: fewer columns"),
+        (gzip.compress(HEADER + os.urandom(3000).hex().encode())[:-50], "cut short"),
+    ],
+    ids=["none", "empty", "another file", "no lines", "a cut line", "a cut gzip file"],
+)
+def test_a_demo_of_a_wrong_file(tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "orders.csv"
+    if content is not None:
+        file.write_bytes(content)
+    done = stele("demo", "--file", str(file))
+    line = one_line(done)
+    assert said in line
+    assert str(file) in line
+
+
+@pytest.mark.usefixtures("leftovers")
+@pytest.mark.parametrize("words", ["Starting 3 controllers", "killed -9"])
+def test_ctrl_c_in_the_middle_of_the_demo_leaves_nothing(tmp_path: Path, words: str) -> None:
+    process = start("demo", "--orders", "300000", TMPDIR=str(tmp_path))
+    read_until(process, words)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=40)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert_none_left(tmp_path)
+    assert list(tmp_path.iterdir()) == []
