@@ -6,6 +6,7 @@ The disk is a small file system of its own, which needs root.
 from __future__ import annotations
 
 import errno
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from io import FileIO
@@ -22,15 +23,24 @@ pytestmark = pytest.mark.processes
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    disk, image = tmp_path / "disk", tmp_path / "disk.image"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], capture_output=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    commands = {
+        "tmpfs": [["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]],
+        "ext4": [
+            ["truncate", "-s", "32M", str(image)],
+            ["mkfs.ext4", "-q", str(image)],
+            ["mount", "-o", "loop", str(image), str(disk)],
+        ],
+    }
+    for command in commands[request.param]:
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"{command[0]} is not installed")
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
