@@ -257,6 +257,8 @@ class ControllerService:
             except ApiError as error:
                 if response_type is None:
                     raise
+                if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    logger.error("%s is refused: %s", request_type.DESCRIPTOR.name, error)
                 response = response_type(error=self._code(response_type, error))
                 if "message" in response_type.DESCRIPTOR.fields_by_name:
                     response.message = error.message

@@ -372,6 +372,7 @@ class Admin:
 _WORDS = {
     ErrorCode.NOT_CONTROLLER: "there is no active controller now, or it is just changing",
     ErrorCode.REQUEST_TIMED_OUT: "the active controller did not answer in time",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the active controller's disk is full; free space there",
     ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot reach the active controller",
 }
 

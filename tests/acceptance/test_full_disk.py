@@ -96,6 +96,7 @@ async def test_a_full_disk_refuses_and_recovers(node: ProcessCluster, small_disk
         with pytest.raises(ApiError) as caught:
             await client.create_topic("no-room-for-this", replication_factor=1)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await log.line("ERROR", "CreateTopicsRequest is refused", "free space")
         assert len(await client.fetch_all("t")) == 50, "reading goes on"
         assert node.nodes[broker].pid == pid
         assert node.nodes[broker].running
