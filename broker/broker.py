@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from broker.api import KafkaApis
@@ -112,6 +112,10 @@ class Broker:
     @property
     def image(self) -> MetadataImage:
         return self._publisher.image
+
+    def snapshot_records(self) -> Iterable[bytes] | None:
+        """The records of a snapshot of the metadata; None when there is none to be had."""
+        return self._publisher.snapshot_records()
 
     @property
     def replicas(self) -> ReplicaManager:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, BrokerRegistration, MetadataImage
 from metadata.records import MetadataError
+from metadata.snapshot import image_of, records_of
 from raft.api import CommittedBatch, LeaderAndEpoch
 
 logger = logging.getLogger(__name__)
@@ -91,16 +92,36 @@ class MetadataPublisher:
         if self._failed:
             return
         try:
-            self._publish(batches)
+            self._publish(self._replayed(batches))
         except Exception as error:
-            self._failed = True
-            logger.exception(
-                "broker %d: metadata of offsets %d to %d cannot be applied",
-                self._broker_id,
-                batches[0].base_offset,
-                batches[-1].last_offset,
-            )
-            self._on_fatal(error)
+            self._fail(error, batches[0].base_offset, batches[-1].last_offset)
+
+    def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
+        """It, too, arrives as a delta: from the image that was to the one it holds."""
+        if self._failed:
+            return
+        try:
+            self._publish(MetadataDelta.between(self._image, image_of(end_offset, records)))
+        except Exception as error:
+            self._fail(error, 0, end_offset - 1)
+
+    def _fail(self, error: Exception, first: int, last: int) -> None:
+        self._failed = True
+        logger.error(
+            "broker %d: metadata of offsets %d to %d cannot be applied",
+            self._broker_id,
+            first,
+            last,
+            exc_info=error,
+        )
+        self._on_fatal(error)
+
+    def snapshot_records(self) -> Iterable[bytes] | None:
+        """Of everything committed, also what is held back; None when that may lack something."""
+        if self._failed:
+            return None
+        held_back = self._held_back
+        return records_of(self._image if held_back is None else held_back.apply())
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._on_leader_change(leader)
@@ -113,12 +134,16 @@ class MetadataPublisher:
 
     # ------------------------------------------------------------------ publishing
 
-    def _publish(self, batches: Sequence[CommittedBatch]) -> None:
+    def _replayed(self, batches: Sequence[CommittedBatch]) -> MetadataDelta:
         delta = self._held_back or MetadataDelta(self._image)
         for batch in batches:
             delta.replay_values(batch.base_offset, batch.records)
+        return delta
+
+    def _publish(self, delta: MetadataDelta) -> None:
         if self._held_back is not None:
             if not self._is_registered(delta):
+                self._held_back = delta
                 return
             self._held_back = None
         image = delta.apply()

@@ -15,6 +15,7 @@ from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
 from metadata.image import MetadataImage
 from metadata.records import MetadataError, encode
+from metadata.snapshot import image_of
 from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
@@ -55,6 +56,7 @@ class DecisionMaker:
         self._chain = ImageChain()
         self._quorum: MetadataQuorum | None = None
         # The quorum epoch in which this node decides; None: it does not.
+        self.failed = False  # then the committed image may lack a batch
         self._epoch: int | None = None
         self.metrics = ControllerMetrics(lambda: self._chain.committed)
 
@@ -89,6 +91,13 @@ class DecisionMaker:
         try:
             for batch in batches:
                 self._chain.commit(batch)
+        except MetadataError as error:
+            self._fail(error)
+
+    def reset(self, end_offset: int, values: Sequence[bytes]) -> None:
+        """The committed image is that of a snapshot from now on."""
+        try:
+            self._chain.reset(image_of(end_offset, values))
         except MetadataError as error:
             self._fail(error)
 
@@ -141,6 +150,7 @@ class DecisionMaker:
     def _fail(self, error: MetadataError) -> None:
         """The image is not what the log says: nothing may be decided or told from it any more."""
         logger.error("the metadata log does not fit the image: %s", error)
+        self.failed = True
         self.resigned()
         self._on_fatal(error)
 

@@ -59,6 +59,12 @@ class ImageChain:
         if not oldest.settled.done():
             oldest.settled.set_result(True)
 
+    def reset(self, image: MetadataImage) -> None:
+        """A snapshot takes the place of what was committed: never while this node decides."""
+        if self._proposed:
+            raise MetadataError("a snapshot came while decisions were under way")
+        self.committed = image
+
     def drop(self) -> None:
         """Leadership is lost: whether what was proposed will commit is for the next leader."""
         for proposed in self._proposed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -15,6 +15,7 @@ from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
 from controller.metrics import ControllerMetrics
 from metadata.image import MetadataImage
+from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from runtime.config import NodeConfig
 from stele.errors import ApiError, ErrorCode
@@ -114,6 +115,13 @@ class ControllerService:
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         self._decisions.commit(batches)
+
+    def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
+        self._decisions.reset(end_offset, records)
+
+    def snapshot_records(self) -> Iterable[bytes] | None:
+        """Of the committed image; None when that may lack something."""
+        return None if self._decisions.failed else records_of(self.image)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Nothing to do: who leads is read from the quorum when it is asked for."""

@@ -296,6 +296,15 @@ _NODE = (
         "controller.quorum.request.timeout.ms", Type.INT, "2000",
         "How long an answer of another node of the control plane is awaited.", minimum=1,
     ),
+    ConfigKey(
+        "metadata.log.max.record.bytes.between.snapshots", Type.LONG, "20971520",
+        "After how many bytes of metadata records a snapshot is written.", minimum=1,
+    ),
+    ConfigKey(
+        "metadata.log.max.snapshot.interval.ms", Type.LONG, "3600000",
+        "After how long a snapshot is written if there is anything new; 0: only by bytes.",
+        minimum=0,
+    ),
     # Brokers and controllers.
     ConfigKey(
         "broker.heartbeat.interval.ms", Type.INT, "2000",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from immutables import Map
 
@@ -18,6 +18,8 @@ from metadata.image import (
 )
 from metadata.records import MetadataError, decode
 from stele.wire.v1 import metadata_pb2 as pb
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +66,60 @@ class MetadataDelta:
         self._touched_configs: set[ConfigResource] = set()
         self._result: MetadataImage | None = None
 
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+        """What leads from one image to a later one, whatever records led there (a snapshot)."""
+        delta = cls(before)
+        delta.offset = after.offset
+        delta._features = after.features
+        delta._brokers = after.brokers
+        delta._controllers = after.controllers
+        delta._configs = after.configs
+        delta._next_producer_id = after.next_producer_id
+        delta._topic_ids = after.topic_ids
+        delta._touched_brokers = _differing(before.brokers, after.brokers)
+        delta._touched_configs = _differing(before.configs, after.configs)
+        delta._deleted = {
+            topic.topic_id: topic
+            for topic in before.sorted_topics()
+            if topic.topic_id not in after.topics
+        }
+        for topic in after.sorted_topics():
+            delta._compare_topic(before.topic_by_id(topic.topic_id), topic)
+        return delta
+
+    def _compare_topic(self, before: Topic | None, after: Topic) -> None:
+        if before == after:
+            return
+        if before is None:
+            self._created[after.topic_id] = after.name
+        known = () if before is None else before.partitions
+        if len(known) > len(after.partitions):
+            raise MetadataError(f"topic {after.name} has lost partitions")
+        self._partitions[after.topic_id] = {
+            number: state
+            for number, state in enumerate(after.partitions)
+            if number >= len(known) or known[number] != state
+        }
+
     # ---------------------------------------------------------------- replaying
 
     def replay(self, offset: int, record: pb.MetadataRecord) -> None:
         """Take in one record. Raises MetadataError when it does not fit what is there."""
+        self.replay_all((record,), offset=offset)
+
+    def replay_all(self, records: Iterable[pb.MetadataRecord], *, offset: int) -> None:
+        """Take in records of which the last brings the image to ``offset``: a snapshot's."""
         if offset <= self.offset:
             raise MetadataError(f"record at {offset} replayed after offset {self.offset}")
-        kind = record.WhichOneof("record")
-        handler = _HANDLERS.get(kind or "")
-        if handler is None:
-            raise MetadataError(f"record at {offset} is of an unknown kind")
+        for record in records:
+            kind = record.WhichOneof("record")
+            handler = _HANDLERS.get(kind or "")
+            if handler is None:
+                raise MetadataError(f"record at {offset} is of an unknown kind")
+            self._result = None
+            handler(self, getattr(record, kind or ""))
         self._result = None
-        handler(self, getattr(record, kind or ""))
         self.offset = offset
 
     def replay_values(self, base_offset: int, values: Sequence[bytes]) -> None:
@@ -314,6 +358,12 @@ def replay_values(image: MetadataImage, base_offset: int, values: Sequence[bytes
     delta = MetadataDelta(image)
     delta.replay_values(base_offset, values)
     return delta.apply()
+
+
+def _differing(before: Map[K, Any], after: Map[K, Any]) -> set[K]:
+    """The keys that only one of the two has, or under which they hold different values."""
+    gone = {key for key in before if key not in after}
+    return gone | {key for key, value in after.items() if before.get(key) != value}
 
 
 def _by_name(topic: Topic) -> str:

@@ -161,6 +161,7 @@ class Node:
         controller = ControllerService(config, cluster_id, self._world, on_fatal=self._fail)
         controller.attach(quorum)
         quorum.add_listener(controller)
+        quorum.take_snapshots_of(controller.snapshot_records)
         declare_controller_metrics(self.registry, controller.metrics)
         address = config.controller_listener
         assert address is not None  # a controller has one: runtime.config
@@ -187,6 +188,8 @@ class Node:
             on_fatal=self._fail,
         )
         await broker.start()
+        if self.controller is None:
+            quorum.take_snapshots_of(broker.snapshot_records)
         self.broker = broker
         self._undo.push_async_callback(broker.stop)
         self._ports = Ports(
@@ -218,6 +221,8 @@ def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Q
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
         request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        snapshot_after_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+        snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
     )
 
 

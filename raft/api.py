@@ -46,6 +46,14 @@ class QuorumListener(Protocol):
         """Committed batches in order, each once per life of the node; no control batches."""
         ...
 
+    def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
+        """Forget the state: it is what these records lead to from nothing, as of ``end_offset``.
+
+        Comes first after a start from a snapshot, or when the leader's log no longer begins where
+        this one ended; never while this node leads. Later batches begin at ``end_offset``.
+        """
+        ...
+
     def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
 
     def on_claimed(self, epoch: int) -> None:

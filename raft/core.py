@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft import election, replication, transfer
+from raft import election, replication, snapshots, transfer
 from raft.log_view import LogView
 from raft.messages import (
     Batch,
@@ -20,9 +20,12 @@ from raft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Inbound,
     RequestReceived,
     ResponseReceived,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
@@ -61,7 +64,8 @@ class ReplicaView:
 class RaftCore:
     """One replica of the quorum's log: a voter, or an observer when ``local`` is no voter.
 
-    ``log`` and ``hard_state`` are what recovery found, all durable. Begin with ``start``.
+    ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or earlier) are
+    what recovery found, all durable. Begin with ``start``.
     """
 
     def __init__(
@@ -72,11 +76,14 @@ class RaftCore:
         hard_state: HardState,
         timing: Timing,
         rng: Rng,
+        *,
+        snapshot: SnapshotId | None = None,
     ) -> None:
         if log.last_epoch > hard_state.epoch:
             # Records of an epoch can be durable before the epoch itself; no vote can.
             hard_state = HardState(log.last_epoch)
         self._replica = Replica(local, voters, log, hard_state, timing, rng)
+        self._replica.snapshot = snapshot
 
     # ------------------------------------------------------------------------------- facts
 
@@ -187,6 +194,20 @@ class RaftCore:
             replication.answer_parked(replica, replica.state)
         return self._finish(now)
 
+    def snapshot_taken(self, snapshot: SnapshotId, start_offset: int) -> None:
+        """This replica has written a snapshot of what it committed, and cut its log before
+        ``start_offset``."""
+        replica = self._replica
+        if not start_offset <= snapshot.end_offset <= replica.high_watermark:
+            raise InvariantError(f"{snapshot} holds more than {replica.high_watermark}, committed")
+        replica.snapshot = snapshot
+        replica.log.cut_before(start_offset)
+
+    def snapshot_checked(self, snapshot: SnapshotId, now: float, *, sound: bool) -> Ready:
+        """A fetched snapshot is complete on disk; ``sound``: it is what it should be."""
+        snapshots.checked(self._replica, now, snapshot, sound=sound)
+        return self._finish(now)
+
     def leader_unreachable(self, now: float) -> Ready:
         """The connection to the leader broke or was refused. A follower soon asks for pre-votes."""
         election.leader_unreachable(self._replica, now)
@@ -217,6 +238,8 @@ class RaftCore:
         match message:
             case FetchRequest():
                 replication.on_fetch_request(replica, now, request_id, message)
+            case FetchSnapshotRequest():
+                snapshots.on_request(replica, now, request_id, message)
             case VoteRequest():
                 election.on_vote_request(replica, now, request_id, message)
             case BeginQuorumEpochRequest():
@@ -229,6 +252,8 @@ class RaftCore:
         match message:
             case FetchResponse():
                 replication.on_fetch_response(replica, now, call.to, message)
+            case FetchSnapshotResponse():
+                snapshots.on_response(replica, now, call.to, message)
             case VoteResponse():
                 election.on_vote_response(replica, now, call.to, message)
             case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
@@ -237,7 +262,7 @@ class RaftCore:
     def _on_failure(self, call: Call, now: float) -> None:
         replica = self._replica
         match call.message:
-            case FetchRequest():
+            case FetchRequest() | FetchSnapshotRequest():
                 replication.on_fetch_failed(replica, now, call.to)
             case VoteRequest():
                 election.on_vote_failed(replica, now, call.to)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from raft.messages import EpochEnd
+from raft.messages import EpochEnd, SnapshotId
 
 
 class LogView:
@@ -22,7 +22,10 @@ class LogView:
         end_offset: int = 0,
         epochs: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """A log as recovery left it, all durable; ``epochs`` are (epoch, start offset)."""
+        """A log as recovery left it, all durable; ``epochs`` are (epoch, start offset).
+
+        Where a snapshot stands before the log, the first epoch is that of its last record.
+        """
         if epochs and (list(epochs) != sorted(set(epochs)) or epochs[-1][1] >= end_offset):
             raise ValueError(f"epochs {epochs} do not fit a log that ends at {end_offset}")
         self.start_offset = start_offset  # <= every other offset here
@@ -34,7 +37,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; 0 for an empty log."""
+        """Epoch of the last record, in the log or the snapshot before it; 0 without either."""
         return self._epochs[-1] if self._epochs else 0
 
     @property
@@ -64,6 +67,22 @@ class LogView:
         self.end_offset = offset
         self.durable_end_offset = min(self.durable_end_offset, offset)
 
+    def cut_before(self, offset: int) -> None:
+        """The log begins at ``offset`` now: a snapshot holds what was before."""
+        if not self.start_offset <= offset <= self.durable_end_offset:
+            raise ValueError(f"cannot cut [{self.start_offset}, {self.end_offset}) before {offset}")
+        self.start_offset = offset
+        known = bisect_right(self._starts, offset - 1) - 1  # the epoch of the record before
+        if known > 0:
+            del self._epochs[:known]
+            del self._starts[:known]
+
+    def reset_to(self, snapshot: SnapshotId) -> None:
+        """The log is empty and begins where the snapshot ends."""
+        self.start_offset = self.end_offset = self.durable_end_offset = snapshot.end_offset
+        self._epochs = [snapshot.epoch]
+        self._starts = [snapshot.end_offset - 1]
+
     def durable_to(self, offset: int) -> None:
         """Everything below ``offset`` is durable."""
         if offset > self.end_offset:
@@ -83,6 +102,9 @@ class LogView:
         if index == len(self._starts):
             return EpochEnd(self._epochs[index - 1], self.end_offset)
         return EpochEnd(self._epochs[index - 1], self._starts[index])
+
+    def __repr__(self) -> str:
+        return f"[{self.start_offset}, {self.end_offset})"
 
     def is_up_to_date(self, last_epoch: int, last_offset: int) -> bool:
         """Whether a log that ends so holds at least what this one may have committed (§3.6.1)."""

@@ -134,8 +134,49 @@ class FetchResponse:
     batches: tuple[Batch, ...] = ()
 
 
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotRequest:
+    """Ask the leader for a piece of a snapshot's bytes."""
+
+    replica_id: int
+    replica_directory_id: bytes
+    epoch: int
+    snapshot: SnapshotId
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotResponse:
+    """``data`` stands at ``position`` of the snapshot, which has ``size`` bytes.
+
+    From the core it comes without data: the driver reads up to ``max_bytes`` and fills it in.
+    """
+
+    error: ErrorCode
+    leader_id: int | None
+    epoch: int
+    snapshot: SnapshotId | None = None
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+    max_bytes: int = 0
+
+
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+)
+Response = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+)
 
 
 @dataclass(frozen=True, slots=True)

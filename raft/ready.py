@@ -2,7 +2,9 @@
 
 The driver, for every ``Ready`` and in the order in which it got them:
 
-1. truncates, then appends (neither needs to be durable yet);
+1. stores ``pieces`` of a snapshot, and once one is complete checks it, off the loop, and calls
+   ``snapshot_checked``; installs a snapshot in place of the whole log, durably; truncates, then
+   appends (neither needs to be durable yet);
 2. sends ``send`` and forgets the calls in ``cancel``;
 3. makes ``hard_state`` and the log durable, then sends ``send_after_persist`` and calls
    ``persisted(ticket)``. One sync may serve several Readys: the last ticket stands for all.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from raft.messages import Batch, Request, Response
+from raft.messages import Batch, Request, Response, SnapshotId
 
 
 class Role(enum.Enum):
@@ -81,8 +83,22 @@ class Reply:
 Outbound = Call | Reply
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """Bytes of a snapshot that is being fetched; at position 0 an earlier attempt is void."""
+
+    snapshot: SnapshotId
+    position: int
+    data: bytes
+    is_last: bool
+
+
 @dataclass(slots=True)
 class Ready:
+    pieces: list[SnapshotPiece] = field(default_factory=list)
+    install: SnapshotId | None = (
+        None  # checked before; the log is empty then, and begins at its end
+    )
     truncate_to: int | None = None
     append: list[Batch] = field(default_factory=list)
     hard_state: HardState | None = None

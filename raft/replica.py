@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raft.log_view import LogView
-from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response
+from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response, SnapshotId
 from raft.progress import ParkedFetch, Progress
 from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_value
-from raft.ready import Call, HardState, Outbound, ReadRange, Ready, Reply, Role, Status
+from raft.ready import (
+    Call,
+    HardState,
+    Outbound,
+    ReadRange,
+    Ready,
+    Reply,
+    Role,
+    SnapshotPiece,
+    Status,
+)
 from raft.roles import (
     NEVER,
     Asking,
@@ -67,7 +77,11 @@ class Replica:
         self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
-        self.high_watermark = -1  # never goes back; <= log.end_offset; nothing below is truncated
+        self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
+        # What a snapshot holds is committed.
+        self.high_watermark = (
+            log.start_offset or -1
+        )  # never goes back; <= log.end_offset; nothing below is truncated
         self.losses = 0  # elections lost in a row
         self.outstanding: dict[int, Call] = {}  # of the present role in the present epoch only
         self.state: RoleState = Unattached(NEVER)
@@ -150,6 +164,21 @@ class Replica:
         self.log.truncate_to(offset)
         self._unpersisted = [(ticket, min(end, offset)) for ticket, end in self._unpersisted]
         self._ready.truncate_to = offset
+
+    def take_piece(self, piece: SnapshotPiece) -> None:
+        self._ready.pieces.append(piece)
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """Put a checked snapshot in the place of the log, which it supersedes."""
+        if isinstance(self.state, Leader) or snapshot.end_offset <= self.high_watermark:
+            raise InvariantError(f"a {self.role.value} must not load {snapshot}")
+        if self._ready.append or self._ready.truncate_to is not None:
+            raise InvariantError("a Ready installs first: it has touched the log already")
+        self.log.reset_to(snapshot)
+        self._unpersisted = [(ticket, snapshot.end_offset) for ticket, _ in self._unpersisted]
+        self.snapshot = snapshot
+        self.high_watermark = snapshot.end_offset
+        self._ready.install = snapshot
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Everything below ``offset`` is committed; lower news than known is no news."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import logging
 
-from raft import election
-from raft.messages import Batch, EpochEnd, FetchRequest, FetchResponse
+from raft import election, snapshots
+from raft.messages import (
+    Batch,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    SnapshotId,
+)
 from raft.progress import ParkedFetch, Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey
 from raft.ready import ReadRange
-from raft.replica import Replica
+from raft.replica import InvariantError, Replica
 from raft.roles import NEVER, Fetching, Follower, Leader, Observer
 from stele.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
+MAX_DOWNLOAD_FAILURES = 3  # in a row, until the leader is asked again what is to be fetched
 OBSERVER_SESSION_S = 300.0  # an observer that has not fetched for so long is forgotten
 
 # -------------------------------------------------------------------------- the leader's side
@@ -39,9 +47,10 @@ def _serve_fetch(
 ) -> None:
     for stale in state.parking.take_replaced(message.replica_id, message.replica_directory_id):
         _answer(replica, stale.request_id, stale.message)
-    progress = _progress_of(replica, now, state, message)
-    diverging = _divergence(replica, message)
-    if diverging is not None:
+    key = ReplicaKey(message.replica_id, message.replica_directory_id or NO_DIRECTORY)
+    progress = progress_of(replica, now, state, key)
+    diverging, snapshot = _divergence(replica, message)
+    if diverging is not None or snapshot is not None:
         progress.contact(now)
         replica.reply(
             request_id,
@@ -52,6 +61,7 @@ def _serve_fetch(
                 replica.high_watermark,
                 replica.log.start_offset,
                 diverging,
+                snapshot,
             ),
         )
         return
@@ -62,8 +72,7 @@ def _serve_fetch(
     expire_parked(replica, now, state)
 
 
-def _progress_of(replica: Replica, now: float, state: Leader, message: FetchRequest) -> Progress:
-    key = ReplicaKey(message.replica_id, message.replica_directory_id or NO_DIRECTORY)
+def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) -> Progress:
     if key in replica.voters:
         progress = state.progress[key.id]
         progress.directory_id = key.directory_id
@@ -71,12 +80,23 @@ def _progress_of(replica: Replica, now: float, state: Leader, message: FetchRequ
     return state.observers.setdefault(key, Progress(now))
 
 
-def _divergence(replica: Replica, message: FetchRequest) -> EpochEnd | None:
-    """Where the fetcher's log leaves this one, if it does (KIP-595)."""
-    end = replica.log.end_offset_for(message.last_fetched_epoch)
-    if end.epoch == message.last_fetched_epoch and end.end_offset >= message.fetch_offset:
-        return None
-    return end
+def _divergence(
+    replica: Replica, message: FetchRequest
+) -> tuple[EpochEnd | None, SnapshotId | None]:
+    """Where the fetcher's log leaves this one (KIP-595), or the snapshot it needs (KIP-630).
+
+    Both are None for a valid fetch.
+    """
+    log = replica.log
+    end = log.end_offset_for(message.last_fetched_epoch)
+    if message.fetch_offset >= log.start_offset:
+        if end.epoch == message.last_fetched_epoch and end.end_offset >= message.fetch_offset:
+            return None, None
+        if end.end_offset >= log.start_offset:
+            return end, None
+    if replica.snapshot is None:
+        raise InvariantError(f"the log {log} does not begin at 0, and there is no snapshot")
+    return None, replica.snapshot
 
 
 def answer_parked(replica: Replica, state: Leader) -> None:
@@ -122,6 +142,8 @@ def fetch_at(replica: Replica) -> float:
     fetching = replica.fetching
     if fetching is None or fetching.request_id is not None:
         return NEVER
+    if fetching.download is not None and fetching.download.complete:
+        return NEVER  # the driver checks it
     if replica.log.durable_end_offset < replica.log.end_offset or not replica.promises_durable:
         return NEVER
     return fetching.retry_at
@@ -131,6 +153,9 @@ def fetch(replica: Replica, now: float) -> None:
     """Send the next fetch if it is due. It acknowledges the whole log, so that must be durable."""
     fetching = replica.fetching
     if fetching is None or now < fetch_at(replica):
+        return
+    if fetching.download is not None:
+        snapshots.request_next(replica, fetching, fetching.download)
         return
     # One that doubts its leader asks for a sign of life, not for news.
     doubts = isinstance(replica.state, Follower) and replica.state.suspects
@@ -151,8 +176,12 @@ def fetch(replica: Replica, now: float) -> None:
 
 def on_fetch_failed(replica: Replica, now: float, target: int) -> None:
     fetching = replica.fetching
-    if fetching is not None:
-        fetching.failed(now, replica.timing)
+    if fetching is None:
+        return
+    fetching.failed(now, replica.timing)
+    if fetching.failures >= MAX_DOWNLOAD_FAILURES:
+        fetching.download = None
+    if fetching.download is None:  # else the next piece may come from the same node
         _ask_next_voter(replica, target)
 
 
@@ -162,19 +191,23 @@ def on_fetch_response(replica: Replica, now: float, sender: int, message: FetchR
     if fetching is None or (news and replica.leader_id is not None):
         return  # in another role, or already on the way to the leader
     if message.error is not ErrorCode.NONE:
-        _on_fetch_refused(replica, now, fetching, sender, message)
+        on_fetch_refused(replica, now, fetching, sender, message)
     elif message.epoch != replica.epoch or message.leader_id != sender:
         _log.error("node %d answers a fetch in epoch %d with %s", sender, replica.epoch, message)
         fetching.failed(now, replica.timing)
-    elif _take_in(replica, message):
+    elif _take_in(replica, fetching, message):
         fetching.succeeded()
-        _heard(replica, now)
+        heard(replica, now)
     else:
         fetching.failed(now, replica.timing)
 
 
-def _on_fetch_refused(
-    replica: Replica, now: float, fetching: Fetching, sender: int, message: FetchResponse
+def on_fetch_refused(
+    replica: Replica,
+    now: float,
+    fetching: Fetching,
+    sender: int,
+    message: FetchResponse | FetchSnapshotResponse,
 ) -> None:
     current = message.epoch == replica.epoch
     if current and sender == replica.leader_id and message.leader_id is None:
@@ -195,7 +228,7 @@ def _ask_next_voter(replica: Replica, after: int) -> None:
         replica.state.fetching.target = later[0] if later else ids[0]
 
 
-def _heard(replica: Replica, now: float) -> None:
+def heard(replica: Replica, now: float) -> None:
     state = replica.state
     if isinstance(state, Follower):
         election.heard_from_leader(replica, now, state)
@@ -204,11 +237,10 @@ def _heard(replica: Replica, now: float) -> None:
         state.doubt_at = now + replica.timing.fetch_timeout_s
 
 
-def _take_in(replica: Replica, message: FetchResponse) -> bool:
+def _take_in(replica: Replica, fetching: Fetching, message: FetchResponse) -> bool:
     """Truncate or append as the leader says; False when what it says does not fit this log."""
     if message.snapshot is not None:
-        _log.error("the leader's log starts at %d: a snapshot is needed", message.log_start_offset)
-        return False
+        return snapshots.begin(replica, fetching, message.snapshot)
     if message.diverging is not None:
         return _truncate(replica, message.diverging)
     if not _fits(replica, message.batches):

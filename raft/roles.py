@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from raft.messages import SnapshotId
 from raft.progress import Parking, Progress
 from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_time
 from raft.timing import Timing
 
 NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class Download:
+    """A snapshot on its way here, in pieces."""
+
+    snapshot: SnapshotId
+    position: int = 0  # everything before has come
+    complete: bool = False  # all of it has; the driver checks it, and nothing is asked for
 
 
 @dataclass(slots=True)
@@ -20,6 +30,7 @@ class Fetching:
     request_id: int | None = None  # at most one fetch is outstanding
     retry_at: float = 0.0
     failures: int = 0  # in a row
+    download: Download | None = None  # while set, pieces of it are fetched and no records
 
     def failed(self, now: float, timing: Timing) -> None:
         self.request_id = None
@@ -30,6 +41,7 @@ class Fetching:
         """Ask the one who was named at once; the next failure still waits for all those before."""
         self.target = target
         self.request_id = None
+        self.download = None
         self.retry_at = 0.0
 
     def succeeded(self) -> None:

@@ -84,6 +84,8 @@ class NodeConfig:
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_request_timeout_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
 
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
@@ -124,6 +126,8 @@ _PLAIN = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.backoff.max.ms",
     "controller.quorum.request.timeout.ms",
+    "metadata.log.max.record.bytes.between.snapshots",
+    "metadata.log.max.snapshot.interval.ms",
     "broker.heartbeat.interval.ms",
     "broker.session.timeout.ms",
     "controlled.shutdown.enable",

@@ -19,10 +19,13 @@ from raft.messages import (
     CallFailed,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     RequestReceived,
     Response,
     ResponseReceived,
+    SnapshotId,
 )
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
@@ -33,6 +36,7 @@ from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import leader_to_wire
 from runtime.quorum_peers import Peers
 from runtime.quorum_service import QuorumService
+from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, Service, World
@@ -92,6 +96,8 @@ class Quorum:
         self._timer_at = float("inf")  # monotonic; the core is ticked no later than its deadline
         self._stopping = False
         self._ending: asyncio.Task[None] | None = None  # set once the replica has failed
+        self._snapshot_source: SnapshotSource | None = None
+        self._snapshots: SnapshotWriter | None = None
         self._watchers: list[asyncio.Future[None]] = []  # woken after the next event
         # What the next sync makes durable, and what may leave then.
         self._unsynced = asyncio.Event()
@@ -114,6 +120,11 @@ class Quorum:
         return 0 if self._core is None else self._core.log.end_offset
 
     @property
+    def log_start_offset(self) -> int:
+        """What is before is in a snapshot only."""
+        return 0 if self._core is None else self._core.log.start_offset
+
+    @property
     def role(self) -> Role:
         return self._status.role
 
@@ -132,6 +143,11 @@ class Quorum:
             raise RuntimeError("a listener that comes after start would miss batches")
         self._listeners.append(listener)
 
+    def take_snapshots_of(self, source: SnapshotSource) -> None:
+        """Before ``start``. ``source`` gives the records of the image that the listeners have
+        made of everything delivered so far, in one turn of the loop; None: it has none to give."""
+        self._snapshot_source = source
+
     async def start(self) -> None:
         """Recover the log, read ``quorum-state``, join.
 
@@ -142,6 +158,10 @@ class Quorum:
         self._log = QuorumLog(config, self._world, self._log_directory)
         self._delivery = Delivery(self._log)
         self._delivery.listeners = self._listeners
+        if self._snapshot_source is not None:
+            self._snapshots = SnapshotWriter(
+                config, self._world.clock, self._log, self._delivery, self._snapshot_source
+            )
         self._core = RaftCore(
             ReplicaKey(config.node_id, config.directory_id),
             VoterSet.of_ids(*(voter.id for voter in config.voters)),
@@ -149,6 +169,7 @@ class Quorum:
             self._log.hard_state,
             timing_of(config),
             self._world.rng,
+            snapshot=self._log.snapshots.newest,
         )
         self._service.open(self._log)
         self._spawn(self._sync_forever(), "quorum-sync")
@@ -295,17 +316,21 @@ class Quorum:
         self._step(RequestReceived(request_id, message))
 
     def _on_answer(self, call: Call, response: Response) -> None:
-        if isinstance(response, FetchResponse) and not self._has_room(response):
+        if not self._has_room(response):
             self._step(CallFailed(call.request_id))
         else:
             self._step(ResponseReceived(call.request_id, response))
 
-    def _has_room(self, response: FetchResponse) -> bool:
+    def _has_room(self, response: Response) -> bool:
         """A full disk is no failed disk: what was fetched is dropped, and fetched again."""
-        if self._core is None or not response.batches:
+        if isinstance(response, FetchResponse):
+            size = sum(_size(batch) for batch in response.batches)
+        else:
+            size = len(response.data) if isinstance(response, FetchSnapshotResponse) else 0
+        if self._core is None or not size:
             return True
         try:
-            self._log.require_room(sum(_size(batch) for batch in response.batches))
+            self._log.require_room(size)
         except StorageError as error:
             _log.error("cannot follow the metadata log: %s", error)
             return False
@@ -314,7 +339,9 @@ class Quorum:
     def _on_failure(self, call: Call, code: RpcCode) -> None:
         self._step(CallFailed(call.request_id))
         core = self._core
-        broken = code is RpcCode.UNAVAILABLE and isinstance(call.message, FetchRequest)
+        broken = code is RpcCode.UNAVAILABLE and isinstance(
+            call.message, FetchRequest | FetchSnapshotRequest
+        )
         if core is not None and broken and call.to == core.status.leader_id:
             self._guard(lambda core: core.leader_unreachable(self._now()))
 
@@ -334,6 +361,7 @@ class Quorum:
 
     def _carry_out(self, ready: Ready) -> None:
         """In the order that ``raft.ready`` lays down."""
+        self._store_snapshot(ready)
         if ready.truncate_to is not None:
             self._log.truncate_to(ready.truncate_to)
         self._log.append(ready.append)
@@ -348,6 +376,22 @@ class Quorum:
         self._maybe_claim()
         self._wake_watchers()
         self._arm(ready.deadline)
+
+    def _store_snapshot(self, ready: Ready) -> None:
+        for piece in ready.pieces:
+            self._log.snapshots.receive(piece)
+            if piece.is_last:
+                self._spawn(self._check_snapshot(piece.snapshot), "quorum-snapshot-check")
+        if ready.install is not None:
+            _log.warning("%s takes the place of the metadata log", ready.install)
+            self._log.install(ready.install)
+            self._delivery.installed(ready.install)
+
+    async def _check_snapshot(self, snapshot: SnapshotId) -> None:
+        sound = await self._log.snapshots.check_received(snapshot)
+        self._guard(lambda core: core.snapshot_checked(snapshot, self._now(), sound=sound))
+        if self._log.snapshots.newest != snapshot:
+            self._log.snapshots.discard(snapshot)  # unsound, or this replica follows no more
 
     def _send(self, outbound: Sequence[Outbound]) -> None:
         for item in outbound:
@@ -388,6 +432,8 @@ class Quorum:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 _log.error("no room for the checkpoint of the metadata log: %s", error)
+            if self._snapshots is not None:
+                await self._snapshots.take_if_due(self._core)
 
     # ----------------------------------------------------------------------------- telling
 

@@ -34,6 +34,8 @@ class QuorumConfig:
     request_timeout_ms: int = 2_000
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 * 1024 * 1024
+    snapshot_after_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000  # 0: only by bytes
 
     @property
     def is_voter(self) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from raft.api import CommittedBatch
 from raft.log_view import LogView
-from raft.messages import Batch, LeaderChange
+from raft.messages import Batch, LeaderChange, SnapshotId
 from raft.quorum import NO_DIRECTORY
 from raft.ready import HardState, ReadRange
 from runtime import quorum_state
 from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC, QuorumConfig
+from runtime.quorum_snapshots import SnapshotError, SnapshotStore
 from runtime.quorum_state import QuorumStateError
 from stele.errors import SteleError
 from stele.wire.batch import (
@@ -40,6 +41,7 @@ _log = logging.getLogger(__name__)
 _PARTITION: Final = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
 _READ_BYTES: Final = 1 << 20
 _RESERVE_BYTES: Final = 1 << 20
+_SEGMENT_BYTES_MIN: Final = 1 << 20  # a cut frees whole segments only
 _VOTE_ROOM_BYTES: Final = 1 << 16
 """For the quorum-state file, and for the first batch of an epoch that a vote in it may win."""
 _ROOM_INTERVAL_S: Final = 1.0
@@ -47,6 +49,14 @@ _ROOM_INTERVAL_S: Final = 1.0
 
 class CorruptMetadataLogError(SteleError):
     """The metadata log holds something else than was written. The replica must not start."""
+
+
+class Committed(NamedTuple):
+    """Committed batches that were read, and where the next read begins."""
+
+    batches: list[CommittedBatch]
+    next_offset: int
+    size_bytes: int  # on disk, control batches included
 
 
 class QuorumLog:
@@ -66,21 +76,30 @@ class QuorumLog:
         # In the file; <= the high watermark, so that no truncation ever has to lower it.
         self._recovery_point = read_offsets(self._disk, self._recovery_path).get(_PARTITION, 0)
         state = quorum_state.read(self._disk, self._state_path, config.cluster_id)
+        self.snapshots = SnapshotStore(self._disk, self.directory)
+        self._replacing = False  # a snapshot takes the place of the log just now
+        self._check_newest_snapshot()
         self._log = self._open()
         self._check_vote_is_known(state)
+        self._join_snapshots()
         self.hard_state = state or HardState()
         # A vote is durable only if the directory that holds its file is.
         self._disk.sync_now(log_directory)
 
     def _open(self) -> PartitionLog:
+        newest = self.snapshots.newest
+        # What a snapshot holds is not lost with the log: a crash while one took its place.
+        covered = newest is not None and newest.end_offset >= self._recovery_point
+        point = 0 if covered else self._recovery_point
+        segment_bytes = min(max(self._config.snapshot_after_bytes, _SEGMENT_BYTES_MIN), 1 << 30)
         try:
             return PartitionLog.open(
                 self._disk,
                 self.directory,
-                LogConfig(retention_ms=NO_LIMIT, flush_messages=1),
+                LogConfig(segment_bytes=segment_bytes, retention_ms=NO_LIMIT, flush_messages=1),
                 self._clock,
-                recovery_point=self._recovery_point,
-                high_watermark_checkpoint=self._recovery_point,
+                recovery_point=point,
+                high_watermark_checkpoint=point,
                 owner=self,
             )
         except CorruptLogError as error:
@@ -88,6 +107,47 @@ class QuorumLog:
                 f"{error}. A voter that lost a part of the metadata log must not vote: wipe"
                 f" {self.directory} and add the voter to the quorum again"
             ) from error
+
+    def _check_newest_snapshot(self) -> None:
+        newest = self.snapshots.newest
+        if newest is None:
+            return
+        try:
+            self.snapshots.load(newest)
+        except SnapshotError as error:
+            raise CorruptMetadataLogError(
+                f"{error}. Restore the file, or wipe {self.directory} and add the node to the"
+                " quorum again"
+            ) from error
+
+    def _join_snapshots(self) -> None:
+        """Let the log begin where the oldest snapshot ends, or at the newest if it has not that."""
+        newest = self.snapshots.newest
+        end_offset = 0 if newest is None else newest.end_offset
+        if self._log.start_offset > end_offset:
+            self._log.close()
+            raise CorruptMetadataLogError(
+                f"{self.directory} begins at {self._log.start_offset}, and the snapshot before it"
+                f" is missing. Restore it, or wipe {self.directory} and add the node to the quorum"
+                " again"
+            )
+        if newest is None:
+            return
+        epoch = self._log.epochs.epoch_for(end_offset - 1)
+        if self._log.end_offset < end_offset or epoch not in (-1, newest.epoch):
+            self._replace_log(newest)
+        elif (start_offset := self.snapshots.ids[0].end_offset) >= self._log.start_offset:
+            self._log.advance_start_offset(start_offset)
+        else:
+            self.snapshots.remove_before(self._log.start_offset)
+
+    def _replace_log(self, snapshot: SnapshotId) -> None:
+        self._replacing = True
+        try:
+            self._log.reset_to(snapshot.end_offset)
+        finally:
+            self._replacing = False
+        self.snapshots.remove_before(snapshot.end_offset)
 
     def _check_vote_is_known(self, state: HardState | None) -> None:
         """No record reaches the log of a voter before its epoch is in the file."""
@@ -102,6 +162,10 @@ class QuorumLog:
         """The log as the core is to see it. Recovery has made all of it durable."""
         log = self._log
         epochs = [entry for entry in log.epochs.entries if entry[1] < log.end_offset]
+        if self.snapshots.ids:
+            before = self.snapshots.ids[0]
+            later = [entry for entry in epochs if entry[0] > before.epoch]
+            epochs = [(before.epoch, before.end_offset - 1), *later]
         return LogView(start_offset=log.start_offset, end_offset=log.end_offset, epochs=epochs)
 
     @property
@@ -161,6 +225,26 @@ class QuorumLog:
             raise CorruptMetadataLogError(
                 f"{self.directory}: {offset} lies inside the batch at {end_offset}"
             )
+
+    # ---------------------------------------------------------------------------- snapshots
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """Put a checked snapshot in the place of the log, durably. Raises OSError, StorageError."""
+        self.snapshots.adopt(snapshot)
+        self._replace_log(snapshot)
+
+    def add_snapshot(self, snapshot: SnapshotId) -> int:
+        """Adopt a snapshot that was written here, keep the one before it and the log since that
+        (for those who are a little behind), and return where the log begins now.
+
+        Raises OSError, StorageError.
+        """
+        self.snapshots.adopt(snapshot)
+        if len(self.snapshots.ids) > 1:
+            self.snapshots.remove_before(self.snapshots.ids[-2].end_offset)
+            self._log.advance_start_offset(self.snapshots.ids[0].end_offset)
+            self._log.remove_dead_segments(in_order=True)
+        return self._log.start_offset
 
     # ------------------------------------------------------------------------------ syncing
 
@@ -224,10 +308,8 @@ class QuorumLog:
                 return result.data
             await self._log.warm(result.cold)
 
-    async def read_committed(
-        self, offset: int, high_watermark: int
-    ) -> tuple[list[CommittedBatch], int]:
-        """Some batches from ``offset`` on, control batches left out, and the offset after them."""
+    async def read_committed(self, offset: int, high_watermark: int) -> Committed:
+        """Some batches from ``offset`` on, control batches left out."""
         data = await self.read(ReadRange(offset, _READ_BYTES), limit_offset=high_watermark)
         if not len(data):
             raise CorruptMetadataLogError(
@@ -238,7 +320,7 @@ class QuorumLog:
             offset = header.next_offset
             if not header.is_control:
                 found.append(_committed(data, position, header))
-        return found, offset
+        return Committed(found, offset, len(data))
 
     # ------------------------------------------------------------------- as the log's owner
 
@@ -249,7 +331,7 @@ class QuorumLog:
         """Nothing to do: the StorageError that follows stops the replica."""
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
-        if offset < self._recovery_point:
+        if offset < self._recovery_point and not self._replacing:
             raise CorruptMetadataLogError(
                 f"{self.directory}: asked to cut committed records at {offset}, below"
                 f" {self._recovery_point}"

@@ -103,6 +103,17 @@ def encode_request(request: messages.Request, cluster_id: str) -> tuple[str, byt
                 high_watermark=request.high_watermark,
             )
             return FETCH, fetch.SerializeToString()
+        case messages.FetchSnapshotRequest():
+            piece = pb.FetchSnapshotRequest(
+                cluster_id=cluster_id,
+                replica_id=request.replica_id,
+                replica_directory_id=request.replica_directory_id,
+                epoch=request.epoch,
+                snapshot=_snapshot_to_wire(request.snapshot),
+                position=request.position,
+                max_bytes=request.max_bytes,
+            )
+            return FETCH_SNAPSHOT, piece.SerializeToString()
 
 
 def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
@@ -141,6 +152,21 @@ def _fetch_request(wire: pb.QuorumFetchRequest) -> messages.FetchRequest:
         max_bytes=wire.max_bytes,
         high_watermark=wire.high_watermark,
     )
+
+
+def _fetch_snapshot_request(wire: pb.FetchSnapshotRequest) -> messages.FetchSnapshotRequest:
+    return messages.FetchSnapshotRequest(
+        replica_id=wire.replica_id,
+        replica_directory_id=_directory(wire.replica_directory_id),
+        epoch=wire.epoch,
+        snapshot=messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch),
+        position=wire.position,
+        max_bytes=wire.max_bytes,
+    )
+
+
+def _snapshot_to_wire(snapshot: messages.SnapshotId) -> pb.SnapshotId:
+    return pb.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
 
 
 def _directory(wire: bytes) -> bytes:
@@ -182,6 +208,18 @@ def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
                 fetch.snapshot.epoch = response.snapshot.epoch
                 fetch.snapshot.end_offset = response.snapshot.end_offset
             return fetch.SerializeToString()
+        case messages.FetchSnapshotResponse():
+            piece = pb.FetchSnapshotResponse(
+                error=int(response.error),
+                leader_id=leader_to_wire(response.leader_id),
+                epoch=response.epoch,
+                size=response.size,
+                position=response.position,
+                data=response.data,
+            )
+            if response.snapshot is not None:
+                piece.snapshot.CopyFrom(_snapshot_to_wire(response.snapshot))
+            return piece.SerializeToString()
 
 
 def decode_response(method: str, data: bytes) -> messages.Response:
@@ -251,11 +289,25 @@ def decode_batches(records: bytes) -> tuple[messages.Batch, ...]:
     return tuple(found)
 
 
+def _fetch_snapshot_response(data: bytes) -> messages.FetchSnapshotResponse:
+    wire = parse(pb.FetchSnapshotResponse, data)
+    return messages.FetchSnapshotResponse(
+        error=_error(wire.error),
+        leader_id=_leader(wire.leader_id),
+        epoch=wire.epoch,
+        snapshot=messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch),
+        size=wire.size,
+        position=wire.position,
+        data=wire.data,
+    )
+
+
 _RESPONSES: dict[str, Callable[[bytes], messages.Response]] = {
     VOTE: _vote_response,
     BEGIN_QUORUM_EPOCH: _begin_response,
     END_QUORUM_EPOCH: _end_response,
     FETCH: _fetch_response,
+    FETCH_SNAPSHOT: _fetch_snapshot_response,
 }
 
 
@@ -281,4 +333,7 @@ METHODS: dict[str, Method] = {
         pb.EndQuorumEpochRequest, _end_request, messages.EndQuorumEpochResponse
     ),
     FETCH: Method(pb.QuorumFetchRequest, _fetch_request, messages.FetchResponse),
+    FETCH_SNAPSHOT: Method(
+        pb.FetchSnapshotRequest, _fetch_snapshot_request, messages.FetchSnapshotResponse
+    ),
 }

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
-from raft.messages import FetchResponse, Request, Response
+from raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from raft.ready import ReadRange, Reply
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import (
     DESCRIBE_QUORUM,
-    FETCH_SNAPSHOT,
     METHODS,
     TRANSFER_LEADERSHIP,
     MessageError,
@@ -68,7 +68,6 @@ class QuorumService:
         return Service(
             unary={
                 **unary,
-                FETCH_SNAPSHOT: self._fetch_snapshot,
                 DESCRIBE_QUORUM: self._describe_quorum,
                 TRANSFER_LEADERSHIP: self._transfer_leadership,
             }
@@ -108,6 +107,8 @@ class QuorumService:
 
     async def _encode(self, reply: Reply) -> bytes:
         message: Response = reply.message
+        if isinstance(message, FetchSnapshotResponse) and message.error is ErrorCode.NONE:
+            return encode_response(await self._fill(message))
         if reply.read is None or not isinstance(message, FetchResponse):
             return encode_response(message)
         log = self._running()
@@ -128,14 +129,18 @@ class QuorumService:
             raise RpcError(RpcCode.UNAVAILABLE, "the replica does not run")
         return self._log
 
-    async def _fetch_snapshot(self, data: bytes) -> bytes:
-        """There are no snapshots: the log begins at offset 0."""
-        leader_id, epoch = self._standing()
-        return pb.FetchSnapshotResponse(
-            error=int(ErrorCode.SNAPSHOT_NOT_FOUND),
-            leader_id=leader_to_wire(leader_id),
-            epoch=epoch,
-        ).SerializeToString()
+    async def _fill(self, message: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """The piece of the snapshot that was asked for, or why there is none."""
+        log, snapshot = self._running(), message.snapshot
+        assert snapshot is not None  # the core repeats the request's
+        max_bytes = max(1, min(message.max_bytes, self._config.fetch_max_bytes))
+        try:
+            data, size = await log.snapshots.piece(snapshot, message.position, max_bytes)
+        except (KeyError, FileNotFoundError):
+            return replace(message, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        except ValueError:
+            return replace(message, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return replace(message, data=data, size=size)
 
     async def _describe_quorum(self, data: bytes) -> bytes:
         self._running()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from broker.publisher import MetadataPublisher
-from metadata.delta import MetadataDelta
-from metadata.image import MetadataImage
+from metadata.delta import MetadataDelta, replay_values
+from metadata.image import EMPTY, MetadataImage
 from metadata.records import encode
+from metadata.snapshot import image_of, records_of
 from raft.api import CommittedBatch, LeaderAndEpoch
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -102,3 +103,47 @@ def test_leader_changes_are_passed_on() -> None:
     setup = _Setup()
     setup.publisher.on_leader_change(LeaderAndEpoch(2, 3))
     assert setup.leaders == [LeaderAndEpoch(2, 3)]
+
+
+def _snapshot(*batches: CommittedBatch) -> list[bytes]:
+    image = EMPTY
+    for batch in batches:
+        image = replay_values(image, batch.base_offset, batch.records)
+    return list(records_of(image))
+
+
+def test_a_snapshot_arrives_as_a_delta() -> None:
+    setup = _Setup()
+    setup.publisher.on_commit([_registration(0), _topic(1, "kept"), _topic(3, "gone")])
+    setup.publisher.on_snapshot(9, _snapshot(_registration(0), _topic(1, "kept"), _topic(5, "new")))
+    assert not setup.failures
+    delta, image = setup.subscriber.applied[-1]
+    assert [topic.name for topic in delta.created_topics] == ["new"]
+    assert [topic.name for topic in delta.deleted_topics] == ["gone"]
+    assert [change.topic for change in delta.changed_partitions] == ["new"]
+    assert setup.publisher.offset == image.offset == 8
+    setup.publisher.on_commit([_topic(9, "next")])
+    assert setup.publisher.image.topic("next") is not None
+    records = setup.publisher.snapshot_records()
+    assert records is not None
+    assert image_of(11, list(records)) == setup.publisher.image
+
+
+def test_a_snapshot_with_an_earlier_incarnation_is_held_back() -> None:
+    setup = _Setup()
+    setup.publisher.on_snapshot(9, _snapshot(_registration(0, b"e" * 16), _topic(1, "a")))
+    assert setup.subscriber.applied == []
+    records = setup.publisher.snapshot_records()
+    assert records is not None
+    assert image_of(9, list(records)).topic("a") is not None  # what is held back is in it
+    setup.publisher.on_commit([_registration(9)])
+    [(delta, image)] = setup.subscriber.applied
+    assert [topic.name for topic in delta.created_topics] == ["a"]
+    assert image.offset == 9
+
+
+def test_a_snapshot_that_cannot_be_read_stops_the_broker() -> None:
+    setup = _Setup()
+    setup.publisher.on_snapshot(9, [b"\xff"])
+    assert len(setup.failures) == 1
+    assert setup.publisher.snapshot_records() is None

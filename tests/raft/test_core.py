@@ -255,7 +255,7 @@ def test_a_follower_never_truncates_below_the_high_watermark() -> None:
         replace(FETCHED, batches=(Batch(10, 1, 6, b""),)),  # an epoch that is not yet
         replace(FETCHED, leader_id=2),  # not the leader of this epoch
         replace(FETCHED, diverging=EpochEnd(5, 10)),  # no divergence at all
-        replace(FETCHED, snapshot=SnapshotId(5, 3)),  # there are no snapshots
+        replace(FETCHED, snapshot=SnapshotId(0, 0)),  # a snapshot of nothing
     ],
 )
 def test_answers_that_do_not_fit_change_nothing(answer: FetchResponse) -> None:

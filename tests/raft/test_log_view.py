@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raft.log_view import LogView
-from raft.messages import EpochEnd
+from raft.messages import EpochEnd, SnapshotId
 
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 3), st.integers(0, 2)),
         st.tuples(st.just("truncate"), st.integers(0, 100), st.just(0)),
         st.tuples(st.just("durable"), st.integers(0, 100), st.just(0)),
+        st.tuples(st.just("cut"), st.integers(0, 100), st.just(0)),
     ),
     max_size=30,
 )
@@ -28,28 +29,38 @@ def twin_end(epochs: list[int], epoch: int) -> EpochEnd:
 
 @given(STEPS)
 def test_against_a_list(steps: list[tuple[str, int, int]]) -> None:
-    view, epochs, durable = LogView(), list[int](), 0
+    view, epochs, durable, start = LogView(), list[int](), 0, 0
     for kind, number, step in steps:
         if kind == "append":
             epoch = max((epochs[-1] if epochs else 1) + step, 1)
             view.append(len(epochs), number, epoch)
             epochs += [epoch] * number
         elif kind == "truncate":
-            offset = number % (len(epochs) + 1)
+            offset = start + number % (len(epochs) + 1 - start)
             view.truncate_to(offset)
             del epochs[offset:]
             durable = min(durable, offset)
+        elif kind == "cut":
+            durable = max(durable, start)
+            view.durable_to(durable)
+            start += number % (durable + 1 - start)
+            view.cut_before(start)
         else:
             durable = max(durable, number % (len(epochs) + 1))
             view.durable_to(durable)
         assert view.end_offset == len(epochs)
         assert view.durable_end_offset == durable
         assert view.last_epoch == (epochs[-1] if epochs else 0)
-        assert [view.epoch_of(offset) for offset in range(len(epochs))] == epochs
+        assert view.start_offset == start
+        before = max(start - 1, 0)  # the epoch of the record before the start stays known
+        known = range(before, len(epochs))
+        assert [view.epoch_of(offset) for offset in known] == epochs[before:]
         top = (epochs[-1] if epochs else 0) + 2
-        for epoch in range(top):
+        for epoch in range(epochs[before] if start else 0, top):
             assert view.end_offset_for(epoch) == twin_end(epochs, epoch)
-        again = LogView(end_offset=view.end_offset, epochs=view.epochs)
+        for epoch in range(epochs[before] if start else 0):
+            assert view.end_offset_for(epoch).end_offset < start
+        again = LogView(start_offset=start, end_offset=view.end_offset, epochs=view.epochs)
         assert again.epochs == view.epochs
 
 
@@ -59,6 +70,18 @@ def test_up_to_date_compares_epoch_first(own: tuple[int, int], other: tuple[int,
     view = LogView()
     view.append(0, count, epoch)
     assert view.is_up_to_date(*other) == (other >= (epoch, count))
+
+
+def test_a_snapshot_takes_the_place_of_the_log() -> None:
+    view = LogView(end_offset=4, epochs=[(2, 0)])
+    view.reset_to(SnapshotId(9, 5))
+    assert (view.start_offset, view.end_offset, view.durable_end_offset) == (9, 9, 9)
+    assert view.last_epoch == view.epoch_of(8) == 5
+    assert view.end_offset_for(5) == EpochEnd(5, 9)
+    view.append(9, 1, 6)
+    assert view.end_offset_for(5) == EpochEnd(5, 9)
+    with pytest.raises(ValueError, match="cannot truncate"):
+        view.truncate_to(8)
 
 
 def test_what_does_not_follow_is_refused() -> None:

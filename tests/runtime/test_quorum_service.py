@@ -13,7 +13,6 @@ from runtime.quorum_messages import (
     DESCRIBE_QUORUM,
     END_QUORUM_EPOCH,
     FETCH,
-    FETCH_SNAPSHOT,
     VOTE,
 )
 from stele.errors import ErrorCode
@@ -137,19 +136,6 @@ def test_a_parked_fetch_waits_as_long_as_it_said() -> None:
         data = await cluster.others(leader)[0].call(leader, FETCH, request)
         assert not pb.QuorumFetchResponse.FromString(data).records
         assert 0.29 < cluster.now - began < 0.4
-
-    run(cluster, main())
-
-
-def test_there_are_no_snapshots_yet() -> None:
-    cluster = QuorumCluster()
-
-    async def main() -> None:
-        leader = await cluster.start()
-        data = await cluster.others(leader)[0].call(leader, FETCH_SNAPSHOT, b"")
-        answer = pb.FetchSnapshotResponse.FromString(data)
-        assert answer.error == ErrorCode.SNAPSHOT_NOT_FOUND
-        assert answer.leader_id == leader.id
 
     run(cluster, main())
 

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from raft.core import RaftCore
 from raft.log_view import LogView
-from raft.messages import Batch, FetchResponse, Inbound
+from raft.messages import Batch, FetchResponse, FetchSnapshotResponse, Inbound, SnapshotId
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import HardState, Outbound, ReadRange, Ready, Reply
 from raft.timing import Timing
+from stele.errors import ErrorCode
 from stele.world import Rng
+
+PIECE_BYTES = 2
+SNAPSHOT_BYTES = 3
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class FakeNode:
     ticket: int = 0
     waiting: list[Outbound] = field(default_factory=list)
     syncing: Sync | None = None
+    snapshot: SnapshotId | None = None  # the newest here, at once durable; of SNAPSHOT_BYTES bytes
+    received: SnapshotId | None = None  # of the pieces that came last
 
     @property
     def running(self) -> RaftCore:
@@ -59,16 +65,22 @@ class FakeNode:
         self.core = RaftCore(
             ReplicaKey(self.id),
             self.voters,
-            view_of(self.log),
+            view_of(self.log, self.snapshot),
             self.hard_state,
             self.timing,
             self.rng,
+            snapshot=self.snapshot,
         )
         ready = self.core.start(now)
         return ready, self.apply(ready)
 
     def apply(self, ready: Ready) -> list[Outbound]:
         """Carry out a Ready; return what may leave at once."""
+        for piece in ready.pieces:
+            self.received = piece.snapshot
+        if ready.install is not None:
+            self.snapshot = ready.install
+            self.log, self.durable_log = [], []
         if ready.truncate_to is not None:
             self.truncations += 1
             while self.log and self.log[-1].end_offset > ready.truncate_to:
@@ -126,6 +138,12 @@ class FakeNode:
 
     def filled(self, reply: Reply) -> Reply:
         """The reply with the records that it is to carry."""
+        message = reply.message
+        if isinstance(message, FetchSnapshotResponse) and message.error is ErrorCode.NONE:
+            if message.snapshot != self.snapshot:
+                return Reply(reply.request_id, replace(message, error=ErrorCode.SNAPSHOT_NOT_FOUND))
+            data = bytes(min(PIECE_BYTES, SNAPSHOT_BYTES - message.position))
+            return Reply(reply.request_id, replace(message, data=data, size=SNAPSHOT_BYTES))
         if reply.read is None:
             return reply
         assert isinstance(reply.message, FetchResponse)
@@ -135,14 +153,23 @@ class FakeNode:
         found = [batch for batch in self.log if batch.end_offset > wanted.offset]
         return tuple(found[: self.max_batches_per_fetch])
 
+    def take_snapshot(self, offset: int) -> None:
+        """Of everything below ``offset``, and cut the log there."""
+        self.snapshot = SnapshotId(offset, self.running.log.epoch_of(offset - 1))
+        self.running.snapshot_taken(self.snapshot, offset)
+        self.log = [batch for batch in self.log if batch.base_offset >= offset]
+        self.durable_log = [batch for batch in self.durable_log if batch.base_offset >= offset]
+
     def step(self, inbound: Inbound, now: float) -> tuple[Ready, list[Outbound]]:
         ready = self.running.step(inbound, now)
         return ready, self.apply(ready)
 
 
-def view_of(log: list[Batch]) -> LogView:
-    epochs: list[tuple[int, int]] = []
+def view_of(log: list[Batch], snapshot: SnapshotId | None = None) -> LogView:
+    start = 0 if snapshot is None else snapshot.end_offset
+    epochs = [] if snapshot is None else [(snapshot.epoch, start - 1)]
     for batch in log:
         if not epochs or batch.epoch > epochs[-1][0]:
             epochs.append((batch.epoch, batch.base_offset))
-    return LogView(end_offset=log[-1].end_offset if log else 0, epochs=epochs)
+    end_offset = log[-1].end_offset if log else start
+    return LogView(start_offset=start, end_offset=end_offset, epochs=epochs)

@@ -25,7 +25,13 @@ class Witness:
         self.batches: list[CommittedBatch] = []
         self.events: list[tuple[Any, ...]] = []
         self.records_when_claimed: list[int] = []
+        self.snapshot: list[bytes] = []
         self.on_batches: Callable[[Sequence[CommittedBatch]], None] = lambda _: None
+
+    @property
+    def state(self) -> list[bytes]:
+        """Every record since the beginning of time: what a snapshot of the witness holds."""
+        return [*self.snapshot, *self.records]
 
     @property
     def records(self) -> list[bytes]:
@@ -36,6 +42,12 @@ class Witness:
         self.batches.extend(batches)
         self.events.append(("commit", batches[0].base_offset, batches[-1].last_offset))
         self.on_batches(batches)
+
+    def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
+        assert not self.batches or self.batches[-1].last_offset < end_offset
+        self.snapshot = list(records)
+        self.batches.clear()
+        self.events.append(("snapshot", end_offset))
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.events.append(("leader", leader.leader_id, leader.epoch))
@@ -79,6 +91,7 @@ class Replica:
         self.witness = Witness()
         self.quorum = Quorum(self.config, world, DIRECTORY, on_fatal=self.fatal.append)
         self.quorum.add_listener(self.witness)
+        self.quorum.take_snapshots_of(lambda: self.witness.state)
         await self.quorum.start()
         if self.config.is_voter:
             await world.network.serve(self.machine, PORT, self.quorum.service())

@@ -19,11 +19,14 @@ from raft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     LeaderChange,
     Request,
     RequestReceived,
     Response,
     ResponseReceived,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
@@ -224,6 +227,17 @@ class Script:
         ready = owner.running.transfer(int(to), self.now)
         self._carry_out(owner.id, ready, owner.apply(ready))
 
+    def snapshot(self, node: str, offset: str) -> None:
+        """snapshot 1 3: node 1 has a snapshot of everything below 3, and cuts its log there"""
+        self.nodes[int(node)].take_snapshot(int(offset))
+
+    def check(self, node: str, sound: str = "sound") -> None:
+        """check 2 [damaged]: the driver of node 2 has checked the snapshot that it fetched"""
+        owner = self.nodes[int(node)]
+        assert owner.received is not None
+        ready = owner.running.snapshot_checked(owner.received, self.now, sound=sound == "sound")
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
     def status(self) -> None:
         """status: print every node's role, epoch, leader, log end, high watermark"""
         for node in self.nodes.values():
@@ -319,6 +333,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "propose": Script.propose,
     "resign": Script.resign,
     "transfer": Script.transfer,
+    "snapshot": Script.snapshot,
+    "check": Script.check,
     "status": Script.status,
     "log": Script.log,
     "quiet": Script.quiet,
@@ -343,6 +359,11 @@ def show_ready(ready: Ready) -> list[str]:
     lines = []
     if ready.status is not None:
         lines.append(show_status(ready.status))
+    for piece in ready.pieces:
+        end = " and has all" if piece.is_last else ""
+        lines.append(f"stores bytes {piece.position} to {piece.position + len(piece.data)}{end}")
+    if ready.install is not None:
+        lines.append(f"install {show_snapshot(ready.install)}")
     if ready.truncate_to is not None:
         lines.append(f"truncate to {ready.truncate_to}")
     lines += [f"append {show_batch(batch)}" for batch in ready.append]
@@ -352,6 +373,10 @@ def show_ready(ready: Ready) -> list[str]:
     if ready.committed is not None:
         lines.append("commit [{},{})".format(*ready.committed))
     return lines
+
+
+def show_snapshot(snapshot: SnapshotId) -> str:
+    return f"snapshot {snapshot.end_offset}@{snapshot.epoch}"
 
 
 def show_request(message: Request) -> str:
@@ -366,6 +391,9 @@ def show_request(message: Request) -> str:
         case FetchRequest():
             log = f"{message.fetch_offset}@{message.last_fetched_epoch}"
             return f"Fetch epoch={message.epoch} log={log} hw={message.high_watermark}"
+        case FetchSnapshotRequest():
+            wanted = show_snapshot(message.snapshot)
+            return f"FetchSnapshot epoch={message.epoch} {wanted} from {message.position}"
 
 
 def show_response(message: Response) -> str:
@@ -378,6 +406,12 @@ def show_response(message: Response) -> str:
             return f"{'granted' if message.granted else 'rejected'} {known}"
         case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
             return f"noted {known}"
+        case FetchSnapshotResponse():
+            piece = f"{message.position} to {message.position + len(message.data)}"
+            return f"piece {known} bytes {piece} of {message.size}"
+        case FetchResponse(snapshot=SnapshotId()):
+            assert message.snapshot is not None
+            return f"needs {known} {show_snapshot(message.snapshot)}"
         case FetchResponse(diverging=None):
             batches = ", ".join(show_batch(batch) for batch in message.batches)
             return f"fetched {known} hw={message.high_watermark} {batches}".rstrip()

@@ -1,0 +1,149 @@
+"""A snapshot's records lead to the image they were made from."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from immutables import Map
+
+from metadata.delta import MetadataDelta
+from metadata.image import (
+    EMPTY,
+    RECOVERED,
+    RECOVERING,
+    BrokerRegistration,
+    ConfigResource,
+    Endpoint,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from metadata.records import MetadataError
+from metadata.snapshot import image_of, records_of
+
+FEW = st.lists(st.integers(0, 9), unique=True, max_size=3)
+ASCENDING = FEW.map(lambda ids: tuple(sorted(ids)))
+TEXT = st.text("abc.-", min_size=1, max_size=4)
+IDS = st.binary(min_size=16, max_size=16)
+
+PARTITIONS = st.builds(
+    PartitionState,
+    replicas=FEW.map(tuple),
+    isr=ASCENDING,
+    leader=st.integers(-1, 9),
+    leader_epoch=st.integers(0, 99),
+    partition_epoch=st.integers(0, 99),
+    elr=ASCENDING,
+    last_known_elr=ASCENDING,
+    adding_replicas=ASCENDING,
+    removing_replicas=ASCENDING,
+    leader_recovery_state=st.sampled_from([RECOVERED, RECOVERING]),
+    unclean_elections=st.integers(0, 3),
+)
+BROKERS = st.builds(
+    BrokerRegistration,
+    broker_id=st.integers(0, 9),
+    broker_epoch=st.integers(0, 99),
+    incarnation_id=IDS,
+    endpoints=st.lists(
+        st.builds(Endpoint, TEXT, TEXT, st.integers(1, 65535), st.sampled_from(["PLAINTEXT"])),
+        max_size=2,
+    ).map(tuple),
+    rack=st.none() | TEXT,
+    log_directories=st.lists(IDS, max_size=2).map(tuple),
+    fenced=st.booleans(),
+    in_controlled_shutdown=st.booleans(),
+)
+
+
+@st.composite
+def images(draw: st.DrawFn) -> MetadataImage:
+    names = draw(st.lists(TEXT, unique=True, max_size=4))
+    topics = [
+        Topic(name, b"%016d" % number, tuple(draw(st.lists(PARTITIONS, max_size=3))))
+        for number, name in enumerate(names)
+    ]
+    brokers = draw(st.lists(BROKERS, max_size=3))
+    values = st.dictionaries(TEXT, TEXT, min_size=1, max_size=2).map(Map)
+    resources = st.builds(ConfigResource, st.sampled_from([2, 4]), TEXT)
+    return MetadataImage(
+        offset=draw(st.integers(1, 99)),
+        features=Map(draw(st.dictionaries(TEXT, st.integers(1, 9), max_size=2))),
+        brokers=Map({broker.broker_id: broker for broker in brokers}),
+        topics=Map({topic.topic_id: topic for topic in topics}),
+        topic_ids=Map({topic.name: topic.topic_id for topic in topics}),
+        configs=Map(draw(st.dictionaries(resources, values, max_size=3))),
+        controllers=Map(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
+        next_producer_id=draw(st.integers(0, 5000)),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(image=images())
+def test_replaying_gives_the_image(image: MetadataImage) -> None:
+    records = list(records_of(image))
+    again = image_of(image.offset + 1, records)
+    assert again == image
+    assert list(records_of(again)) == records
+
+
+@settings(max_examples=100, deadline=None)
+@given(before=images(), after=images(), seed=st.integers(0, 99))
+def test_a_delta_between_two_images_leads_to_the_later(
+    before: MetadataImage, after: MetadataImage, seed: int
+) -> None:
+    rng = random.Random(seed)
+    topics = {}
+    for topic_id, topic in after.topics.items():  # as many share what was before
+        known = before.topic_by_id(topic_id)
+        if known is not None and len(known.partitions) <= len(topic.partitions):
+            kept = rng.randint(0, len(known.partitions))
+            mixed = known.partitions[:kept] + topic.partitions[kept:]
+            topics[topic_id] = replace(topic, name=known.name, partitions=mixed)
+        elif known is None:
+            topics[topic_id] = topic
+    after = replace(
+        after,
+        topics=Map(topics),
+        topic_ids=Map({topic.name: topic.topic_id for topic in topics.values()}),
+    )
+    delta = MetadataDelta.between(before, after)
+    assert delta.apply() == after
+    created = {topic.topic_id for topic in delta.created_topics}
+    assert created == set(after.topics) - set(before.topics)
+    assert {t.topic_id for t in delta.deleted_topics} == set(before.topics) - set(after.topics)
+    changed = {(p.topic_id, p.partition): (p.before, p.after) for p in delta.changed_partitions}
+    for topic, number, state in after.sorted_partitions():
+        known_state = before.partition(topic.topic_id, number)
+        if known_state == state:
+            assert (topic.topic_id, number) not in changed
+        else:
+            assert changed[topic.topic_id, number] == (known_state, state)
+    assert {b.broker_id for b in delta.changed_brokers} == {
+        broker_id
+        for broker_id in {*before.brokers, *after.brokers}
+        if before.broker(broker_id) != after.broker(broker_id)
+    }
+    assert set(delta.changed_configs) == {
+        resource
+        for resource in {*before.configs, *after.configs}
+        if before.config(resource) != after.config(resource)
+    }
+
+
+def test_partitions_are_never_taken_from_a_topic() -> None:
+    one = PartitionState(replicas=(1,), isr=(1,), leader=1)
+    names = Map({"t": b"t"})
+    many = replace(EMPTY, topic_ids=names, topics=Map({b"t": Topic("t", b"t", (one, one))}))
+    few = replace(EMPTY, topic_ids=names, topics=Map({b"t": Topic("t", b"t", (one,))}))
+    with pytest.raises(MetadataError):
+        MetadataDelta.between(many, few)
+
+
+def test_an_empty_cluster_has_an_empty_snapshot() -> None:
+    assert list(records_of(EMPTY)) == []
+    assert image_of(7, []) == replace(EMPTY, offset=6)
