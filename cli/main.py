@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from cli import cluster, consume, demo_command, dev, log_dump, produce, server, topics
+from cli import cluster, consume, demo_command, dev, log_dump, produce, server, sim, topics
 from cli.output import CommandError, note
 from stele.errors import SteleError
 
@@ -49,6 +49,7 @@ app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(cluster.quorum_app, name="quorum")
 app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo_command.demo)
+app.command("sim")(sim.sim)
 
 
 @app.command()

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 from broker.broker import Broker
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
+from chaos.sim.laws import (
+    CommittedRecordsStay,
+    EpochsOnlyGrow,
+    Law,
+    MajorityHolds,
+    OneVotePerEpoch,
+    SomeoneHasEverything,
+)
 from metadata.image import MetadataImage, PartitionState
 from raft.ready import Role
 
@@ -15,6 +23,8 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 _IMAGES_KEPT = 200
+_COSTLY_EVERY_LOOKS = 25
+_COSTLIEST_EVERY_LOOKS = 200
 
 
 class Invariants:
@@ -22,6 +32,16 @@ class Invariants:
 
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
+        self.committed = CommittedRecordsStay()
+        everything = SomeoneHasEverything(self.committed)
+        # Each with how many looks there are from one check to the next.
+        self._laws: list[tuple[Law, int]] = [
+            (OneVotePerEpoch(), 1),
+            (MajorityHolds(), 1),
+            (EpochsOnlyGrow(), 1),
+            (self.committed, _COSTLY_EVERY_LOOKS),
+            (everything, _COSTLIEST_EVERY_LOOKS),
+        ]
         self.violations: list[str] = []
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
@@ -47,6 +67,21 @@ class Invariants:
                     self._check_leader(node, replica)
                     if newest is not None:
                         self._check_in_sync(node, replica, newest)
+
+        for law, every in self._laws:
+            if self.looks % every == 0:
+                law.check(self._cluster, self._violated)
+
+    def check_everything(self) -> None:
+        """All laws at once, as at the end of a run."""
+        self.check()
+        for law, _ in self._laws:
+            law.check(self._cluster, self._violated)
+
+    @property
+    def quorum_elections(self) -> int:
+        """How many epochs of the quorum had a leader."""
+        return len(self._quorum_leaders)
 
     def _violated(self, what: str) -> None:
         self.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.process import ProcessEndedError
 
 CALM_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 30.0
+
+KINDS = (
+    "kill",
+    "cut_power",
+    "cut_all_power",
+    "stop",
+    "pause",
+    "isolate",
+    "cut_one_way",
+    "bridge",
+    "jump_clock",
+    "fail_syncs",
+    "fill_disk",
+    "conditions",
+)
+"""Of faults: acts, and ``conditions``: bad networks, slow disks and torn pages all the time."""
 
 
 class Storm:
@@ -19,9 +35,21 @@ class Storm:
     It never damages what was synced: what the cluster promised, it must keep through all of this.
     """
 
-    def __init__(self, cluster: SimCluster, *, pace_s: float = 2.0) -> None:
-        """``pace_s``: the mean time between two acts."""
+    def __init__(
+        self,
+        cluster: SimCluster,
+        *,
+        pace_s: float = 2.0,
+        kinds: Collection[str] = KINDS,
+        limit: int | None = None,
+    ) -> None:
+        """``pace_s``: the mean time between two acts; ``kinds``: of those acts and conditions.
+
+        After ``limit`` acts there are no more: the same seed with a lower limit is the same run up
+        to there.
+        """
         self.counts: Counter[str] = Counter()
+        self.drawn = 0  # acts so far, also those that came to nothing
         self._cluster = cluster
         self._simulation = cluster.simulation
         self._rng = cluster.simulation.streams.stream("storm")
@@ -29,6 +57,9 @@ class Storm:
         self._nodes = list(cluster.nodes.values())
         self._dark: set[int] = set()  # nodes without power
         self._paused: set[int] = set()
+        self._broken: set[int] = set()  # nodes whose disk fails or is full
+        self._kinds = frozenset(kinds)
+        self._limit = limit
         acts: dict[Callable[[SimNode], bool], int] = {
             self._kill: 4,
             self._cut_power: 2,
@@ -37,16 +68,23 @@ class Storm:
             self._pause: 2,
             self._isolate: 2,
             self._cut_one_way: 2,
-            self._heal: 4,
             self._jump_clock: 1,
-            self._revive: 7,
+            self._bridge: 1,
+            self._fail_syncs: 1,
+            self._fill_disk: 1,
         }
-        self._acts = [act for act, weight in acts.items() for _ in range(weight)]
+        self._acts = [
+            act for act, weight in acts.items() if _name(act) in self._kinds for _ in range(weight)
+        ]
+        if self._acts:  # what breaks is mended now and then
+            self._acts += [self._heal] * 4 + [self._revive] * 7
         self._stopping: list[asyncio.Task[None]] = []
 
     def draw_conditions(self) -> None:
         """How good the network and the disks are, for the whole storm."""
         rng, network = self._rng, self._simulation.fabric.faults
+        if "conditions" not in self._kinds:
+            return
         network.slow, network.slow_s = rng.choice([0, 0.01, 0.05]), rng.uniform(0, 1)
         network.lost_request = rng.choice([0, 0.02])
         network.lost_reply = rng.choice([0, 0.02])
@@ -56,15 +94,22 @@ class Storm:
             disk.cold_read = rng.choice([0, 0.3])
             if rng.random() < 0.2:
                 disk.sync_s = (0.001, 0.05)
+            disk.torn_page = rng.choice([0, 0.3])
 
     async def rage(self, duration_s: float) -> None:
         """One act after another, each on a node drawn by lot."""
         end = self._simulation.now + duration_s
-        while self._simulation.now < end:
-            await asyncio.sleep(self._rng.uniform(0.0, 2 * self._pace_s))
+        while self._acts and (self._limit is None or self.drawn < self._limit):
+            pause_s = self._rng.uniform(0.0, 2 * self._pace_s)
+            if self._simulation.now + pause_s >= end:
+                break
+            await asyncio.sleep(pause_s)
             act, node = self._rng.choice(self._acts), self._rng.choice(self._nodes)
+            self.drawn += 1
+            self._simulation.note("storm", "act", f"{self.drawn} {_name(act)} {node.host}")
             if act(node):
-                self.counts[act.__name__.strip("_")] += 1
+                self.counts[_name(act)] += 1
+        await asyncio.sleep(end - self._simulation.now)
 
     async def calm(self) -> None:
         """Mend everything and wait until every node is ready."""
@@ -149,6 +194,34 @@ class Storm:
         self._simulation.machine(node.host).clock.jump(self._rng.randint(-100_000, 100_000))
         return True
 
+    def _bridge(self, node: SimNode) -> bool:
+        """Two halves that reach each other through one node only."""
+        others = [other.host for other in self._nodes if other is not node]
+        half = len(others) // 2
+        self._simulation.note("storm", "bridge", node.host)
+        self._simulation.fabric.partition([*others[:half], node.host], [*others[half:], node.host])
+        return True
+
+    def _fail_syncs(self, node: SimNode) -> bool:
+        """What is not on disk by now never gets there, though it can be read until a reboot."""
+        self._simulation.machine(node.host).disk.faults.failing_sync = True
+        self._broken.add(node.id)
+        return True
+
+    def _fill_disk(self, node: SimNode) -> bool:
+        disk = self._simulation.machine(node.host).disk
+        disk.faults.quota_bytes = disk.used_bytes() + self._rng.randint(0, 2000)
+        self._broken.add(node.id)
+        return True
+
+    def _mend_disk(self, node: SimNode) -> None:
+        """A new cable or an emptied disk, and a reboot: only that tells what was not written."""
+        faults = self._simulation.machine(node.host).disk.faults
+        faults.failing_sync, faults.quota_bytes = False, None
+        self._broken.discard(node.id)
+        if node.id not in self._dark:
+            self._cut_power(node)
+
     def _revive(self, _: SimNode) -> bool:
         """Most of what is down comes back."""
         lucky = [node for node in self._nodes if self._rng.random() < 0.7]
@@ -156,6 +229,8 @@ class Storm:
         return bool(revived)
 
     def _revive_one(self, node: SimNode) -> bool:
+        if node.id in self._broken:
+            self._mend_disk(node)
         was_paused = node.id in self._paused
         self._paused.discard(node.id)
         if was_paused and node.alive:
@@ -168,3 +243,7 @@ class Storm:
             return False
         node.start()
         return True
+
+
+def _name(act: Callable[[SimNode], bool]) -> str:
+    return act.__name__.strip("_")

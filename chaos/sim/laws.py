@@ -1,0 +1,314 @@
+"""Laws: invariants of a simulated cluster that need a memory or a look at the disks.
+
+Each is an object with a name. All of them look from outside: they read what nodes hold in memory
+and what machines have on disk, and disturb neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from broker.replica import Replica, ReplicaState
+from broker.types import PartitionId
+from metadata.image import MetadataImage
+from raft.core import RaftCore
+from raft.quorum import ReplicaKey
+from raft.ready import Role
+from stele.wire.batch import batches
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+Report = Callable[[str], None]
+
+
+class Law(Protocol):
+    """Something that always holds; ``check`` reports where it does not."""
+
+    name: str
+
+    def check(self, cluster: SimCluster, report: Report) -> None: ...
+
+
+class OneVotePerEpoch:
+    """A vote is never given twice in an epoch, also across a crash."""
+
+    name = "one vote per epoch"
+
+    def __init__(self) -> None:
+        # Only votes that are durable: an earlier one has promised nothing yet.
+        self._votes: dict[tuple[int, int], ReplicaKey] = {}
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.controllers.values():
+            core = _core(node)
+            if core is None:
+                continue
+            replica = core._replica
+            if replica.voted is None or not replica.promises_durable:
+                continue
+            first = self._votes.setdefault((node.id, replica.epoch), replica.voted)
+            if first != replica.voted:
+                report(
+                    f"controller {node.id} voted for {first.id} and for {replica.voted.id} "
+                    f"in epoch {replica.epoch}"
+                )
+
+
+class MajorityHolds:
+    """What is below the quorum's high watermark is durable on a majority; it never goes back."""
+
+    name = "a majority holds what is committed"
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}  # durable ends of voters as last seen
+        self._high_watermarks: dict[str, int] = {}  # by process
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.controllers.values():
+            core = _core(node)
+            if core is not None:
+                self._ends[node.id] = core.log.durable_end_offset
+        for node in cluster.controllers.values():
+            core = _core(node)
+            if core is None:
+                continue
+            process, high_watermark = _process(node), core.high_watermark
+            before = self._high_watermarks.get(process, -1)
+            if high_watermark < before:
+                report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
+            self._high_watermarks[process] = high_watermark
+            if core.status.role is not Role.LEADER:
+                continue
+            holders = sum(end >= high_watermark for end in self._ends.values())
+            if holders * 2 <= len(cluster.controllers):
+                report(f"{process} committed {high_watermark}; {self._ends} are on disk")
+
+
+class EpochsOnlyGrow:
+    """Leader epochs and partition epochs of the committed metadata only grow."""
+
+    name = "epochs only grow"
+
+    def __init__(self) -> None:
+        self._image: MetadataImage | None = None
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = _newest_image(cluster)
+        if image is None or (self._image is not None and image.offset <= self._image.offset):
+            return
+        if self._image is not None:
+            for topic, number, before in self._image.sorted_partitions():
+                now = image.partition(topic.topic_id, number)
+                if now is None or now == before:
+                    continue
+                if (
+                    now.leader_epoch < before.leader_epoch
+                    or now.partition_epoch <= before.partition_epoch
+                    or (now.leader != before.leader and now.leader_epoch == before.leader_epoch)
+                ):
+                    report(f"{topic.name}-{number} went from {before} to {now}")
+        self._image = image
+
+
+class CommittedRecordsStay:
+    """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
+
+    The first replica that commits a batch says what it is. A partition's leader always has all
+    that was ever committed. After a recorded unclean election a partition is left alone.
+    """
+
+    name = "what is committed stays"
+
+    def __init__(self) -> None:
+        self.compared = 0  # records
+        self.truncations = 0
+        # (last offset, CRC, leader epoch) by base offset.
+        self._batches: dict[PartitionId, dict[int, tuple[int, int, int]]] = {}
+        self._ends: dict[PartitionId, int] = {}
+        self._unclean: set[PartitionId] = set()
+        # (truncation generation, next position in the file) of a replica in a process.
+        self._read: dict[tuple[str, PartitionId], tuple[int, int]] = {}
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = _newest_image(cluster)
+        if image is not None:
+            for topic, number, state in image.sorted_partitions():
+                if state.unclean_elections:
+                    self._excuse(PartitionId(topic.topic_id, number))
+        for node, replica in _online(cluster):
+            if replica.machine.state.unclean_elections:
+                self._excuse(replica.id)
+            if replica.id in self._unclean:
+                continue
+            self._compare(cluster, node, replica, report)
+            if image is not None and replica.machine.is_leader:
+                self._check_leader(node, replica, image, report)
+
+    def _excuse(self, partition: PartitionId) -> None:
+        self._unclean.add(partition)
+        self._batches.pop(partition, None)
+        self._ends.pop(partition, None)
+
+    def _compare(
+        self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
+    ) -> None:
+        log = replica.log
+        key = _process(node), replica.id
+        generation, position = self._read.get(key, (log.truncation_generation, 0))
+        if generation != log.truncation_generation:
+            self.truncations += 1
+            generation, position = log.truncation_generation, 0
+        committed = min(replica.machine.high_watermark, log.end_offset)
+        known = self._batches.setdefault(replica.id, {})
+        data = bytes(log_bytes(cluster, node, repr(replica))[position:])
+        read = 0
+        for at, header in batches(data):
+            if header.next_offset > committed:
+                break
+            found = header.last_offset, header.crc, header.leader_epoch
+            first = known.setdefault(header.base_offset, found)
+            if first != found:
+                report(
+                    f"{replica!r} on broker {node.id} has {found} at {header.base_offset}, "
+                    f"where {first} was committed"
+                )
+            epoch = log.epochs.epoch_for(header.base_offset)
+            if epoch != header.leader_epoch:
+                report(
+                    f"{replica!r} on broker {node.id}: its epochs say {epoch} at "
+                    f"{header.base_offset}, its log {header.leader_epoch}"
+                )
+            self.compared += header.record_count
+            self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
+            read = at + header.size_bytes
+        self._read[key] = generation, position + read
+
+    def last_batch(self, partition: PartitionId) -> tuple[int, int, int] | None:
+        """(base offset, last offset, CRC) of the last batch that was committed."""
+        known = self._batches.get(partition)
+        return None if not known else (last := max(known), *known[last][:2])
+
+    def _check_leader(
+        self, node: SimNode, replica: Replica, image: MetadataImage, report: Report
+    ) -> None:
+        state = image.partition(*replica.id)
+        if (
+            state is None
+            or state.leader != node.id
+            or state.leader_epoch != replica.machine.leader_epoch
+        ):
+            return
+        committed = self._ends.get(replica.id, 0)
+        if replica.log.end_offset < committed:
+            report(
+                f"{replica!r}: its leader {node.id} ends at {replica.log.end_offset}, "
+                f"and {committed} was committed"
+            )
+
+
+class SomeoneHasEverything:
+    """ISR and eligible leaders together hold a replica with every committed record, on disk."""
+
+    name = "ISR or ELR hold what is committed"
+
+    def __init__(self, committed: CommittedRecordsStay) -> None:
+        self._committed = committed
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        active = cluster.active_controller
+        if active is None:
+            return  # the others may not know yet what is committed
+        assert active.node is not None
+        assert active.node.controller is not None
+        for topic, number, state in active.node.controller.image.sorted_partitions():
+            name = f"{topic.name}-{number}"
+            known = self._committed.last_batch(PartitionId(topic.topic_id, number))
+            if known is None:
+                continue
+            last, *wanted = known
+            members = sorted({*state.isr, *state.elr})
+            for broker in members:
+                node = cluster.brokers[broker]
+                found = (
+                    [header.last_offset, header.crc]
+                    for _, header in batches(bytes(log_bytes(cluster, node, name)))
+                    if header.base_offset == last
+                )
+                if next(found, None) == wanted:
+                    break
+            else:
+                report(f"{name}: none of {members} has the batch committed at {last}")
+
+
+class Acknowledged:
+    """What is acknowledged is on as many disks as promised. Asked at each acknowledgement."""
+
+    name = "acknowledged means on disk"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def check_record(
+        self, cluster: SimCluster, partition: str, value: bytes, needed: int, report: Report
+    ) -> None:
+        """``value`` stands uncompressed in one record only."""
+        self.asked += 1
+        holders = [
+            node.id
+            for node in cluster.brokers.values()
+            if durable_bytes(cluster, node, partition).find(value) >= 0
+        ]
+        if len(holders) < needed:
+            report(
+                f"{partition}: {value!r} was acknowledged, and is on the disks of {holders} only; "
+                f"{needed} were promised"
+            )
+
+
+# ---------------------------------------------------------------------------------- looking
+
+
+def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
+    """A replica's first segment as processes see it, torn tail and all; read only."""
+    inode = cluster.simulation.machine(node.host).disk.find(_segment(partition))
+    return b"" if inode is None else getattr(inode, "data", b"")
+
+
+def durable_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
+    """The part of ``log_bytes`` that a power loss would leave in any case."""
+    inode = cluster.simulation.machine(node.host).disk.find(_segment(partition))
+    return b"" if inode is None else getattr(inode, "durable", b"")
+
+
+def _segment(partition: str) -> str:
+    return f"/data/{partition}/{0:020d}.log"
+
+
+def _core(node: SimNode) -> RaftCore | None:
+    quorum = node.node.quorum if node.alive and node.node is not None else None
+    return None if quorum is None else quorum._core
+
+
+def _process(node: SimNode) -> str:
+    assert node.process is not None
+    return f"{node.host} #{node.process.incarnation}"
+
+
+def _newest_image(cluster: SimCluster) -> MetadataImage | None:
+    newest = None
+    for node in cluster.controllers.values():
+        if node.alive and node.node is not None and node.node.controller is not None:
+            image = node.node.controller.image
+            if newest is None or image.offset > newest.offset:
+                newest = image
+    return newest
+
+
+def _online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
+    for node in cluster.brokers.values():
+        if node.alive and node.node is not None and node.node.broker is not None:
+            for replica in node.node.broker.replicas:
+                if replica.state is ReplicaState.ONLINE:
+                    yield node, replica

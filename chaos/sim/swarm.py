@@ -1,0 +1,195 @@
+"""One run of the swarm: from one seed a cluster, its work and its troubles, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from chaos.sim.cluster import SimCluster
+from chaos.sim.rng import Streams
+from chaos.sim.storm import KINDS, Storm
+from chaos.sim.workload import Load, Workload
+
+DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
+HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
+_MAX_VIOLATIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a cluster."""
+
+    controllers: int = 3
+    brokers: int = 3
+    combined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of a run; everything else follows from the seed."""
+
+    seed: int
+    seconds: float = 60.0
+    faults: tuple[str, ...] = KINDS  # none: a quiet run
+    acts: int | None = None  # no more acts of the storm than these
+    light: bool = False  # three controllers, three brokers and light load whatever the seed
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run. A run is good when there is no violation."""
+
+    plan: Plan
+    violations: list[str] = field(default_factory=list)
+    coverage: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+    acts: int = 0  # of the storm, also those that came to nothing
+    digest: str = ""  # of the transcript
+    virtual_s: float = 0.0
+    real_s: float = 0.0
+    transcript: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        data: dict[str, Any] = json.loads(line)
+        plan = data.pop("plan")
+        plan["faults"] = tuple(plan["faults"])
+        return cls(Plan(**plan), **data)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """What nodes log is for nobody here: the transcript tells more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def run(plan: Plan, *, keep_transcript: bool = False) -> Outcome:
+    """One run. Never raises for what the cluster does wrong: that is a violation."""
+    return _Run(plan, keep_transcript=keep_transcript).run()
+
+
+class _Run:
+    def __init__(self, plan: Plan, *, keep_transcript: bool) -> None:
+        self._plan = plan
+        shape = Shape()
+        rng = Streams(plan.seed).stream("swarm")
+        if not plan.light:
+            shape = Shape(
+                controllers=rng.choice([1, 3, 3, 3, 5]),
+                brokers=rng.choice([3, 3, 3, 4, 5]),
+                combined=rng.random() < 0.2,
+            )
+        self._load = Load.light() if plan.light else Load.draw(rng)
+        pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
+        # A swarm: each run leaves some kinds of faults out, so that those left go further.
+        kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
+        self._cluster = SimCluster(
+            plan.seed,
+            controllers=shape.controllers,
+            brokers=shape.brokers,
+            combined=shape.combined,
+            keep_transcript=keep_transcript,
+        )
+        self._storm = Storm(self._cluster, pace_s=pace_s, kinds=kinds, limit=plan.acts)
+        self._workload = Workload(self._cluster, self._load)
+        self._coverage: Counter[str] = Counter()
+        self._outcome = Outcome(plan)
+
+    def run(self) -> Outcome:
+        outcome, cluster = self._outcome, self._cluster
+        started = time.perf_counter()
+        try:
+            cluster.run(self._scenario)
+        except Exception as error:  # whatever a broken cluster came to is what we are here for
+            outcome.violations.append(f"{type(error).__name__}: {error}")
+        outcome.real_s = time.perf_counter() - started
+        outcome.virtual_s = cluster.simulation.now
+        found = [*cluster.invariants.violations, *self._workload.history.violations]
+        outcome.violations = (found + outcome.violations)[:_MAX_VIOLATIONS]
+        outcome.faults = dict(self._storm.counts)
+        outcome.acts = self._storm.drawn
+        outcome.digest = cluster.simulation.transcript.digest()
+        outcome.transcript = cluster.simulation.transcript.lines
+        self._cover()
+        if not outcome.violations:
+            self._check_not_vacuous()
+        return outcome
+
+    async def _scenario(self, cluster: SimCluster) -> None:
+        plan, workload, storm = self._plan, self._workload, self._storm
+        await workload.prepare()
+        storm.draw_conditions()
+        workload.start()
+        await storm.rage(plan.seconds)
+        await asyncio.sleep(DRAIN_S)
+        cluster.invariants.check_everything()
+        await storm.calm()
+        await workload.finish(HEAL_S)
+        for topic, partition in workload.partitions:
+            await cluster.until_isr(topic, 3, partition)
+        self._coverage["compared"] += await workload.judge()
+        await asyncio.sleep(1.0)
+        cluster.invariants.check_everything()
+
+    def _cover(self) -> None:
+        cluster, history, cover = self._cluster, self._workload.history, self._coverage
+        committed = cluster.invariants.committed
+        images = [
+            node.node.controller.image
+            for node in cluster.controllers.values()
+            if node.node is not None and node.node.controller is not None
+        ]
+        newest = max(images, key=lambda image: image.offset, default=None)
+        cover["elections"] = cluster.invariants.quorum_elections
+        if newest is not None:
+            cover["metadata commits"] = newest.offset + 1
+            states = [state for _, _, state in newest.sorted_partitions()]
+            cover["leader epochs"] = sum(state.leader_epoch for state in states)
+            cover["isr changes"] = sum(state.partition_epoch for state in states)
+        cover["truncations"] = committed.truncations
+        cover["compared"] += committed.compared
+        cover["consumed"] = len(history.consumed)
+        cover["acknowledged"] = len(history.promised)
+        cover["acknowledged acks=1"] = history.acknowledged_weakly
+        self._outcome.coverage = dict(sorted(cover.items()))
+
+    def _check_not_vacuous(self) -> None:
+        """A run in which too little happened proves nothing, and fails."""
+        plan, cover = self._plan, self._outcome.coverage
+        least = max(1, int(plan.seconds / 10))
+        for what in ("acknowledged", "consumed", "compared"):
+            if cover[what] < least:
+                self._outcome.violations.append(f"vacuous: {what} {cover[what]}, at least {least}")
+        if not cover["elections"]:
+            self._outcome.violations.append("vacuous: nobody was elected")
+
+
+def parse_faults(text: str) -> tuple[str, ...]:
+    """``all``, ``none`` or kinds with commas between. Raises ValueError."""
+    if text == "all":
+        return KINDS
+    names: Collection[str] = [] if text == "none" else text.split(",")
+    for name in names:
+        if name not in KINDS:
+            raise ValueError(f"no kind of fault {name!r}; there are {', '.join(KINDS)}")
+    return tuple(names)

@@ -1,0 +1,283 @@
+"""The recorded work of a swarm run: producers, consumers and administration, and what they hold
+against the cluster in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos.sim.cluster import SimCluster
+from chaos.sim.laws import Acknowledged
+from stele.aio import Consumer, Producer
+from stele.config import ClientWorld
+from stele.errors import ApiError, SteleError
+from stele.world import RpcError
+
+PLAIN, EXACT, WEAK = "plain", "exact", "weak"
+_PATIENCE_S = 3600.0
+
+
+@dataclass(slots=True)
+class Load:
+    """How much work there is."""
+
+    exact_producers: int = 1
+    exact_pause_s: float = 0.2  # between batches of a producer
+    batch_records: int = 5
+    plain_writers: int = 1
+    plain_pause_s: float = 0.2
+    weak_writers: int = 1
+    weak_pause_s: float = 0.5
+    consumers: int = 1
+    admin_pause_s: float = 10.0
+    partitions: int = 2
+    min_insync: int = 2
+
+    @classmethod
+    def light(cls) -> Load:
+        """Five acks=all batches a second, one reader."""
+        return cls(plain_writers=0, weak_writers=0, partitions=1, admin_pause_s=0.0)
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Load:
+        return cls(
+            exact_producers=rng.randint(1, 2),
+            exact_pause_s=rng.choice([0.05, 0.2, 0.2, 1.0]),
+            batch_records=rng.choice([1, 5, 20]),
+            plain_writers=rng.randint(1, 3),
+            plain_pause_s=rng.choice([0.05, 0.2, 0.5]),
+            weak_writers=rng.randint(0, 2),
+            weak_pause_s=rng.choice([0.1, 0.5]),
+            consumers=rng.randint(1, 2),
+            admin_pause_s=rng.choice([0.0, 3.0, 10.0]),
+            partitions=rng.randint(1, 3),
+            min_insync=rng.choice([1, 2, 2, 2]),
+        )
+
+
+Record = tuple[str, int, int]  # topic, partition, offset
+
+
+@dataclass(slots=True)
+class History:
+    """What clients were told."""
+
+    promised: dict[Record, bytes] = field(default_factory=dict)  # acknowledged with acks=all
+    acknowledged_weakly: int = 0
+    consumed: dict[Record, bytes] = field(default_factory=dict)
+    topics: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    errors: int = 0  # attempts that failed or whose outcome is unknown
+
+
+class Workload:
+    """``prepare``, ``start``, ``finish`` when the cluster is whole again, then ``judge``."""
+
+    def __init__(self, cluster: SimCluster, load: Load) -> None:
+        self.history = History()
+        self.acknowledged = Acknowledged()
+        self._cluster = cluster
+        self._client = cluster.client
+        self._load = load
+        world = cluster.client_world
+        self._world = ClientWorld(world.clock, world.network, world.rng)
+        self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
+        self._rng = cluster.simulation.streams.stream("workload")
+        self._done = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return [
+            (topic, number)
+            for topic in (PLAIN, EXACT, WEAK)
+            for number in range(self._load.partitions)
+        ]
+
+    async def prepare(self) -> None:
+        configs = {"min.insync.replicas": str(self._load.min_insync)}
+        for topic in (PLAIN, EXACT, WEAK):
+            await self._client.create_topic(
+                topic, partitions=self._load.partitions, configs=configs
+            )
+        for topic, number in self.partitions:
+            await self._cluster.until_isr(topic, 3, number)
+
+    def start(self) -> None:
+        load = self._load
+        work: list[Coroutine[Any, Any, None]] = []
+        work += [self._produce_exactly_once(n) for n in range(load.exact_producers)]
+        work += [self._write_plainly(n) for n in range(load.plain_writers)]
+        work += [self._write_weakly(n) for n in range(load.weak_writers)]
+        work += [self._consume() for _ in range(load.consumers)]
+        if load.admin_pause_s:
+            work.append(self._administrate())
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    async def finish(self, timeout_s: float) -> None:
+        """No new work; everything under way comes to its end."""
+        self._done = True
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*self._tasks)
+
+    def _violated(self, what: str) -> None:
+        self.history.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")
+
+    def _promise(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        place = topic, partition, offset
+        earlier = self.history.promised.setdefault(place, value)
+        if earlier != value:
+            self._violated(f"{place} was promised to {earlier!r} and to {value!r}")
+        self.acknowledged.check_record(
+            self._cluster, f"{topic}-{partition}", value, self._load.min_insync, self._violated
+        )
+
+    async def _pause(self, pause_s: float) -> None:
+        await asyncio.sleep(self._rng.uniform(0.5, 1.5) * pause_s)
+
+    # ----------------------------------------------------------------------------- producing
+
+    async def _produce_exactly_once(self, producer_number: int) -> None:
+        producer = Producer(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            linger_ms=1,
+            delivery_timeout_ms=int(_PATIENCE_S * 1000),
+            max_block_ms=int(_PATIENCE_S * 1000),
+        )
+        number = 0
+        while not self._done:
+            partition = self._rng.randrange(self._load.partitions)
+            sent = []
+            for _ in range(self._load.batch_records):
+                number += 1
+                value = b"<e%d-%d>" % (producer_number, number)
+                sent.append((value, await producer.send(EXACT, value, partition=partition)))
+            for value, delivery in sent:
+                told = await delivery
+                if told.offset >= 0:
+                    self._promise(EXACT, told.partition, told.offset, value)
+            await self._pause(self._load.exact_pause_s)
+        await producer.close()
+
+    async def _write_plainly(self, writer: int) -> None:
+        number = 0
+        while not self._done:
+            number += 1
+            partition = self._rng.randrange(self._load.partitions)
+            await self._client.produce_until_acknowledged(
+                PLAIN, b"<p%d-%d>" % (writer, number), partition=partition, give_up_s=_PATIENCE_S
+            )
+            self._promise(*self._client.acknowledged[-1])
+            await self._pause(self._load.plain_pause_s)
+
+    async def _write_weakly(self, writer: int) -> None:
+        """acks=1: on the leader's disk, and no promise that it outlives the leader."""
+        number = 0
+        while not self._done:
+            number += 1
+            partition = self._rng.randrange(self._load.partitions)
+            value = b"<w%d-%d>" % (writer, number)
+            try:
+                leader = await self._client.find_leader(WEAK, partition)
+                epoch = self._leader_epoch(WEAK, partition)
+                await self._client.produce(
+                    WEAK, value, broker=leader, partition=partition, acks=1, timeout_s=3.0
+                )
+            except (ApiError, OSError):
+                self.history.errors += 1
+            else:
+                self.history.acknowledged_weakly += 1
+                if epoch is not None and epoch == self._leader_epoch(WEAK, partition):
+                    self.acknowledged.check_record(
+                        self._cluster, f"{WEAK}-{partition}", value, 1, self._violated
+                    )
+            await self._pause(self._load.weak_pause_s)
+
+    def _leader_epoch(self, topic: str, partition: int) -> int | None:
+        """None while no controller can tell."""
+        if self._cluster.active_controller is None:
+            return None
+        found = self._cluster.image.topic(topic)
+        return None if found is None else found.partitions[partition].leader_epoch
+
+    # ------------------------------------------------------------------- consuming and more
+
+    async def _consume(self) -> None:
+        consumer = Consumer(
+            self._servers, world=self._world, on_wait=lambda _: None, auto_offset_reset="earliest"
+        )
+        consumer.assign(self.partitions)
+        positions: dict[tuple[str, int], int] = {}
+        while not self._done:
+            for record in await consumer.poll(timeout_ms=500):
+                place = record.topic, record.partition
+                expected = positions.get(place, 0)
+                if record.offset != expected:
+                    self._violated(f"read {place} at {record.offset} instead of {expected}")
+                positions[place] = record.offset + 1
+                value = record.value or b""
+                earlier = self.history.consumed.setdefault((*place, record.offset), value)
+                if earlier != value:
+                    self._violated(f"read {value!r} in {place}, and {earlier!r} before")
+        await consumer.close()
+
+    async def _administrate(self) -> None:
+        number = 0
+        while not self._done:
+            await self._pause(self._load.admin_pause_s)
+            number += 1
+            name = f"extra-{number}"
+            try:
+                await self._client.create_topic(name, replication_factor=3)
+            except (SteleError, RpcError, OSError):
+                self.history.errors += 1
+            else:
+                self.history.topics.append(name)
+
+    # --------------------------------------------------------------------------------- judging
+
+    async def judge(self) -> int:
+        """Read everything back and compare; the number of records compared."""
+        image = self._cluster.image
+        for name in self.history.topics:
+            if image.topic(name) is None:
+                self._violated(f"topic {name} was created and is not there")
+        compared = 0
+        for topic, partition in self.partitions:
+            compared += self._judge(
+                topic, partition, await self._client.read_back(topic, partition)
+            )
+        return compared
+
+    def _judge(self, topic: str, partition: int, records: list[tuple[int, bytes]]) -> int:
+        name = f"{topic}-{partition}"
+        found = dict(records)
+        if [offset for offset, _ in records] != list(range(len(records))):
+            self._violated(f"{name}: offsets have gaps or come twice")
+        if len({value for _, value in records}) != len(records):
+            self._violated(f"{name}: a record is there twice")
+        for told, what in (
+            (self.history.promised, "acknowledged"),
+            (self.history.consumed, "read"),
+        ):
+            for (of_topic, of_partition, offset), value in told.items():
+                if (of_topic, of_partition) == (topic, partition) and found.get(offset) != value:
+                    self._violated(
+                        f"{name}: {value!r} at {offset} was {what}; there is {found.get(offset)!r}"
+                    )
+        if topic == EXACT:
+            self._judge_order(name, [value for _, value in records])
+        return len(records)
+
+    def _judge_order(self, name: str, values: list[bytes]) -> None:
+        last: dict[bytes, int] = {}
+        for value in values:
+            producer, _, number = value.strip(b"<>").partition(b"-")
+            if int(number) <= last.get(producer, 0):
+                self._violated(f"{name}: {value!r} comes after number {last[producer]}")
+            last[producer] = int(number)

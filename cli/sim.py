@@ -1,0 +1,67 @@
+"""``stele sim``: the options; the simulator is in ``chaos.sim``, its use in ``cli.sim_run``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.output import CommandError
+
+
+def sim(
+    seeds: Annotated[str, typer.Option("--seeds", help="FIRST..LAST, or one seed.")] = "0..99",
+    seed: Annotated[int | None, typer.Option("--seed", help="Run this one seed.")] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="Virtual seconds of faults.")
+    ] = 60.0,
+    faults: Annotated[
+        str, typer.Option("--faults", help="all, none, or kinds: kill,pause,…")
+    ] = "all",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="With --seed: print all that happens.")
+    ] = False,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Plant known bugs: are they caught?")
+    ] = False,
+    only: Annotated[
+        str, typer.Option("--only", help="With --mutants: those with this in their name.")
+    ] = "",
+    directory: Annotated[
+        Path, typer.Option("--dir", help="Where transcripts of failures go.")
+    ] = Path("sim-failures"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> int:
+    """Whole clusters of the real code on virtual time, with faults, each from one seed."""
+    from chaos.sim.swarm import parse_faults
+    from cli import sim_run
+
+    if (trace and seed is None) or (trace and mutants):
+        raise typer.BadParameter("--trace goes with --seed")
+    try:
+        kinds = parse_faults(faults)
+        span = _span(seeds) if seed is None else range(seed, seed + 1)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    if mutants:
+        return sim_run.mutants(span, seconds, only, as_json=as_json)
+    if trace:
+        return sim_run.trace(span.start, seconds, kinds)
+    return sim_run.seeds(
+        span, seconds, kinds, jobs or os.cpu_count() or 1, directory, as_json=as_json
+    )
+
+
+def _span(text: str) -> range:
+    first, dots, last = text.partition("..")
+    if not first.isdecimal() or (dots and not last.isdecimal()):
+        raise ValueError(f"--seeds {text!r} is not of the form FIRST..LAST")
+    span = range(int(first), int(last if dots else first) + 1)
+    if not span:
+        raise ValueError(f"--seeds {text!r} is empty")
+    return span
