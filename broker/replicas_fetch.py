@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from broker.deadlines import Deadline, DeadlineWheel
@@ -23,6 +24,10 @@ from storage.log import PartitionLog
 from storage.segment import ColdRange
 
 logger = logging.getLogger(__name__)
+
+TURN_BYTES = 256 * 1024
+"""Once consumers have read so much in one turn of the event loop, the others wait for the next:
+what producers and followers send comes between, however busy the consumers are."""
 
 Done = Callable[[list[FetchResult]], None]
 
@@ -80,25 +85,54 @@ class FetchRequests:
         self._waiting: dict[_WaitingFetch, None] = {}
         # Of those, the one of each follower.
         self._of_follower: dict[int, _WaitingFetch] = {}
+        # What consumers may still read in this turn of the loop; the fetches that came when it
+        # was used up, all in `_waiting` too.
+        self._turn_bytes = TURN_BYTES
+        self._queued: deque[_WaitingFetch] = deque()
 
     def fetch(self, query: FetchQuery, done: Done) -> Cancel:
         waiting = _WaitingFetch(query, done)
-        reading = _Reading(query.max_bytes)
         if waiting.is_follower:
             # A follower sends another behind a waiting one when it has something new to say.
             before = self._of_follower.get(query.replica_id)
             if before is not None:
                 self._deadline_passed(before)
-        self._read(waiting, reading, counts=waiting.is_follower)
-        if not self._finish(waiting, reading):
+            self._begin(waiting)
+        elif self._turn_bytes > 0:
+            self._begin(waiting)
+        else:
             self._waiting[waiting] = None
-            if waiting.is_follower:
-                self._of_follower[query.replica_id] = waiting
-            waiting.deadline = self._deadlines.add(
-                query.max_wait_ms, lambda: self._deadline_passed(waiting)
-            )
-            self._park(waiting)
+            self._queued.append(waiting)
         return lambda: self._leave(waiting)
+
+    def _begin(self, waiting: _WaitingFetch) -> None:
+        """The first look: answer, or wait."""
+        query = waiting.query
+        reading = _Reading(query.max_bytes)
+        self._read(waiting, reading, counts=waiting.is_follower)
+        if not waiting.is_follower:
+            self._use_turn(reading.read_bytes)
+        if self._finish(waiting, reading):
+            return
+        self._waiting[waiting] = None
+        if waiting.is_follower:
+            self._of_follower[query.replica_id] = waiting
+        waiting.deadline = self._deadlines.add(
+            query.max_wait_ms, lambda: self._deadline_passed(waiting)
+        )
+        self._park(waiting)
+
+    def _use_turn(self, read_bytes: int) -> None:
+        if read_bytes and self._turn_bytes == TURN_BYTES:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._turn_bytes -= read_bytes
+
+    def _next_turn(self) -> None:
+        self._turn_bytes = TURN_BYTES
+        while self._queued and self._turn_bytes > 0:
+            waiting = self._queued.popleft()
+            if waiting.done is not None:
+                self._begin(waiting)
 
     def stop(self) -> None:
         """Answer whoever waits with what there is."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from broker.replicas_fetch import TURN_BYTES
 from broker.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -321,6 +322,57 @@ def test_a_cancelled_fetch_is_not_answered() -> None:
         await cluster[1].produce()
         assert answers == []
         assert not cluster[1].replica().consumers
+
+    with_topic(scenario)
+
+
+def noting(answered: list[int], number: int) -> Callable[[object], None]:
+    return lambda _: answered.append(number)
+
+
+def test_consumers_get_one_big_answer_in_a_turn_of_the_loop() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        batch = make_batch(value=bytes(TURN_BYTES))
+        await cluster[1].produce(batch)
+        answered: list[int] = []
+        turns: list[int] = []
+
+        def turn() -> None:
+            turns.append(len(answered))
+            if len(answered) < 4:
+                asyncio.get_running_loop().call_soon(turn)
+
+        async def inside() -> None:
+            asyncio.get_running_loop().call_soon(turn)
+            for number in range(5):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cancel = cluster[1].manager.fetch(query, noting(answered, number))
+                if number == 2:
+                    cancel()
+
+        await cluster[1].process.run(inside())
+        await until(lambda: len(answered) == 4)
+        assert answered == [0, 1, 3, 4]
+        assert turns == [1, 2, 3, 4]
+
+    with_topic(scenario)
+
+
+def test_fetches_that_stand_in_the_queue_are_answered_at_the_end() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
+        answered: list[int] = []
+
+        async def inside() -> None:
+            for number in range(3):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cluster[1].manager.fetch(query, noting(answered, number))
+            assert answered == [0]
+            await cluster[1].manager.stop()
+            assert answered == [0, 1, 2]
+
+        await cluster[1].process.run(inside())
+        cluster[1].kill()
 
     with_topic(scenario)
 
