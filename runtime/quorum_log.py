@@ -76,7 +76,7 @@ class QuorumLog:
         # In the file; <= the high watermark, so that no truncation ever has to lower it.
         self._recovery_point = read_offsets(self._disk, self._recovery_path).get(_PARTITION, 0)
         state = quorum_state.read(self._disk, self._state_path, config.cluster_id)
-        self.snapshots = SnapshotStore(self._disk, self.directory)
+        self.snapshots = SnapshotStore(self._disk, self.directory, config.cluster_id)
         self._replacing = False  # a snapshot takes the place of the log just now
         self._check_newest_snapshot()
         self._log = self._open()
@@ -151,7 +151,8 @@ class QuorumLog:
 
     def _check_vote_is_known(self, state: HardState | None) -> None:
         """No record reaches the log of a voter before its epoch is in the file."""
-        if state is None and self._config.is_voter and self._log.end_offset > 0:
+        used = self._log.end_offset > 0 or self.snapshots.newest is not None
+        if state is None and self._config.is_voter and used:
             self._log.close()
             raise QuorumStateError(
                 f"{self._state_path} is missing beside a log: this voter no longer knows how it"

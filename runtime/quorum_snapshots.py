@@ -38,6 +38,8 @@ _BATCH_BYTES: Final = 1 << 20
 _VERSION: Final = struct.Struct(">h")
 _HEADER: Final = struct.Struct(">hq")  # version, time of the last record contained
 _NO_TAGS: Final = b"\0"
+# Ours: one tagged field of the opening record, which others skip. Tag 10000, as a varint.
+_CLUSTER_TAG: Final = b"\x01\x90\x4e"
 
 
 class SnapshotError(SteleError):
@@ -85,10 +87,13 @@ class _Encoder:
         return bytes(builder.build(leader_epoch=self._epoch))
 
 
-def encode(snapshot: SnapshotId, timestamp_ms: int, values: Iterable[bytes]) -> Iterable[bytes]:
+def encode(
+    snapshot: SnapshotId, cluster_id: str, timestamp_ms: int, values: Iterable[bytes]
+) -> Iterable[bytes]:
     """The batches, one by one. The same arguments always give the same bytes."""
     encoder = _Encoder(snapshot, timestamp_ms)
-    yield encoder.control(ControlType.SNAPSHOT_HEADER, _HEADER.pack(0, timestamp_ms) + _NO_TAGS)
+    opening = _HEADER.pack(0, timestamp_ms) + _owner(cluster_id)
+    yield encoder.control(ControlType.SNAPSHOT_HEADER, opening)
     pending: list[bytes] = []
     size = 0
     for value in values:
@@ -102,7 +107,17 @@ def encode(snapshot: SnapshotId, timestamp_ms: int, values: Iterable[bytes]) -> 
     yield encoder.control(ControlType.SNAPSHOT_FOOTER, _VERSION.pack(0) + _NO_TAGS)
 
 
-def check(data: Buffer, snapshot: SnapshotId) -> list[tuple[int, BatchHeader]]:
+def _owner(cluster_id: str) -> bytes:
+    name = cluster_id.encode()
+    size, rest = bytearray(), len(name)
+    while rest > 0x7F:
+        size.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    size.append(rest)
+    return _CLUSTER_TAG + size + name
+
+
+def check(data: Buffer, snapshot: SnapshotId, cluster_id: str) -> list[tuple[int, BatchHeader]]:
     """Position and header of every batch. Raises SnapshotError unless all of it is sound."""
     found: list[tuple[int, BatchHeader]] = []
     end = next_offset = 0
@@ -122,16 +137,16 @@ def check(data: Buffer, snapshot: SnapshotId) -> list[tuple[int, BatchHeader]]:
     kinds = [control_type(decode(data, at)[0].key) for at, header in ends if header.is_control]
     if kinds != [ControlType.SNAPSHOT_HEADER, ControlType.SNAPSHOT_FOOTER]:
         raise SnapshotError("it does not begin and end as a snapshot does")
+    opening = decode(data, found[0][0])[0].value or b""
+    if len(opening) < _HEADER.size or opening[_HEADER.size :] != _owner(cluster_id):
+        raise SnapshotError(f"it is not of cluster {cluster_id}")
     return found
 
 
-def read(data: Buffer, snapshot: SnapshotId) -> Snapshot:
-    """Raises SnapshotError unless all of it is sound."""
-    found = check(data, snapshot)
-    opening = decode(data, found[0][0])[0].value or b""
-    if len(opening) < _HEADER.size:
-        raise SnapshotError(f"its first record has {len(opening)} bytes")
-    _, timestamp_ms = _HEADER.unpack_from(opening)
+def read(data: Buffer, snapshot: SnapshotId, cluster_id: str) -> Snapshot:
+    """Raises SnapshotError unless all of it is sound, and of this cluster."""
+    found = check(data, snapshot, cluster_id)
+    _, timestamp_ms = _HEADER.unpack_from(decode(data, found[0][0])[0].value or b"")
     values = [
         record.value or b""
         for position, header in found
@@ -147,9 +162,10 @@ def read(data: Buffer, snapshot: SnapshotId) -> Snapshot:
 class SnapshotStore:
     """The snapshots in the metadata log's directory."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
         """Drops what an earlier process had not finished. Raises OSError."""
         self._disk = disk
+        self._cluster_id = cluster_id
         self._directory = directory
         self.ids: list[SnapshotId] = []  # ascending; all whole and synced
         for name in disk.list(directory) if disk.exists(directory) else []:
@@ -169,7 +185,7 @@ class SnapshotStore:
     def load(self, snapshot: SnapshotId) -> Snapshot:
         """Raises SnapshotError, OSError."""
         try:
-            return read(self._disk.read_file(self.path(snapshot)), snapshot)
+            return read(self._disk.read_file(self.path(snapshot)), snapshot, self._cluster_id)
         except SnapshotError as error:
             raise SnapshotError(f"{self.path(snapshot)}: {error}") from error
 
@@ -179,7 +195,7 @@ class SnapshotStore:
         file = self._disk.open(path, create=True)
         try:
             file.truncate(0)
-            for batch in encode(snapshot, timestamp_ms, values):
+            for batch in encode(snapshot, self._cluster_id, timestamp_ms, values):
                 file.append([batch])
                 await asyncio.sleep(0)  # a large image leaves the loop to others, too
         finally:
@@ -201,7 +217,7 @@ class SnapshotStore:
         path = self.path(snapshot) + _PART
         await self._disk.sync([path])
         try:
-            check(self._disk.read_file(path), snapshot)
+            check(self._disk.read_file(path), snapshot, self._cluster_id)
         except SnapshotError:
             self._disk.remove(path)
             return False

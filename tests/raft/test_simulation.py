@@ -47,9 +47,11 @@ def test_faults(voters: int, observers: int) -> None:
         "commits",
         "crashes",
         "epochs",
+        "installs",
         "partitions",
         "prospective",
         "resigned",
+        "snapshots",
         "truncations",
     ):
         assert total[happened] >= SEEDS_PER_TEST // 2, f"{happened}: {total}"
@@ -67,4 +69,4 @@ def test_a_lone_voter_elects_itself() -> None:
 def test_same_seed_same_run() -> None:
     first, second = run(7, 3, 1), run(7, 3, 1)
     assert first.counts == second.counts
-    assert [node.log for node in first.voters] == [node.log for node in second.voters]
+    assert [node.history for node in first.voters] == [node.history for node in second.voters]

@@ -71,10 +71,18 @@ def states_are_equal(cluster: QuorumCluster) -> bool:
     time_ms=st.integers(0, 2**40),
 )
 def test_what_is_encoded_is_read(values: list[bytes], time_ms: int) -> None:
-    data = b"".join(encode(SNAPSHOT, time_ms, values))
-    found = read(data, SNAPSHOT)
+    data = b"".join(encode(SNAPSHOT, "cluster", time_ms, values))
+    found = read(data, SNAPSHOT, "cluster")
     assert (found.timestamp_ms, list(found.records)) == (time_ms, values)
-    assert b"".join(encode(SNAPSHOT, time_ms, values)) == data
+    assert b"".join(encode(SNAPSHOT, "cluster", time_ms, values)) == data
+
+
+def test_a_cluster_id_of_any_length() -> None:
+    for length in (0, 1, 127, 128, 300):
+        data = b"".join(encode(SNAPSHOT, "c" * length, 1, [b"x"]))
+        assert read(data, SNAPSHOT, "c" * length).records == (b"x",)
+        with pytest.raises(SnapshotError):
+            read(data, SNAPSHOT, "c" * (length + 1))
 
 
 def test_names_are_kafkas() -> None:
@@ -86,7 +94,7 @@ def test_names_are_kafkas() -> None:
 
 
 def damaged() -> Iterator[bytes]:
-    whole = list(encode(SNAPSHOT, 1, [b"%d" % number for number in range(2000)]))
+    whole = list(encode(SNAPSHOT, "cluster", 1, [b"%d" % number for number in range(2000)]))
     data = b"".join(whole)
     yield b""
     yield data[:-1]
@@ -95,14 +103,15 @@ def damaged() -> Iterator[bytes]:
     yield b"".join([*whole[:-1], whole[-1], whole[-1]])
     yield b"".join([whole[0], whole[2], whole[3]])  # a batch is missing
     yield data[:200] + bytes([data[200] ^ 1]) + data[201:]
-    yield b"".join(encode(SnapshotId(1234, 8), 1, [b"x"]))  # of another epoch
+    yield b"".join(encode(SnapshotId(1234, 8), "cluster", 1, [b"x"]))  # of another epoch
     yield whole[0]
+    yield b"".join(encode(SNAPSHOT, "foreign", 1, [b"x"]))
 
 
 @pytest.mark.parametrize("data", list(damaged()))
 def test_what_is_not_sound_is_refused(data: bytes) -> None:
     with pytest.raises(SnapshotError):
-        read(data, SNAPSHOT)
+        read(data, SNAPSHOT, "cluster")
 
 
 # ---------------------------------------------------------------------------------- writing
@@ -217,13 +226,42 @@ def test_a_corrupt_snapshot_is_refused_and_nothing_changed() -> None:
         newest = snapshots(victim)[-1]
         path = f"{LOG}/{file_name(newest)}"
         before = files(victim)
-        disk_of(victim).flip_bit(path, 100)
+        disk_of(victim).flip_bit(path, 200)
         with pytest.raises(CorruptMetadataLogError, match="damaged"):
             await victim.start()
         assert files(victim) == before
-        disk_of(victim).flip_bit(path, 100)
+        disk_of(victim).flip_bit(path, 200)
         await victim.start()
         await cluster.until(lambda: states_are_equal(cluster))
+
+    run(cluster, main())
+
+
+def test_a_foreign_snapshot_is_refused_and_nothing_changed() -> None:
+    cluster = QuorumCluster(voters=1)
+
+    async def main() -> None:
+        leader = await start(cluster)
+        await leader.propose(b"mine")
+        await cluster.until(lambda: leader.witness.state == [b"mine"])
+        await leader.stop()
+        foreign = SnapshotId(1000, 9)
+        name = file_name(foreign)
+        data = b"".join(encode(foreign, "foreign", 1, [b"theirs"]))
+        process = cluster.simulation.process(leader.machine)
+
+        async def put() -> None:
+            process.world.disk.replace_file_now(f"{LOG}/{name}", data)
+
+        await process.run(put())
+        cluster.simulation.kill(process)
+        before = files(leader)
+        with pytest.raises(CorruptMetadataLogError, match="not of cluster cluster"):
+            await leader.start()
+        assert files(leader) == before
+        del disk_of(leader).directory(LOG).entries[name]
+        await leader.start()
+        await cluster.until(lambda: leader.witness.state == [b"mine"])
 
     run(cluster, main())
 

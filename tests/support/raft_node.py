@@ -51,16 +51,31 @@ class FakeNode:
     syncing: Sync | None = None
     snapshot: SnapshotId | None = None  # the newest here, at once durable; of SNAPSHOT_BYTES bytes
     received: SnapshotId | None = None  # of the pieces that came last
+    # What snapshots hold, on whatever node: everything from the log's beginning on.
+    contents: dict[SnapshotId, list[Batch]] = field(default_factory=dict)
 
     @property
     def running(self) -> RaftCore:
         assert self.core is not None, f"node {self.id} is down"
         return self.core
 
+    @property
+    def history(self) -> list[Batch]:
+        """The log with what its snapshot stands for."""
+        return self._before_the_log() + self.log
+
+    @property
+    def durable_history(self) -> list[Batch]:
+        return self._before_the_log() + self.durable_log
+
+    def _before_the_log(self) -> list[Batch]:
+        return [] if self.snapshot is None else list(self.contents.get(self.snapshot, ()))
+
     def start(self, now: float) -> tuple[Ready, list[Outbound]]:
         assert self.core is None
         self.life += 1
         self.log = list(self.durable_log)
+        self.delivered = self._before_the_log()
         self.hard_state = self.durable_hard_state
         self.core = RaftCore(
             ReplicaKey(self.id),
@@ -81,6 +96,9 @@ class FakeNode:
         if ready.install is not None:
             self.snapshot = ready.install
             self.log, self.durable_log = [], []
+            self.delivered = self._before_the_log()
+            if self.syncing is not None:
+                self.syncing.log = []  # its files are gone
         if ready.truncate_to is not None:
             self.truncations += 1
             while self.log and self.log[-1].end_offset > ready.truncate_to:
@@ -155,10 +173,15 @@ class FakeNode:
 
     def take_snapshot(self, offset: int) -> None:
         """Of everything below ``offset``, and cut the log there."""
-        self.snapshot = SnapshotId(offset, self.running.log.epoch_of(offset - 1))
-        self.running.snapshot_taken(self.snapshot, offset)
+        snapshot = SnapshotId(offset, self.running.log.epoch_of(offset - 1))
+        content = [batch for batch in self.delivered if batch.end_offset <= offset]
+        assert self.contents.setdefault(snapshot, content) == content
+        self.snapshot = snapshot
+        self.running.snapshot_taken(snapshot, offset)
         self.log = [batch for batch in self.log if batch.base_offset >= offset]
         self.durable_log = [batch for batch in self.durable_log if batch.base_offset >= offset]
+        if self.syncing is not None:
+            self.syncing.log = [b for b in self.syncing.log if b.base_offset >= offset]
 
     def step(self, inbound: Inbound, now: float) -> tuple[Ready, list[Outbound]]:
         ready = self.running.step(inbound, now)

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from raft.messages import (
@@ -18,6 +19,7 @@ from raft.messages import (
     RequestReceived,
     Response,
     ResponseReceived,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
@@ -39,6 +41,7 @@ class Faults:
     sync_s: float
     crash_every_s: float
     partition_every_s: float
+    snapshot_every_s: float
 
     @classmethod
     def draw(cls, rng: random.Random) -> Faults:
@@ -49,6 +52,7 @@ class Faults:
             sync_s=rng.choice([0.001, 0.01, 0.1]),
             crash_every_s=rng.choice([1.0, 3.0, 10.0]),
             partition_every_s=rng.choice([1.5, 4.0, 20.0]),
+            snapshot_every_s=rng.choice([0.1, 0.5, 5.0]),
         )
 
 
@@ -88,6 +92,9 @@ class Simulation:
             )
             for node in range(1, voters + observers + 1)
         ]
+        contents: dict[SnapshotId, list[Batch]] = {}
+        for each in self.voters:
+            each.contents = contents
         self.nodes = {node.id: node for node in self.voters}
         self.voters = self.voters[:voters]
         self.invariants: list[Invariant] = [
@@ -127,6 +134,7 @@ class Simulation:
         self.kind = False
         self.at(self._next(self.faults.crash_every_s), self._crash_one)
         self.at(self._next(self.faults.partition_every_s), self._partition)
+        self.at(self._next(self.faults.snapshot_every_s), self._take_snapshot)
 
     def heal(self) -> None:
         self.kind = True
@@ -160,6 +168,28 @@ class Simulation:
             self.at(self._next(1.0), lambda: self._start(node) if node.core is None else None)
         self.at(self._next(self.faults.crash_every_s), self._crash_one)
 
+    def _take_snapshot(self) -> None:
+        """Some node writes one of a part of what it was delivered, and cuts its log there."""
+        if self.kind:
+            return
+        node = self.rng.choice(list(self.nodes.values()))
+        if node.core is not None:
+            log = node.core.log
+            ends = [
+                batch.end_offset
+                for batch in node.delivered
+                if log.start_offset < batch.end_offset <= log.durable_end_offset
+            ]
+            if ends:
+                self.counts["snapshots"] += 1
+                node.take_snapshot(self.rng.choice(ends))
+        self.at(self._next(self.faults.snapshot_every_s), self._take_snapshot)
+
+    def _check_snapshot(self, node: FakeNode, life: int, snapshot: SnapshotId) -> None:
+        if node.core is not None and node.life == life:
+            sound = self.kind or self.rng.random() < 0.8
+            self._done(node, node.core.snapshot_checked(snapshot, self.now, sound=sound))
+
     def _partition(self) -> None:
         if self.kind:
             return
@@ -187,6 +217,12 @@ class Simulation:
             self.counts[ready.status.role.value] += 1
         if ready.committed is not None:
             self.counts["commits"] += 1
+        if ready.install is not None:
+            self.counts["installs"] += 1
+        for piece in ready.pieces:
+            if piece.is_last:
+                check = partial(self._check_snapshot, node, node.life, piece.snapshot)
+                self.at(self.rng.uniform(0.0, 2 * self.faults.sync_s), check)
         for invariant in self.invariants:
             invariant.after(self, node, ready)
         for item in outbound:
@@ -288,7 +324,7 @@ class OneLeaderPerEpoch(_Watcher):
         assert self.leaders.setdefault(status.epoch, leader) == leader, status
         simulation.counts["epochs"] = len(self.leaders)
         truth = next(i for i in simulation.invariants if isinstance(i, CommittedPrefix)).truth
-        held = node.log[: len(truth)]
+        held = node.history[: len(truth)]
         assert held == truth, f"leader {node.id} of epoch {status.epoch} lacks committed records"
 
 
@@ -328,10 +364,10 @@ class NothingLeavesTooEarly(_Watcher):
         message = item.message
         if message.epoch > node.durable_hard_state.epoch:
             # Recovery takes an epoch from the log, too.
-            assert node.durable_log, message
-            assert message.epoch <= node.durable_log[-1].epoch, message
+            assert node.durable_history, message
+            assert message.epoch <= node.durable_history[-1].epoch, message
         if isinstance(message, FetchRequest):
-            durable = node.durable_log[-1].end_offset if node.durable_log else 0
+            durable = node.durable_history[-1].end_offset if node.durable_history else 0
             assert message.fetch_offset <= durable, message
         if isinstance(message, VoteRequest) and not message.pre_vote:
             assert node.durable_hard_state.voted_id == node.id, message
@@ -351,9 +387,9 @@ class CommittedPrefix(_Watcher):
         life = (node.id, node.life)
         assert watermark >= self._watermarks.get(life, -1)
         self._watermarks[life] = watermark
-        if ready.committed is None:
+        if ready.committed is None and ready.install is None:
             return
-        assert ready.committed[1] == watermark
+        assert ready.committed is None or ready.committed[1] == watermark
         seen = len(node.delivered)
         shared = min(seen, len(self.truth))
         assert node.delivered[:shared] == self.truth[:shared], f"node {node.id}"
@@ -368,6 +404,6 @@ class MajorityHolds(_Watcher):
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
         if ready.committed is None:
             return
-        held = node.log[: len(node.delivered)]
-        holders = [v for v in simulation.voters if v.durable_log[: len(held)] == held]
+        held = node.history[: len(node.delivered)]
+        holders = [v for v in simulation.voters if v.durable_history[: len(held)] == held]
         assert len(holders) >= node.voters.majority, f"only {len(holders)} hold {ready.committed}"
