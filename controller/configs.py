@@ -17,12 +17,10 @@ from metadata.config_keys import (
 )
 from metadata.effective import sourced
 from metadata.image import CLUSTER, ConfigResource, MetadataImage
+from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
-
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 1
 
 # When one of these changes, leaderless or eligible replicas may have to be judged anew.
 _ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})

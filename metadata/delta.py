@@ -16,7 +16,12 @@ from metadata.image import (
     PartitionState,
     Topic,
 )
-from metadata.records import MetadataError, decode
+from metadata.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    MetadataError,
+    decode,
+)
 from stele.wire.v1 import metadata_pb2 as pb
 
 K = TypeVar("K")
@@ -128,6 +133,11 @@ class MetadataDelta:
             self.replay(base_offset + position, decode(value))
 
     def _feature_level(self, record: pb.FeatureLevelRecord) -> None:
+        if record.name == METADATA_VERSION and not 1 <= record.level <= METADATA_VERSION_LEVEL:
+            raise MetadataError(
+                f"{METADATA_VERSION} is {record.level}, and this node knows 1 to"
+                f" {METADATA_VERSION_LEVEL}: upgrade it"
+            )
         self._features = self._features.set(record.name, record.level)
 
     def _register_controller(self, record: pb.RegisterControllerRecord) -> None:

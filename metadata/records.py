@@ -7,6 +7,10 @@ from google.protobuf.message import DecodeError
 from stele.errors import SteleError
 from stele.wire.v1.metadata_pb2 import MetadataRecord
 
+METADATA_VERSION = "metadata.version"
+METADATA_VERSION_LEVEL = 1
+"""The newest format of the records that this version reads, and the one that it writes."""
+
 
 class MetadataError(SteleError):
     """A metadata record cannot be read or does not fit the image it is replayed on.

@@ -198,6 +198,13 @@ def test_what_does_not_fit_is_an_error(wrong: list[pb.MetadataRecord]) -> None:
         image_of(*wrong)
 
 
+@pytest.mark.parametrize("level", [0, 2, -1])
+def test_a_metadata_version_that_is_not_known_stops_the_node(level: int) -> None:
+    feature = pb.FeatureLevelRecord(name="metadata.version", level=level)
+    with pytest.raises(MetadataError, match="this node knows 1 to 1: upgrade it"):
+        image_of(record(feature_level=feature))
+
+
 def test_offsets_only_grow() -> None:
     delta = MetadataDelta(image_of(record(no_op=pb.NoOpRecord())))
     with pytest.raises(MetadataError):
