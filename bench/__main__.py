@@ -1,11 +1,11 @@
-"""``python -m bench produce|fetch|failover|idle|storage|codec|all [options]``."""
+"""``python -m bench produce|fetch|failover|idle|storage|codec|sim|all [options]``."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 
-BENCHMARKS = ("codec", "storage", "produce", "fetch", "idle", "failover")
+BENCHMARKS = ("codec", "storage", "produce", "fetch", "idle", "failover", "sim")
 
 
 def main() -> int:

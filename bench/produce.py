@@ -58,7 +58,9 @@ def _words(configuration: Configuration) -> list[str]:
         f"RF {configuration.rf}",
         f"sync {configuration.sync}",
         beside,
-        f"{configuration.partitions} part.",
+        "1 partition"
+        if configuration.partitions == 1
+        else f"{configuration.partitions} partitions",
     ]
 
 
@@ -185,25 +187,24 @@ async def _measure(
 
 # --------------------------------------------------------------------------------- report
 
-_COLUMNS = ["client", "record", "batch", "acks", "replicas", "sync", "beside", "topic"]
 _MEASURED = [
     "records/s",
     "MB/s",
-    "ack p50 ms, full buffer",
+    "ack p50 ms, buffer full",
     "ack p50 ms, one batch",
-    "ack p99 ms",
-    "broker CPU µs/request",
-    "broker CPU ms/MB",
-    "helper CPU µs/request",
+    "ack p99 ms, one batch",
+    "broker CPU, µs/request",
+    "broker CPU, ms/MB",
+    "helper CPU, µs/request",
 ]
 
 
 def _tables(report: Report, outcomes: dict[Configuration, Outcome]) -> None:
     rows: list[list[Cell]] = [
-        [*_words(configuration), *asdict(outcome).values()]
+        [str(configuration), *asdict(outcome).values()]
         for configuration, outcome in outcomes.items()
     ]
-    report.table("Producing", [*_COLUMNS, *_MEASURED], rows)
+    report.table("Producing", ["configuration", *_MEASURED], rows)
     if ratios := list(_ratios(outcomes)):
         report.table(
             "What one change does (ratios within this run)",

@@ -92,6 +92,7 @@ START = Budget("start to first acknowledged record", 3, "s")
 CONTROLLER_OUTAGE = Budget("kill -9 of a controller leader: metadata can change again, p99", 1, "s")
 LEADER_OUTAGE = Budget("kill -9 of a partition leader: acks=all succeeds again, p99", 2, "s")
 BUSY_LATENCY = Budget("acks=all produce beside four busy consumers, p99", 10, "ms")
+SIMULATION = Budget("CPU per virtual second of a simulated 3+3 cluster, light load", 10, "ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,9 @@ class Report:
         self._tables.append(_Figures(title, columns, rows))
         if self._as_json:
             return
-        shown = Table(*columns, title=title, title_justify="left")
+        headings = [column.replace(", ", "\n") for column in columns]
+        shown = Table(*headings, title=title, title_justify="left")
+        shown.columns[0].no_wrap = True
         for column, _ in enumerate(columns):
             if all(not isinstance(row[column], str) for row in rows):
                 shown.columns[column].justify = "right"
