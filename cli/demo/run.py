@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -112,7 +113,7 @@ async def _with_cluster(
     ]
     report.check_epochs()
     await _read_back(bootstrap, report, console)
-    report.spark = await _run_spark(bootstrap, console)
+    report.spark = await _run_spark(bootstrap, cluster.directory, console)
     print_report(report, console)
     report.check_spark()
     return report
@@ -302,7 +303,7 @@ async def _read_back(bootstrap: str, report: Report, console: Console) -> None:
     )
 
 
-async def _run_spark(bootstrap: str, console: Console) -> SparkFigures | None:
+async def _run_spark(bootstrap: str, directory: Path, console: Console) -> SparkFigures | None:
     """The Spark job's figures, or None where there is no Java 17."""
     if await _java_major() < 17:
         console.print(JAVA_ADVICE)
@@ -317,7 +318,13 @@ async def _run_spark(bootstrap: str, console: Console) -> SparkFigures | None:
             TOPIC,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            env={
+                **os.environ,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+                "TMPDIR": os.path.abspath(directory),  # what a killed Spark leaves goes with it
+            },
+            start_new_session=True,
         )
         try:
             out, err = await asyncio.wait_for(process.communicate(), _SPARK_TIMEOUT_S)
@@ -325,7 +332,8 @@ async def _run_spark(bootstrap: str, console: Console) -> SparkFigures | None:
             raise DemoError(f"the Spark job took over {_SPARK_TIMEOUT_S:.0f} s") from None
         finally:
             if process.returncode is None:
-                process.kill()
+                # Its Java too, which would keep the pipes open for which `wait` waits.
+                os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
     if process.returncode != 0:
         raise DemoError(f"the Spark job failed:\n{err.decode(errors='replace')[-3000:]}")
