@@ -84,7 +84,7 @@ def _directory(wanted: Path | None) -> Iterator[Path]:
     """The directory asked for, kept; or a temporary one, removed at the end."""
     if wanted is not None:
         wanted.mkdir(parents=True, exist_ok=True)
-        yield wanted
+        yield wanted.resolve()
         return
     directory = Path(tempfile.mkdtemp(prefix="stele-demo-"))
     try:
@@ -322,7 +322,7 @@ async def _run_spark(bootstrap: str, directory: Path, console: Console) -> Spark
                 **os.environ,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "PYSPARK_PYTHON": sys.executable,
-                "TMPDIR": os.path.abspath(directory),  # what a killed Spark leaves goes with it
+                "TMPDIR": str(directory),  # what a killed Spark leaves goes with it
             },
             start_new_session=True,
         )
