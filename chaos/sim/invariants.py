@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 _IMAGES_KEPT = 200
-_COSTLY_EVERY_LOOKS = 25
-_COSTLIEST_EVERY_LOOKS = 200
+_COSTLY_EVERY_LOOKS = 10
+_COSTLIEST_EVERY_LOOKS = 50
 
 
 class Invariants:
@@ -50,6 +50,7 @@ class Invariants:
         self._quorum_epochs: dict[str, int] = {}
         # The committed metadata up to an offset: the same on every node that has got so far.
         self._images: dict[int, MetadataImage] = {}
+        self._compared: dict[int, MetadataImage] = {}  # with those, the last one of each node
         # The one process that ever led a partition in a leader epoch, and its high watermark. A
         # restarted broker is another process: it may not continue its epoch.
         self._partition_leaders: dict[tuple[PartitionId, int], tuple[str, int]] = {}
@@ -105,8 +106,9 @@ class Invariants:
 
     def _check_image(self, node: SimNode) -> None:
         image = _image(node)
-        if image is None or image.offset < 0:
+        if image is None or image.offset < 0 or self._compared.get(node.id) is image:
             return
+        self._compared[node.id] = image
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
             self._violated(f"node {node.id} has other metadata up to offset {image.offset}")

@@ -104,12 +104,28 @@ class Storm:
             if self._simulation.now + pause_s >= end:
                 break
             await asyncio.sleep(pause_s)
-            act, node = self._rng.choice(self._acts), self._rng.choice(self._nodes)
+            act, node = self._rng.choice(self._acts), self._target()
             self.drawn += 1
             self._simulation.note("storm", "act", f"{self.drawn} {_name(act)} {node.host}")
             if act(node):
                 self.counts[_name(act)] += 1
         await asyncio.sleep(end - self._simulation.now)
+
+    def _target(self) -> SimNode:
+        """Half of the time somebody who matters: the active controller, or a partition's leader."""
+        any_node, lot = self._rng.choice(self._nodes), self._rng.random()
+        if lot < 0.25:
+            return self._cluster.active_controller or any_node
+        if lot < 0.5 and (active := self._cluster.active_controller) is not None:
+            assert active.node is not None
+            assert active.node.controller is not None
+            leaders = [
+                state.leader
+                for _, _, state in active.node.controller.image.sorted_partitions()
+                if state.leader >= 0
+            ]
+            return self._cluster.brokers[self._rng.choice(leaders)] if leaders else any_node
+        return any_node
 
     async def calm(self) -> None:
         """Mend everything and wait until every node is ready."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -103,8 +104,10 @@ class _Run:
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
+        settings = {} if plan.light else _draw_settings(rng)
         self._cluster = SimCluster(
             plan.seed,
+            settings=settings,
             controllers=shape.controllers,
             brokers=shape.brokers,
             combined=shape.combined,
@@ -182,6 +185,13 @@ class _Run:
                 self._outcome.violations.append(f"vacuous: {what} {cover[what]}, at least {least}")
         if not cover["elections"]:
             self._outcome.violations.append("vacuous: nobody was elected")
+
+
+def _draw_settings(rng: random.Random) -> dict[str, str]:
+    """Half of the runs with the defaults, half in a hurry or at leisure."""
+    if rng.random() < 0.5:
+        return {}
+    return {"replica.lag.time.max.ms": str(rng.choice([750, 1000, 3000, 30_000]))}
 
 
 def parse_faults(text: str) -> tuple[str, ...]:
