@@ -29,18 +29,31 @@ find_python() {
   Debian, Ubuntu: apt-get install python3.11 python3.11-venv    macOS: brew install python@3.13"
 }
 
-# Usage: ensure_environment EXTRAS    (a comma-separated list, or empty)
+# Usage: ensure_environment [EXTRA ...]    What was installed before stays.
 ensure_environment() {
-    local extras=$1 python version stamp wanted
+    local python version stamp=.venv/.stele-environment state extra extras missing=
     python=$(find_python) || exit 1
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
         die "$python has no venv module. Debian, Ubuntu: apt-get install python$version-venv"
-    stamp=.venv/.stele-environment
-    wanted="$version $extras $(cksum <pyproject.toml)"
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-        return
+    # First line: what the environment was made from. Second: the extras in it.
+    state="$version $(cksum <pyproject.toml)"
+    extras=
+    if [ -f "$stamp" ] && [ "$(sed -n 1p "$stamp")" = "$state" ]; then
+        extras=$(sed -n 2p "$stamp")
+    else
+        missing=yes
     fi
+    for extra in "$@"; do
+        case ",$extras," in
+        *",$extra,"*) ;;
+        *)
+            extras=${extras:+$extras,}$extra
+            missing=yes
+            ;;
+        esac
+    done
+    [ -n "$missing" ] || return 0
     echo "Setting up .venv with Python $version (the first time takes a minute or two) ..."
     rm -f "$stamp"
     if ! [ -x .venv/bin/python ] ||
@@ -51,7 +64,7 @@ ensure_environment() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
         --editable ".${extras:+[$extras]}" ||
         die "pip could not install the packages: is the package index reachable?"
-    printf '%s\n' "$wanted" >"$stamp"
+    printf '%s\n%s\n' "$state" "$extras" >"$stamp"
 }
 
 # Java's major version, or nothing where there is no Java.
