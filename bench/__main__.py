@@ -1,4 +1,4 @@
-"""``python -m bench produce|fetch|failover|idle|storage|codec|sim|all [options]``."""
+"""``python -m bench produce|fetch|failover|idle|storage|codec|sim [options]``, or ``all``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ BENCHMARKS = ("codec", "storage", "produce", "fetch", "idle", "failover", "sim")
 
 
 def main() -> int:
-    if len(sys.argv) < 2 or sys.argv[1] not in (*BENCHMARKS, "all"):
-        print(f"usage: bench {'|'.join((*BENCHMARKS, 'all'))} [options]", file=sys.stderr)
-        return 2
-    name, options = sys.argv[1], sys.argv[2:]
-    for each in BENCHMARKS if name == "all" else (name,):
-        if name == "all":
-            print(f"\n== {each} ==\n")
-        sys.argv = [f"bench {each}", *options]
-        runpy.run_module(f"bench.{each}", run_name="__main__")
-    return 0
+    name, options = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    if name == "all" and not options:  # each has options of its own
+        for each in BENCHMARKS:
+            print(f"\n== {each} ==\n", flush=True)
+            _run(each, [])
+        return 0
+    if name in BENCHMARKS:
+        _run(name, options)
+        return 0
+    print(f"usage: bench {'|'.join(BENCHMARKS)} [options], or bench all", file=sys.stderr)
+    return 2
+
+
+def _run(name: str, options: list[str]) -> None:
+    sys.argv = [f"bench {name}", *options]
+    runpy.run_module(f"bench.{name}", run_name="__main__")
 
 
 if __name__ == "__main__":
