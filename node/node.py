@@ -77,7 +77,7 @@ class Node:
             return False
         if self.broker is not None and not self.broker.serving:
             return False
-        return self.controller is None or self.quorum.leader.leader_id is not None
+        return self.controller is None or self.quorum.in_touch
 
     async def start(self) -> None:
         """Bind every port, then join the quorum and the cluster.

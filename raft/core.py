@@ -121,6 +121,13 @@ class RaftCore:
         pending = state.transfer if isinstance(state, Leader) else None
         return None if pending is None else pending.to
 
+    def in_touch(self, now: float) -> bool:
+        """Whether this voter leads, or has heard from its leader within the fetch timeout."""
+        state = self._replica.state
+        if isinstance(state, Follower | Prospective):
+            return now - state.last_contact <= self._replica.timing.fetch_timeout_s
+        return isinstance(state, Leader)
+
     def describe(self, now: float) -> list[ReplicaView]:
         """All replicas as this leader knows them, voters first; nothing while not leading."""
         replica, state = self._replica, self._replica.state

@@ -128,6 +128,11 @@ class Quorum:
     def role(self) -> Role:
         return self._status.role
 
+    @property
+    def in_touch(self) -> bool:
+        """Whether this voter leads or follows a leader that answers."""
+        return self._core is not None and self._core.in_touch(self._now())
+
     def next_offset(self) -> int:
         return self.log_end_offset
 

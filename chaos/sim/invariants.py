@@ -33,14 +33,14 @@ class Invariants:
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
         self.committed = CommittedRecordsStay()
-        everything = SomeoneHasEverything(self.committed)
+        self.everything = SomeoneHasEverything(self.committed)
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
             (OneVotePerEpoch(), 1),
             (MajorityHolds(), 1),
             (EpochsOnlyGrow(), 1),
             (self.committed, _COSTLY_EVERY_LOOKS),
-            (everything, _COSTLIEST_EVERY_LOOKS),
+            (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]
         self.violations: list[str] = []
         self._cluster = cluster

@@ -98,6 +98,7 @@ def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int
         await write(cluster, 20)
         for node in cluster.brokers.values():
             node.kill()
+        cluster.invariants.everything.damaged.add(f"{TOPIC}-0")
         for node in cluster.brokers.values():
             cluster.simulation.machine(node.host).disk.flip_bit(
                 f"/data/{TOPIC}-0/00000000000000000000.log", 200
