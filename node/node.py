@@ -171,7 +171,7 @@ class Node:
                 address.host,
                 address.port,
                 controller_port_service(quorum, controller),
-                health=_Health(lambda: quorum.leader.leader_id is not None),
+                health=_Health(lambda: quorum.in_touch),
             ),
         )
         self._undo.push_async_callback(listener.close)
@@ -258,7 +258,7 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
 
 
 class _Health(Mapping[str, bool]):
-    """The services of a controller's port serve while the quorum has a leader."""
+    """The services of a controller's port serve while it leads the quorum or hears of its leader."""
 
     _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
 
