@@ -258,7 +258,7 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
 
 
 class _Health(Mapping[str, bool]):
-    """The services of a controller's port serve while it leads the quorum or hears of its leader."""
+    """The services of a controller's port serve while it leads, or hears of the leader."""
 
     _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
 
