@@ -1,0 +1,45 @@
+"""Scenarios over the replica managers of three brokers, simulated network and disks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.support.replica_cluster import P0, Node, ReplicaCluster, until
+
+Scenario = Callable[[ReplicaCluster], Awaitable[None]]
+
+
+def ends(cluster: ReplicaCluster, *broker_ids: int) -> list[int]:
+    return [cluster[each].replica().log.end_offset for each in broker_ids]
+
+
+async def settled(cluster: ReplicaCluster) -> None:
+    """The topic is there and everybody follows."""
+    assigned = cluster.state().replicas
+    await until(lambda: all(P0 in cluster[each].manager._replicas.by_id for each in assigned))
+    await asyncio.sleep(0.1)
+
+
+def run(scenario: Scenario, **options: object) -> ReplicaCluster:
+    cluster = ReplicaCluster(**options)  # type: ignore[arg-type]
+    cluster.run(scenario)
+    return cluster
+
+
+def with_topic(
+    scenario: Scenario, *assignments: tuple[int, ...], min_insync: int = 2, **configs: str
+) -> None:
+    async def whole(cluster: ReplicaCluster) -> None:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        cluster.create_topic(*(assignments or ((1, 2, 3),)), configs=named, min_insync=min_insync)
+        await settled(cluster)
+        await scenario(cluster)
+
+    run(whole)
+
+
+async def write_apart(cluster: ReplicaCluster, node: Node, count: int) -> None:
+    """Write to a leader that nobody follows any more."""
+    for _ in range(count):
+        await node.produce(acks=1)
