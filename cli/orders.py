@@ -63,7 +63,28 @@ def read_orders(path: Path) -> Iterator[OrderLine]:
                 if not value:
                     continue
                 raise CommandError(f"{path}, line {number}: fewer columns than the header has")
+            if not _adds_up(value):
+                raise CommandError(
+                    f"{path}, line {number}: not UTF-8, or Quantity or UnitPrice is no number"
+                )
             yield OrderLine(value.partition(b",")[0], value)
+
+
+def _adds_up(line: bytes) -> bool:
+    """Whether quantity and price are numbers. Counted from the end, since the description before
+    them is the column that holds commas; only where that fails the line is parsed as CSV."""
+    try:
+        text = line.decode()
+        columns = text.rsplit(",", 5)
+        try:
+            int(columns[1])
+            return Decimal(columns[3]).is_finite()
+        except (ValueError, ArithmeticError):
+            row = next(csv.reader([text]))
+            int(row[3])
+            return Decimal(row[5]).is_finite()
+    except (ValueError, ArithmeticError, LookupError):
+        return False
 
 
 def generate_orders(seed: int, lines: int) -> Iterator[OrderLine]:

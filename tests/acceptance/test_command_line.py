@@ -20,6 +20,7 @@ pytestmark = pytest.mark.processes
 
 STELE = [sys.executable, "-m", "cli.main"]
 HEADER = b"InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
+LINE = b'536365,85123A,"HEART, WHITE",6,2010-12-01 08:26:00,2.55,17850.0,United Kingdom\n'
 CreateTopic = Callable[..., str]
 
 
@@ -256,9 +257,20 @@ def test_dev_whose_port_is_taken_says_which_and_what_to_do(tmp_path: Path) -> No
         (b"a,b\n1,2\n", "its first line must be InvoiceNo"),
         (HEADER, "holds no order lines"),
         (HEADER + b"536365,85123A,cut\n", "line 2: fewer columns"),
+        (HEADER + LINE.replace(b",6,", b",six,"), "line 2: not UTF-8, or Quantity"),
+        (HEADER + LINE.replace(b"WHITE", b"\xff"), "line 2: not UTF-8"),
         (gzip.compress(HEADER + os.urandom(3000).hex().encode())[:-50], "cut short"),
     ],
-    ids=["none", "empty", "another file", "no lines", "a cut line", "a cut gzip file"],
+    ids=[
+        "none",
+        "empty",
+        "another file",
+        "no lines",
+        "a cut line",
+        "no number",
+        "no text",
+        "a cut gzip",
+    ],
 )
 def test_a_demo_of_a_wrong_file(tmp_path: Path, content: bytes | None, said: str) -> None:
     file = tmp_path / "orders.csv"
