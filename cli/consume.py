@@ -74,10 +74,20 @@ def _assign(consumer: Consumer, topic: str, partitions: list[int], offset: str) 
     elif offset == "earliest":
         consumer.seek_to_beginning()
     elif offset.isdecimal():
-        for name in names:
-            consumer.seek(*name, int(offset))
+        _seek(consumer, names, int(offset))
     else:
         raise CommandError(f"--offset {offset}: use earliest, latest or a number")
+
+
+def _seek(consumer: Consumer, names: list[tuple[str, int]], offset: int) -> None:
+    begins, ends = consumer.beginning_offsets(names), consumer.end_offsets(names)
+    for name, begin, end in zip(names, begins.values(), ends.values(), strict=True):
+        if not begin <= offset <= end:
+            raise CommandError(
+                f"--offset {offset}: {name[0]}-{name[1]} has {begin} to {end}, its end;"
+                " choose others by --partition, or use earliest or latest"
+            )
+        consumer.seek(*name, offset)
 
 
 def _print_all(

@@ -113,6 +113,7 @@ def test_mistakes_are_one_line(bootstrap: str, create_topic: CreateTopic, tmp_pa
     assert "has partitions 0 to 0, not 9" in said("produce", topic, "--partition", "9", stdin=b"x")
     assert "has partitions 0 to 0, not 9" in said("consume", topic, "--partition", "9")
     assert "earliest, latest or a number" in said("consume", topic, "--offset", "soon")
+    assert f"{topic}-0 has 0 to 0, its end" in said("consume", topic, "--offset", "9")
     too_large = said("produce", topic, stdin=bytes(3_000_000))
     assert "MESSAGE_TOO_LARGE" in too_large
     assert "max.message.bytes" in too_large
