@@ -30,6 +30,7 @@ from raft.messages import (
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from runtime.quorum_changes import QuorumChanges
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
@@ -37,7 +38,7 @@ from runtime.quorum_messages import leader_to_wire
 from runtime.quorum_peers import Peers
 from runtime.quorum_service import QuorumService
 from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, Service, World
 from storage.errors import StorageError
@@ -46,14 +47,6 @@ _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL_S = 2.0  # also the tail whose damage looks like a torn write
 RESIGN_GRACE_S = 0.5
-TRANSFER_TIMEOUT_FACTOR = 5  # times the election timeout: to catch up, and for an election or two
-
-_TRANSFER_REFUSALS = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this voter does not lead",
-    ErrorCode.VOTER_NOT_FOUND: "there is no voter {}",
-    ErrorCode.INVALID_REQUEST: "leadership is on its way to another voter; voter {} must wait",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "voter {} has not been heard of late",
-}
 
 
 class Quorum:
@@ -89,6 +82,13 @@ class Quorum:
         self._peers = Peers(
             config, world.network, on_answer=self._on_answer, on_failure=self._on_failure
         )
+        self._changes = QuorumChanges(
+            config.node_id,
+            core=lambda: self._core,
+            guard=self._guard,
+            leader=lambda: self.leader,
+            now=self._now,
+        )
         self._status = Status(Role.UNATTACHED, 0, None)  # as the listeners were last told
         self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,7 +98,6 @@ class Quorum:
         self._ending: asyncio.Task[None] | None = None  # set once the replica has failed
         self._snapshot_source: SnapshotSource | None = None
         self._snapshots: SnapshotWriter | None = None
-        self._watchers: list[asyncio.Future[None]] = []  # woken after the next event
         # What the next sync makes durable, and what may leave then.
         self._unsynced = asyncio.Event()
         self._ticket = 0
@@ -207,7 +206,7 @@ class Quorum:
 
     async def _end(self) -> None:
         self._core = None
-        self._wake_watchers()
+        self._changes.wake()
         self._disarm()
         self._service.close()
         for task in self._tasks:
@@ -266,56 +265,9 @@ class Quorum:
         return base_offset
 
     async def transfer_leadership(self, to: int) -> None:
-        """Hand leadership to voter ``to``; return once it leads.
-
-        Raises NotLeaderError, or ApiError: there is no such voter, it is not heard, it did not
-        catch up in time or was not elected. Then who leads is in ``leader``.
-        """
-        core = self._core
-        if core is None or core.status.role is not Role.LEADER:
-            raise NotLeaderError(self.leader)
-        refusal = core.transfer_refusal(to, self._now())
-        if refusal is not ErrorCode.NONE:
-            raise ApiError(refusal, _TRANSFER_REFUSALS[refusal].format(to))
-        epoch = core.epoch
-        self._guard(lambda core: core.transfer(to, self._now()))
-        try:
-            async with asyncio.timeout(TRANSFER_TIMEOUT_FACTOR * core.timing.election_timeout_s):
-                await self._until(lambda: self._transfer_is_over(epoch))
-        except TimeoutError:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no voter leads yet") from None
-        if (
-            self.leader == LeaderAndEpoch(self._config.node_id, epoch)
-            and to != self._config.node_id
-        ):
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, f"voter {to} did not catch up in time: nothing changed"
-            )
-        if self.leader.leader_id != to:
-            raise ApiError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                f"voter {to} was not elected: the leader is {self.leader.leader_id}",
-            )
-
-    def _transfer_is_over(self, epoch: int) -> bool:
-        core = self._core
-        if core is None:
-            raise NotLeaderError(self.leader)
-        leads = core.status.role is Role.LEADER and core.transferring_to is None
-        return leads or (core.epoch > epoch and self.leader.leader_id is not None)
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that only an event can bring about."""
-        while not condition():
-            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._watchers.append(watcher)
-            await watcher
-
-    def _wake_watchers(self) -> None:
-        watchers, self._watchers = self._watchers, []
-        for watcher in watchers:
-            if not watcher.done():
-                watcher.set_result(None)
+        """Hand leadership to voter ``to``; return once it leads. Raises NotLeaderError, ApiError:
+        then who leads is in ``leader``."""
+        await self._changes.transfer_leadership(to)
 
     def _submit(self, request_id: int, message: Request) -> None:
         self._step(RequestReceived(request_id, message))
@@ -379,7 +331,7 @@ class Quorum:
         if ready.status is not None:
             self._tell_status(ready.status)
         self._maybe_claim()
-        self._wake_watchers()
+        self._changes.wake()
         self._arm(ready.deadline)
 
     def _store_snapshot(self, ready: Ready) -> None:
