@@ -247,6 +247,7 @@ class Broker:
             controller=self._controller,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             session_timeout_ms=config.broker_session_timeout_ms,
+            registration_timeout_ms=config.initial_broker_registration_timeout_ms,
             endpoints=self._endpoints,
             metadata_offset=lambda: self._publisher.offset,
             corrupt=self._replicas.corrupt_replicas,

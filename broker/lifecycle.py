@@ -87,6 +87,7 @@ class BrokerLifecycle:
         controller: ControllerClient,
         heartbeat_interval_ms: int,
         session_timeout_ms: int,
+        registration_timeout_ms: int,
         endpoints: Callable[[], Sequence[Endpoint]],
         metadata_offset: Callable[[], int],
         corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
@@ -95,6 +96,7 @@ class BrokerLifecycle:
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
         """``endpoints``: where this broker is found, once its ports are bound;
+        ``registration_timeout_ms``: how long to ask again while another process holds the id;
         ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
         ``unsynced``: replicas to report at registration; ``on_epoch``: told every new epoch;
         ``on_failure``: told why this broker can never join.
@@ -104,6 +106,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._interval_s = heartbeat_interval_ms / 1000
         self._session_s = session_timeout_ms / 1000
+        self._registration_s = registration_timeout_ms / 1000
         self._endpoints = endpoints
         self._metadata_offset = metadata_offset
         self._corrupt = corrupt
@@ -117,6 +120,8 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._failure: ApiError | None = None
+
+        self._duplicate_since: float | None = None  # refused so ever since, by another process
 
         self._epoch = NO_EPOCH
         self._fenced = True
@@ -308,7 +313,7 @@ class BrokerLifecycle:
                     await self._register()
                 acknowledged = await self._heartbeat()
             except ApiError as error:
-                if error.code in _FATAL:
+                if error.code in _FATAL or self._is_lasting_duplicate(error):
                     raise
                 logger.warning("broker %d: %s", self.identity.broker_id, error)
             except RpcError as error:
@@ -331,6 +336,7 @@ class BrokerLifecycle:
         except (ApiError, RpcError):
             self._report_due = True
             raise
+        self._duplicate_since = None
         if answer.broker_epoch == self._epoch:
             return  # the same registration: only the report was new
         self._epoch = answer.broker_epoch
@@ -340,6 +346,15 @@ class BrokerLifecycle:
         logger.info("broker %d registered with epoch %d", self.identity.broker_id, self._epoch)
         self._on_epoch(self._epoch)
         self._signal()
+
+    def _is_lasting_duplicate(self, error: ApiError) -> bool:
+        """Whether the process that holds this id is no former one whose session only has to end."""
+        if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return False
+        now = self._clock.monotonic()
+        if self._duplicate_since is None:
+            self._duplicate_since = now
+        return now - self._duplicate_since >= self._registration_s
 
     def _registration(self) -> RegisterBrokerRequest:
         identity = self.identity

@@ -42,7 +42,8 @@ def register(
     if existing is not None and not existing.fenced and session_alive:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"another process is registered as broker {request.broker_id} and alive",
+            f"another process is registered as broker {request.broker_id} and alive; give this"
+            " one another node.id, or stop the other",
         )
     broker_epoch = decision.next_offset
     decision.add(

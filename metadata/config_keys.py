@@ -316,6 +316,12 @@ _NODE = (
         minimum=1,
     ),
     ConfigKey(
+        "initial.broker.registration.timeout.ms", Type.INT, "60000",
+        "How long a broker goes on asking to be registered while another process holds its id;"
+        " then it stops.",
+        minimum=1,
+    ),
+    ConfigKey(
         "controlled.shutdown.enable", Type.BOOLEAN, "true",
         "Whether a broker moves its leaders elsewhere before it stops.",
     ),

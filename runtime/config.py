@@ -89,6 +89,7 @@ class NodeConfig:
 
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
     controlled_shutdown_enable: bool
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
@@ -130,6 +131,7 @@ _PLAIN = (
     "metadata.log.max.snapshot.interval.ms",
     "broker.heartbeat.interval.ms",
     "broker.session.timeout.ms",
+    "initial.broker.registration.timeout.ms",
     "controlled.shutdown.enable",
     "auto.leader.rebalance.enable",
     "leader.imbalance.check.interval.seconds",

@@ -99,6 +99,7 @@ class _Cluster:
             controller=self.client,
             heartbeat_interval_ms=2000,
             session_timeout_ms=9000,
+            registration_timeout_ms=20_000,
             endpoints=lambda: [
                 Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
             ],
@@ -339,6 +340,21 @@ def test_another_live_incarnation_is_waited_for() -> None:
         assert 3 < len(controller.registrations) < 20
         controller.registration = RegisterBrokerResponse(broker_epoch=11)
         assert await cluster.lifecycle.wait_registered() == 11
+
+    _test(body)
+
+
+def test_another_incarnation_that_stays_alive_fails_the_broker() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="broker 4 is alive at b4:9092"
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(19.9)
+        assert cluster.failures == []
+        with pytest.raises(ApiError, match="broker 4 is alive at b4:9092"):
+            await cluster.lifecycle.wait_registered()
+        assert [f.code for f in cluster.failures] == [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
 
     _test(body)
 
