@@ -162,10 +162,14 @@ class Accumulator:
     def used_bytes(self) -> int:
         return self._used_bytes
 
+    @property
+    def largest_record_bytes(self) -> int:
+        return min(self._config.max_request_size, self._config.buffer_memory)
+
     def size_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
         """Bytes that a record is accounted with. ApiError MESSAGE_TOO_LARGE if it can never go."""
         size = record_size_bound(key, value, headers)
-        limit = min(self._config.max_request_size, self._config.buffer_memory)
+        limit = self.largest_record_bytes
         if size > limit:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,

@@ -188,9 +188,13 @@ class Producer:
             self._started().wake()
 
     async def room(self) -> None:
-        """Wait, at most ``max_block_ms``, until the buffer has room again: BufferFullError then."""
-        while not self._accumulator.has_room(1):
-            await self._wait_for_room(1)
+        """Wait until any record that may be sent finds room, so that ``send_nowait`` succeeds.
+
+        BufferFullError after ``max_block_ms``.
+        """
+        size = self._accumulator.largest_record_bytes
+        while not self._accumulator.has_room(size):
+            await self._wait_for_room(size)
 
     async def _wait_for_room(self, size: int) -> None:
         try:

@@ -232,6 +232,7 @@ def test_the_buffer_is_bounded_and_waits_for_room() -> None:
                 producer.send_nowait("t", b"x" * 1000)
             partition.faults.clear()
             await producer.room()
+            await producer.send_nowait("t", b"z" * 4500)  # the largest that may be sent
             await send_all(producer, [b"y" * 400] * 20)
         values = stage.cluster.values()
         assert values.count(b"y" * 400) == 20
