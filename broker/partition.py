@@ -122,8 +122,8 @@ class PartitionMachine:
 
     @property
     def min_insync(self) -> int:
-        """How many members the committed ISR needs: min.insync.replicas, at most the replicas."""
-        return min(self._min_insync_replicas, len(self._state.replicas))
+        """How many members the committed ISR needs: min.insync.replicas, at most all that count."""
+        return min(self._min_insync_replicas, self._state.replication_factor)
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -131,7 +131,7 @@ class PartitionMachine:
 
     @property
     def is_under_replicated(self) -> bool:
-        return self.is_leader and len(self._state.isr) < len(self._state.replicas)
+        return self.is_leader and len(self._state.isr) < self._state.replication_factor
 
     @property
     def latest_offset(self) -> int | None:

@@ -220,6 +220,7 @@ class MetadataDelta:
             last_known_elr=tuple(sorted(record.last_known_elr)),
             adding_replicas=tuple(sorted(record.adding_replicas)),
             removing_replicas=tuple(sorted(record.removing_replicas)),
+            original_replicas=tuple(record.original_replicas),
             leader_recovery_state=record.leader_recovery_state,
             unclean_elections=record.unclean_elections,
         )
@@ -356,6 +357,7 @@ def changed_state(state: PartitionState, record: pb.PartitionChangeRecord) -> Pa
         last_known_elr=ids("last_known_elr", state.last_known_elr),
         adding_replicas=ids("adding_replicas", state.adding_replicas),
         removing_replicas=ids("removing_replicas", state.removing_replicas),
+        original_replicas=ids("original_replicas", state.original_replicas, ordered=True),
         leader_recovery_state=(
             record.leader_recovery_state if has_recovery else state.leader_recovery_state
         ),

@@ -103,14 +103,35 @@ class PartitionState:
     elr: tuple[int, ...] = ()
     # Were eligible until they lost records: the best choice for an unclean election.
     last_known_elr: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
+    # While the partition is being reassigned (KIP-455) `replicas` holds the target, in its order,
+    # and then those to be removed. The three are empty otherwise; `original_replicas` is never
+    # empty meanwhile, and keeps the order that a cancellation restores.
+    adding_replicas: tuple[int, ...] = ()  # in `replicas`, not in `original_replicas`
+    removing_replicas: tuple[int, ...] = ()  # in both, not in the target
+    original_replicas: tuple[int, ...] = ()
     leader_recovery_state: pb.LeaderRecoveryState = RECOVERED
     unclean_elections: int = 0
 
     @property
     def preferred_leader(self) -> int:
         return self.replicas[0]
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.original_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """What the partition will have in the end; ``replicas`` while nothing moves."""
+        return tuple(each for each in self.replicas if each not in self.removing_replicas)
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas count: until a reassignment is completed, those before it.
+
+        A move must not make a partition look under-replicated, nor ask for more replicas in sync.
+        """
+        return len(self.original_replicas or self.replicas)
 
 
 @dataclass(frozen=True, slots=True)

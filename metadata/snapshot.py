@@ -99,6 +99,7 @@ def _partition(topic_id: bytes, number: int, state: PartitionState) -> pb.Partit
         last_known_elr=state.last_known_elr,
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,
+        original_replicas=state.original_replicas,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,

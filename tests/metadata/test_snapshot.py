@@ -41,6 +41,7 @@ PARTITIONS = st.builds(
     last_known_elr=ASCENDING,
     adding_replicas=ASCENDING,
     removing_replicas=ASCENDING,
+    original_replicas=FEW.map(tuple),
     leader_recovery_state=st.sampled_from([RECOVERED, RECOVERING]),
     unclean_elections=st.integers(0, 3),
 )

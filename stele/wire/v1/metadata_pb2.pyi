@@ -132,7 +132,7 @@ class RemoveTopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("topic_id", "partition", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state", "unclean_elections")
+    __slots__ = ("topic_id", "partition", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state", "unclean_elections", "original_replicas")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -146,6 +146,7 @@ class PartitionRecord(_message.Message):
     PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_ELECTIONS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -159,10 +160,11 @@ class PartitionRecord(_message.Message):
     partition_epoch: int
     leader_recovery_state: LeaderRecoveryState
     unclean_elections: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean_elections: _Optional[int] = ...) -> None: ...
+    original_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean_elections: _Optional[int] = ..., original_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PartitionChangeRecord(_message.Message):
-    __slots__ = ("topic_id", "partition", "isr", "elr", "last_known_elr", "replicas", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "unclean")
+    __slots__ = ("topic_id", "partition", "isr", "elr", "last_known_elr", "replicas", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "unclean", "original_replicas")
     class Nodes(_message.Message):
         __slots__ = ("ids",)
         IDS_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +181,7 @@ class PartitionChangeRecord(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     isr: PartitionChangeRecord.Nodes
@@ -190,7 +193,8 @@ class PartitionChangeRecord(_message.Message):
     leader: int
     leader_recovery_state: LeaderRecoveryState
     unclean: bool
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., isr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., last_known_elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., adding_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., removing_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean: _Optional[bool] = ...) -> None: ...
+    original_replicas: PartitionChangeRecord.Nodes
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., isr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., last_known_elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., adding_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., removing_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean: _Optional[bool] = ..., original_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ...) -> None: ...
 
 class ConfigRecord(_message.Message):
     __slots__ = ("resource_type", "resource_name", "name", "value")
