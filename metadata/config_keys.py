@@ -252,8 +252,18 @@ _NODE = (
         "Where a controller serves gRPC: host:port.",
     ),
     ConfigKey(
-        "controller.quorum.voters", Type.LIST, None,
-        "All controllers: id@host:port, the same on every node.",
+        "controller.advertised.listener", Type.STRING, "",
+        "Where the other nodes reach this controller: host:port. When empty, its entry in "
+        "controller.quorum.voters, or else controller.listener.",
+    ),
+    ConfigKey(
+        "controller.quorum.bootstrap.servers", Type.LIST, "",
+        "Controllers to ask who leads the quorum: host:port, some of those that vote now.",
+    ),
+    ConfigKey(
+        "controller.quorum.voters", Type.LIST, "",
+        "The first voters of a new quorum: id@host:port, the same on every node. When they have "
+        "changed since, the metadata log says who votes. Empty: stele format says who begins.",
     ),
     ConfigKey(
         "metrics.listener", Type.STRING, "127.0.0.1:9404",

@@ -63,7 +63,8 @@ class NodeConfig:
     rack: str | None
     log_dirs: tuple[str, ...]  # absolute
     metadata_log_dir: str
-    voters: tuple[Voter, ...]  # by id
+    voters: tuple[Voter, ...]  # by id; the first ones
+    bootstrap_controllers: tuple[Address, ...]
 
     # Broker only; empty on a controller. All four hold the same names in the same order.
     listeners: tuple[NamedAddress, ...]
@@ -73,6 +74,7 @@ class NodeConfig:
     inter_broker_listener_name: str  # "" only where there are no listeners and none is named
 
     controller_listener: Address | None  # None on a broker
+    controller_advertised_listener: Address | None  # as the others reach it; None on a broker
     metrics_listener: Address | None
 
     socket_request_max_bytes: int
@@ -247,6 +249,7 @@ class _Reader:
         self._check_same_names(listeners, grpc)
         log_dirs = self._directories()
         voters = self._voters()
+        controller_listener = self._address("controller.listener") if is_controller else None
         fields: dict[str, object] = {
             "is_broker": is_broker,
             "is_controller": is_controller,
@@ -254,12 +257,14 @@ class _Reader:
             "log_dirs": log_dirs,
             "metadata_log_dir": self._text("metadata.log.dir") or next(iter(log_dirs), ""),
             "voters": voters,
+            "bootstrap_controllers": self._bootstrap_controllers(),
             "listeners": listeners,
             "advertised_listeners": advertised,
             "grpc_listeners": grpc,
             "grpc_advertised_listeners": grpc_advertised,
             "inter_broker_listener_name": self._inter_broker_listener(listeners),
-            "controller_listener": self._address("controller.listener") if is_controller else None,
+            "controller_listener": controller_listener,
+            "controller_advertised_listener": self._advertised(controller_listener, voters),
             "metrics_listener": self._address("metrics.listener"),
             "raw": self._raw,
         }
@@ -284,7 +289,8 @@ class _Reader:
             is_voter = node_id in {voter.id for voter in voters}
             if is_controller and not is_voter:
                 self._faults.append(
-                    f"node.id {node_id} is a controller but not in controller.quorum.voters"
+                    f"node.id {node_id} is a controller but not in controller.quorum.voters; one "
+                    "that joins later is given controller.quorum.bootstrap.servers in its place"
                 )
             if is_voter and not is_controller:
                 self._faults.append(
@@ -316,9 +322,41 @@ class _Reader:
             if int(id_text) in voters:
                 self._faults.append(f"controller.quorum.voters names {id_text} twice")
             voters[int(id_text)] = Voter(int(id_text), address.host, address.port)
-        if "controller.quorum.voters" in self._raw and not voters and not self._faults:
-            self._faults.append("controller.quorum.voters must name a controller: id@host:port")
+        keys = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+        if not any(self._items(key) for key in keys):
+            self._faults.append(
+                "controller.quorum.bootstrap.servers (host:port) or controller.quorum.voters "
+                "(id@host:port) must name a controller"
+            )
         return tuple(voters[voter_id] for voter_id in sorted(voters))
+
+    def _bootstrap_controllers(self) -> tuple[Address, ...]:
+        name = "controller.quorum.bootstrap.servers"
+        found = []
+        for item in self._items(name):
+            address = parse_address(item)
+            if address is None or not address.host or not address.port:
+                self._faults.append(f"{name}: {item!r} is not host:port")
+                continue
+            found.append(address)
+        return tuple(dict.fromkeys(found))
+
+    def _advertised(self, bound: Address | None, voters: tuple[Voter, ...]) -> Address | None:
+        """Where the others reach this controller; ``bound`` is None on a broker."""
+        if bound is None:
+            return None
+        name = "controller.advertised.listener"
+        given = self._address(name)
+        own = [each for each in voters if each.id == self._number("node.id")]
+        if given is None and own:
+            return Address(own[0].host, own[0].port)
+        address = given or bound
+        if address.host in WILDCARDS or (given is not None and not given.port):
+            self._faults.append(
+                f"the controller would be found at {address}, where nobody can connect: "
+                f"set {name}=<host name or address>:{address.port or bound.port}"
+            )
+        return address
 
     def _address(self, name: str) -> Address | None:
         text = self._text(name)

@@ -62,6 +62,39 @@ def test_the_fields_named_like_keys_hold_their_typed_values() -> None:
         )
 
 
+def test_a_controller_that_joins_later_knows_whom_to_ask() -> None:
+    config = from_settings(
+        {
+            "node.id": "4",
+            "controller.quorum.bootstrap.servers": "c1:9093,[::1]:9094,c1:9093",
+            "controller.listener": "0.0.0.0:9093",
+            "controller.advertised.listener": "c4:9093",
+        }
+    )
+    assert config.voters == ()
+    assert config.bootstrap_controllers == (Address("c1", 9093), Address("::1", 9094))
+    assert config.controller_advertised_listener == Address("c4", 9093)
+
+
+def test_where_a_controller_is_found() -> None:
+    assert with_().controller_advertised_listener == Address("127.0.0.1", 9093)
+    wild = {"controller_listener": "0.0.0.0:9093"}
+    assert with_(**wild).controller_advertised_listener == Address("127.0.0.1", 9093)  # its entry
+    moved = with_(**wild, controller_advertised_listener="c1:1")
+    assert moved.controller_advertised_listener == Address("c1", 1)
+    broker = {"process_roles": "broker", "controller_quorum_voters": "7@c:1"}
+    assert with_(**broker).controller_advertised_listener is None
+
+
+def test_a_controller_that_nobody_finds() -> None:
+    later = {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "c1:9093"}
+    said = fault(**later, controller_listener="0.0.0.0:9093")
+    assert "set controller.advertised.listener=<host name or address>:9093" in said
+    assert "'c1' is not host:port" in fault(controller_quorum_bootstrap_servers="c1")
+    assert "must name a controller" in fault(controller_quorum_voters="")
+    assert "bootstrap.servers in its place" in fault(node_id="4")
+
+
 def test_later_sources_win() -> None:
     text = "node.id=1\ncontroller.quorum.voters=1@h:1\nbroker.rack=file\nlog.dirs=/file\n"
     environment = {
@@ -155,7 +188,7 @@ def test_faults_say_what_to_change(settings: dict[str, str], words: str) -> None
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         from_settings({"broker.session.timeout.ms": "x"})
-    for words in ("node.id must be set", "voters must be set", "session.timeout.ms=x"):
+    for words in ("node.id must be set", "must name a controller", "session.timeout.ms=x"):
         assert words in str(caught.value)
 
 
