@@ -29,40 +29,46 @@ class VoteRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., candidate_id: _Optional[int] = ..., candidate_directory_id: _Optional[bytes] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., last_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ..., pre_vote: _Optional[bool] = ...) -> None: ...
 
 class VoteResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch", "granted")
+    __slots__ = ("error", "leader_id", "epoch", "granted", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
     granted: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., granted: _Optional[bool] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., granted: _Optional[bool] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class BeginQuorumEpochRequest(_message.Message):
-    __slots__ = ("cluster_id", "leader_id", "epoch", "voter_id", "voter_directory_id")
+    __slots__ = ("cluster_id", "leader_id", "epoch", "voter_id", "voter_directory_id", "leader_endpoint")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     leader_id: int
     epoch: int
     voter_id: int
     voter_directory_id: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class BeginQuorumEpochResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch")
+    __slots__ = ("error", "leader_id", "epoch", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class EndQuorumEpochRequest(_message.Message):
     __slots__ = ("cluster_id", "leader_id", "epoch", "preferred_successors")
@@ -77,14 +83,16 @@ class EndQuorumEpochRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., preferred_successors: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EndQuorumEpochResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch")
+    __slots__ = ("error", "leader_id", "epoch", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class QuorumFetchRequest(_message.Message):
     __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "epoch", "fetch_offset", "last_fetched_epoch", "max_wait_ms", "max_bytes", "high_watermark")
@@ -125,7 +133,7 @@ class SnapshotId(_message.Message):
     def __init__(self, end_offset: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class QuorumFetchResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch", "high_watermark", "log_start_offset", "diverging", "snapshot", "records")
+    __slots__ = ("error", "leader_id", "epoch", "high_watermark", "log_start_offset", "diverging", "snapshot", "records", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +142,7 @@ class QuorumFetchResponse(_message.Message):
     DIVERGING_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
@@ -142,7 +151,8 @@ class QuorumFetchResponse(_message.Message):
     diverging: EpochEndOffset
     snapshot: SnapshotId
     records: bytes
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging: _Optional[_Union[EpochEndOffset, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., records: _Optional[bytes] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging: _Optional[_Union[EpochEndOffset, _Mapping]] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., records: _Optional[bytes] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "epoch", "snapshot", "position", "max_bytes")
@@ -163,7 +173,7 @@ class FetchSnapshotRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch", "snapshot", "size", "position", "data")
+    __slots__ = ("error", "leader_id", "epoch", "snapshot", "size", "position", "data", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +181,7 @@ class FetchSnapshotResponse(_message.Message):
     SIZE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
@@ -178,25 +189,28 @@ class FetchSnapshotResponse(_message.Message):
     size: int
     position: int
     data: bytes
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    leader_endpoint: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ReplicaState(_message.Message):
-    __slots__ = ("replica_id", "directory_id", "log_end_offset", "last_fetch_time_ms", "last_caught_up_time_ms")
+    __slots__ = ("replica_id", "directory_id", "log_end_offset", "last_fetch_time_ms", "last_caught_up_time_ms", "endpoint")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_FETCH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_CAUGHT_UP_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     replica_id: int
     directory_id: bytes
     log_end_offset: int
     last_fetch_time_ms: int
     last_caught_up_time_ms: int
-    def __init__(self, replica_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_time_ms: _Optional[int] = ..., last_caught_up_time_ms: _Optional[int] = ...) -> None: ...
+    endpoint: str
+    def __init__(self, replica_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_time_ms: _Optional[int] = ..., last_caught_up_time_ms: _Optional[int] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "high_watermark", "voters", "observers")
@@ -221,6 +235,54 @@ class TransferLeadershipRequest(_message.Message):
     def __init__(self, voter_id: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "epoch", "message")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    epoch: int
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AddVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "timeout_ms")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    voter_id: int
+    voter_directory_id: bytes
+    endpoint: str
+    timeout_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    voter_id: int
+    voter_directory_id: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ...) -> None: ...
+
+class UpdateVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    voter_id: int
+    voter_directory_id: bytes
+    endpoint: str
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ...) -> None: ...
+
+class VoterChangeResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
