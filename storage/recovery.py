@@ -3,7 +3,15 @@
 The rule. Walking the batches from the recovery point's segment on, the walk ends at the end of the
 last file, or at a *cut*: bytes that are no whole, sound, following batch. A cut is a torn write,
 and is truncated, only if it lies at or above the recovery point and the checkpointed high
-watermark, and no whole batch stands anywhere behind it. Anything else is corruption.
+watermark, and either no whole batch stands anywhere behind it or sectors of the batch there were
+never written. Anything else is corruption.
+
+Pages of a file reach the device in any order, so a power loss may leave the later one of two
+batches that were not synced. Of the earlier one it leaves some sectors as they were before: behind
+the end that the file had, and that is zeroes. A bit that flips, or bytes of something else, are no
+zeroes. (A device that gives up sectors which it had confirmed looks like one that was never asked,
+and so does a flipped bit beside records that hold a sector of zeroes themselves: only the recovery
+point tells these apart.)
 """
 
 from __future__ import annotations
@@ -45,6 +53,8 @@ _FRAME = struct.Struct(">qi")
 _MAGIC_AND_CRC = re.compile(rb"(?=\x02.{4}\x00)", re.DOTALL)
 """Magic, CRC, and the high byte of the attributes, which no batch uses."""
 _MAGIC_POSITION: Final = 16
+_SECTOR_BYTES: Final = 512  # no device writes less at a time
+_BASE_OFFSET_SIZE: Final = 8
 
 
 class Cut(NamedTuple):
@@ -233,12 +243,36 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
         return f"the high watermark was {request.high_watermark}"
     if _is_batch(segments[0], cut.position, 0):
         return "the batch there is whole"
-    if find_batch(segments[0], cut.position, cut.offset) is not None:
+    if _was_written(segments[0], cut) and (
+        find_batch(segments[0], cut.position, cut.offset) is not None
+    ):
         return "a whole batch stands behind it"
+    # A segment is synced before the next one gets its first byte.
     for segment in segments[1:]:
         if find_batch(segment, -1, cut.offset) is not None:
             return f"a whole batch stands in {segment.path}"
     return None
+
+
+def _was_written(segment: Segment, cut: Cut) -> bool:
+    """Whether no sector of the batch at a cut is zeroes, from the batch's start or its own on."""
+    start = cut.position
+    end = start + HEADER_SIZE  # more is not known of a batch whose length is lost
+    frame = segment.file.read_now(start, _FRAME.size)
+    if len(frame) == _FRAME.size:
+        (_, length) = _FRAME.unpack(frame)
+        if start + length + PREFIX_SIZE <= segment.size:
+            end = max(end, start + length + PREFIX_SIZE)
+    sector = start - start % _SECTOR_BYTES
+    while sector < min(end, segment.size):
+        first = max(sector, start)
+        part = segment.file.read_now(first, sector + _SECTOR_BYTES - first)
+        # The first bytes of an offset are zeroes in any case, all of them only at offset 0.
+        told = _BASE_OFFSET_SIZE if first > start or cut.offset > 0 else _MAGIC_POSITION + 1
+        if len(part) >= told and not any(part):
+            return False
+        sector += _SECTOR_BYTES
+    return True
 
 
 def _truncate(request: RecoveryRequest, segments: list[Segment], at: int, cut: Cut) -> None:

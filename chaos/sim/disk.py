@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from stele.world import Buffer
 
 PAGE_BYTES = 4096
+SECTOR_BYTES = 512  # a device writes each whole or not at all
 
 
 class ProcessDeadError(BaseException):
@@ -46,8 +47,9 @@ class DiskFaults:
     failing_sync: bool = False  # every sync fails; what it covered is never written
     failing_read: bool = False
     failing_write: bool = False
-    # How likely each unsynced page comes out of a power loss half written, whatever follows it.
-    # Zero: a file keeps a prefix of its unsynced bytes, as ext4 in ordered mode does.
+    # How likely some sectors of an unsynced page, or all, are as they were before after a power
+    # loss, whatever follows them. Zero: a file keeps a prefix of its unsynced bytes, as ext4 in
+    # ordered mode does.
     torn_page: float = 0.0
 
 
@@ -65,7 +67,21 @@ class _Inode:
     durable: bytearray = field(default_factory=bytearray)
     # Changes since the durable state, in order.
     pending: list[_Write] = field(default_factory=list)
+    # What a failed sync covered: taken for written, and written with a later change of its page.
+    lost: list[_Write] = field(default_factory=list)
     warm_until: float = -1.0
+
+    def persist(self, write: _Write, data: bytes | None) -> None:
+        """A change reaches the device, ``data`` of it; a page is written whole."""
+        if data is not None:
+            page = write.position - write.position % PAGE_BYTES
+            for lost in self.lost:
+                if lost.data is not None and lost.position < write.position:
+                    first = max(page, lost.position)
+                    part = lost.data[first - lost.position : write.position - lost.position]
+                    if part:
+                        _apply(self.durable, first, part)
+        _apply(self.durable, write.position, data)
 
 
 @dataclass(slots=True, eq=False)
@@ -142,26 +158,34 @@ class VirtualDisk:
     def _lose_pending(self, inode: _Inode) -> None:
         """Of the unsynced changes a prefix has reached the device, its pages not all intact."""
         kept = self.rng.randint(0, len(inode.pending))
+        solid = len(inode.durable)  # so many of its bytes no change has touched
         for write in inode.pending[:kept]:
-            _apply(inode.durable, write.position, self._torn(write.data))
+            inode.persist(write, write.data)
+            if write.data is None:
+                solid = min(solid, write.position)
         if kept < len(inode.pending):
             write = inode.pending[kept]
             if write.data:
-                part = write.data[: self.rng.randint(0, len(write.data))]
-                _apply(inode.durable, write.position, self._torn(part))
+                inode.persist(write, write.data[: self.rng.randint(0, len(write.data))])
+        if self.faults.torn_page:
+            self._tear(inode.durable, solid)
         inode.pending.clear()
+        inode.lost.clear()
         inode.data = bytearray(inode.durable)
 
-    def _torn(self, data: bytes | None) -> bytes | None:
-        if data is None or self.faults.torn_page == 0:
-            return data
-        damaged = bytearray(data)
-        for start in range(0, len(data), PAGE_BYTES):
-            if self.rng.random() < self.faults.torn_page:
-                first = start + self.rng.randint(0, min(PAGE_BYTES, len(data) - start))
-                end = min(start + PAGE_BYTES, len(data))
-                damaged[first:end] = bytes(end - first)
-        return bytes(damaged)
+    def _tear(self, content: bytearray, solid: int) -> None:
+        """Sectors that were not written read as zeroes: behind the end of a file is nothing."""
+        for page in range(solid - solid % PAGE_BYTES, len(content), PAGE_BYTES):
+            if self.rng.random() >= self.faults.torn_page:
+                continue
+            first, last = 0, PAGE_BYTES // SECTOR_BYTES - 1
+            if self.rng.random() < 0.5:
+                first = self.rng.randint(first, last)
+                last = self.rng.randint(first, last)
+            start = max(page + first * SECTOR_BYTES, solid)
+            end = min(page + (last + 1) * SECTOR_BYTES, len(content))
+            if start < end:
+                content[start:end] = bytes(end - start)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Silent corruption, of the durable state too."""
@@ -236,6 +260,7 @@ class VirtualDisk:
             del inode.data[size:]
         else:
             inode.data.extend(bytes(size - len(inode.data)))
+        inode.lost = [lost for lost in inode.lost if lost.position < size]
         self._note_write(inode, size, None)
 
     def _note_write(self, inode: _Inode, position: int, data: bytes | None) -> None:
@@ -283,9 +308,11 @@ class VirtualDisk:
         count = sum(1 for write in inode.pending if write.number <= last_write)
         done = inode.pending[:count]
         del inode.pending[:count]
-        if written:
-            for write in done:
-                _apply(inode.durable, write.position, write.data)
+        if not written:
+            inode.lost += done
+            return
+        for write in done:
+            inode.persist(write, write.data)
 
     def sync_delay_s(self) -> float:
         return self.rng.uniform(*self.faults.sync_s)
