@@ -137,7 +137,6 @@ class SimCluster:
         )
         self.nodes = {**self.controllers, **self.brokers}
         self.invariants = Invariants(self)
-        self._looked_after = -2  # callbacks
         self._client_process = self.simulation.process("client")
         self.client_world: World = self._client_process.world
         self.client = SimClient(
@@ -151,7 +150,8 @@ class SimCluster:
         """Start everything, run the scenario to its end, with the invariants looked at often."""
 
         async def whole() -> T:
-            self._look()
+            # What runs or stands still is looked at all the same.
+            self.simulation.scheduler.watch(_LOOK_EVERY_S, self.invariants.check)
             for node in self.nodes.values():
                 node.start()
             await self.until(
@@ -167,14 +167,6 @@ class SimCluster:
                 f"seed {self.simulation.seed}: " + "; ".join(self.invariants.violations[:5])
             )
         return result
-
-    def _look(self) -> None:
-        """The world itself looks on, whatever runs or stands still."""
-        scheduler = self.simulation.scheduler
-        if scheduler.callbacks > self._looked_after + 1:  # something ran, not only the last look
-            self.invariants.check()
-        self._looked_after = scheduler.callbacks
-        scheduler.at(_LOOK_EVERY_S, self._look)
 
     async def until(
         self,

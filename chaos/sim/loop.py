@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.events
-import enum
 import gc
 import heapq
 import logging
+import math
 import sys
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, cast
 
 logger = logging.getLogger(__name__)
@@ -38,10 +38,64 @@ class SimulationStuckError(Exception):
     """Nothing is left to run although the simulation has not ended, or time stands still."""
 
 
-class LoopState(enum.Enum):
-    RUNNING = "running"
-    PAUSED = "paused"
-    DEAD = "dead"
+def _nothing() -> None:
+    """What a cancelled handle would call. It keeps nothing alive."""
+
+
+class SimHandle(asyncio.Handle):
+    """A callback that is ready. As asyncio's, without what only its debugging needs."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
+
+class SimTimer(asyncio.TimerHandle):
+    """A callback that is due some time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._scheduled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback, self._args = _nothing, ()
+            if self._scheduled:
+                self._loop.timer_cancelled()
 
 
 class Scheduler:
@@ -49,31 +103,43 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.callbacks = 0
-        self._instant_callbacks = 0  # run at this very moment
+        self.callbacks = 0  # run up to the end of the last instant
+        # The loop whose callback runs at this moment.
+        self.executing: SimLoop | None = None
         # Failures nobody handled, as (loop's name, text): a run with any has failed.
         self.errors: list[tuple[str, str]] = []
-        self._ready: deque[tuple[SimLoop, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, SimLoop, asyncio.Handle]] = []
+        self._ready: deque[SimHandle | SimTimer] = deque()
+        self.push_ready = self._ready.append
+        self._timers: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
         self._cancelled_timers = 0
+        self._instant_callbacks = 0  # run at this very moment
+        self._collect_at = _COLLECT_EVERY
+        self._watch: Callable[[], object] = lambda: None
+        self._watch_every_s = self._watch_at = math.inf
         # Whose a suspended generator is, by id: a weak reference is gone before its finalizer runs.
         self._generators: dict[int, SimLoop] = {}
         self.loops: list[SimLoop] = []
         self.world = SimLoop(self, "world")
 
-    def push_ready(self, loop: SimLoop, handle: asyncio.Handle) -> None:
-        self._ready.append((loop, handle))
+    def watch(self, every_s: float, callback: Callable[[], object]) -> None:
+        """Call back whenever time is about to pass a multiple of ``every_s``.
 
-    def push_timer(self, loop: SimLoop, when: float, handle: asyncio.Handle) -> None:
+        What is seen then is what was so at that multiple. While nothing runs nothing changes, so
+        there is one call for all multiples in between. The callback may look, and do nothing else.
+        """
+        self._watch, self._watch_every_s, self._watch_at = callback, every_s, self.now
+
+    def push_timer(self, timer: SimTimer) -> None:
         self._sequence += 1
-        when = max(when, self.now + _TIMER_RESOLUTION_S)
-        heapq.heappush(self._timers, (when, self._sequence, loop, handle))
+        timer._scheduled = True
+        when = max(timer._when, self.now + _TIMER_RESOLUTION_S)
+        heapq.heappush(self._timers, (when, self._sequence, timer))
 
     def timer_cancelled(self) -> None:
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[3].cancelled()]
+            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
@@ -90,10 +156,12 @@ class Scheduler:
         try:
             task = self.world.create_task(main)
             while not task.done():
-                self._run_instant(task)
+                if not self._ready:
+                    self._advance()
+                self._run_ready(task)
             return task.result()
         finally:
-            asyncio.events._set_running_loop(None)
+            self._leave()
             sys.set_asyncgen_hooks(*hooks)
             if collecting:
                 gc.enable()
@@ -103,37 +171,68 @@ class Scheduler:
         for loop in self.loops:
             loop.kill()
 
-    def _run_instant(self, main: asyncio.Future[Any]) -> None:
-        """Move time to the next due callback and run all that is due at that instant."""
-        if not self._ready:
-            before = self.now
-            self._advance()
-            if self.now > before:
-                self._instant_callbacks = 0
-        while self._ready and not main.done():
-            loop, handle = self._ready.popleft()
-            loop.run_handle(handle)
-            self.callbacks += 1
-            if self.callbacks % _COLLECT_EVERY == 0:
-                gc.collect()
-            self._instant_callbacks += 1
-            if self._instant_callbacks > _INSTANT_LIMIT:
+    def _run_ready(self, main: asyncio.Future[Any]) -> None:
+        """Run all that is due at this instant, or up to the end of ``main``."""
+        ready, enter, done = self._ready, asyncio.events._set_running_loop, main.done
+        count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
+        while ready and not done():
+            handle = ready.popleft()
+            count += 1
+            if handle._cancelled:
+                continue
+            loop = handle._loop
+            if not loop.running:
+                loop.hold(handle)
+                continue
+            if loop is not self.executing:
+                enter(loop)
+                self.executing = loop
+            loop.active = True
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                loop.call_exception_handler(
+                    {"message": f"a callback failed: {handle!r}", "exception": error}
+                )
+            if count > limit:
                 raise SimulationStuckError(f"time stands still at {self.now}: {loop} {handle!r}")
+        self.callbacks += count
+        self._instant_callbacks += count
+
+    def _leave(self) -> None:
+        """No callback runs."""
+        self.executing = None
+        asyncio.events._set_running_loop(None)
 
     def _advance(self) -> None:
+        """Move time to the next due callback, and make ready all that is due then."""
         timers = self._timers
-        while timers and timers[0][3].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
             raise SimulationStuckError(f"nothing is scheduled any more at {self.now}")
-        self.now = timers[0][0]
-        while timers and timers[0][0] <= self.now:
-            _, _, loop, handle = heapq.heappop(timers)
-            if handle.cancelled():
+        now = timers[0][0]
+        if now >= self._watch_at:
+            self._leave()
+            self._watch()
+            self._watch_at = (now // self._watch_every_s + 1) * self._watch_every_s
+        if self.callbacks >= self._collect_at:
+            self._leave()
+            gc.collect()
+            self._collect_at += _COLLECT_EVERY
+        if now > self.now:
+            self._instant_callbacks = 0
+        self.now = now
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            if timer._cancelled:
                 self._cancelled_timers -= 1
             else:
-                self._ready.append((loop, handle))
+                timer._scheduled = False
+                self._ready.append(timer)
 
     def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
         loop = asyncio.events._get_running_loop()
@@ -142,7 +241,7 @@ class Scheduler:
 
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         loop = self._generators.pop(id(generator), None)
-        if loop is not None and loop.state is LoopState.RUNNING:
+        if loop is not None and loop.running:
             loop.create_task(generator.aclose())
 
 
@@ -159,42 +258,48 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.name = name
-        self.state = LoopState.RUNNING
+        # Neither running nor dead: paused. These two are asked for at every callback.
+        self.running = True
+        self.dead = False
+        # Something ran here; whoever watches takes it back.
+        self.active = True
         self._scheduler = scheduler
-        self._frozen: list[asyncio.Handle] = []
+        self._push_ready = scheduler.push_ready
+        self.timer_cancelled = scheduler.timer_cancelled
+        self._frozen: list[SimHandle | SimTimer] = []
         self._paused_at = 0.0
         # What the loop would call "now": behind the clock in the first moments after a pause.
         self._stale_time: float | None = None
         self._stale_count = 0  # so many of the frozen callbacks were ready when the pause began
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
         self._next_task = 0
-        self._executing = False
         scheduler.loops.append(self)
 
     def __repr__(self) -> str:
-        return f"<SimLoop {self.name} {self.state.value}>"
+        state = "dead" if self.dead else "running" if self.running else "paused"
+        return f"<SimLoop {self.name} {state}>"
 
     # ------------------------------------------------------------------- life of the process
 
     def pause(self) -> None:
         """Stop running callbacks; they gather, as they do for a stopped process."""
-        if self.state is LoopState.RUNNING:
-            self.state = LoopState.PAUSED
+        if self.running:
+            self.running = False
             self._paused_at = self._scheduler.now
 
     def resume(self) -> None:
         """Run what has gathered. What was ready at the pause still sees the time of the pause."""
-        if self.state is not LoopState.PAUSED:
+        if self.running or self.dead:
             return
-        self.state = LoopState.RUNNING
+        self.running = True
         self._stale_time = self._paused_at
         frozen, self._frozen = self._frozen, []
         stale, self._stale_count = self._stale_count, 0
         for handle in frozen[:stale]:
-            self._scheduler.push_ready(self, handle)
+            self._push_ready(handle)
         self.call_soon(self._update_time)
         for handle in frozen[stale:]:
-            self._scheduler.push_ready(self, handle)
+            self._push_ready(handle)
 
     def kill(self) -> None:
         """Stop for good: nothing that belongs to this loop runs again.
@@ -202,11 +307,11 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         Coroutines are closed at once, against a dead process: their clean-up code can neither
         schedule anything nor reach the world.
         """
-        if self.state is LoopState.DEAD:
+        if self.dead:
             return
-        self.state = LoopState.DEAD
+        self.running, self.dead = False, True
         self._frozen.clear()
-        if self._executing:  # killed by something that it called itself
+        if self._scheduler.executing is self:  # killed by something that it called itself
             self._scheduler.world.call_soon(self._close_coroutines)
         else:
             self._close_coroutines()
@@ -232,22 +337,10 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             asyncio.events._set_running_loop(previous)
             self._tasks.clear()
 
-    def run_handle(self, handle: asyncio.Handle) -> None:
-        """Called by the scheduler."""
-        if self.state is LoopState.DEAD or handle.cancelled():
+    def hold(self, handle: SimHandle | SimTimer) -> None:
+        """What is due now is kept for the end of the pause, or dropped with the dead."""
+        if self.dead:
             return
-        if self.state is LoopState.PAUSED:
-            self._freeze(handle)
-            return
-        asyncio.events._set_running_loop(self)
-        self._executing = True
-        try:
-            handle._run()
-        finally:
-            self._executing = False
-            asyncio.events._set_running_loop(None)
-
-    def _freeze(self, handle: asyncio.Handle) -> None:
         self._frozen.append(handle)
         if self._scheduler.now == self._paused_at:
             self._stale_count = len(self._frozen)
@@ -263,9 +356,9 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        if self.state is not LoopState.DEAD:
-            self._scheduler.push_ready(self, handle)
+        handle = SimHandle(callback, args, self, context)
+        if not self.dead:
+            self._push_ready(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -280,7 +373,10 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        timer = SimTimer(self.time() + delay, callback, args, self, context)
+        if not self.dead:
+            self._scheduler.push_timer(timer)
+        return timer
 
     def call_at(
         self,
@@ -289,13 +385,10 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        if self.state is not LoopState.DEAD:
-            self._scheduler.push_timer(self, when, handle)
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        self._scheduler.timer_cancelled()
+        timer = SimTimer(when, callback, args, self, context)
+        if not self.dead:
+            self._scheduler.push_timer(timer)
+        return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -307,7 +400,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        if self.state is LoopState.DEAD:  # asked for by clean-up code of a killed process
+        if self.dead:  # asked for by clean-up code of a killed process
             coro.close()
             return cast("asyncio.Task[T]", self.create_future())
         number = self._next_task
@@ -322,7 +415,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if self.state is LoopState.DEAD:
+        if self.dead:
             return
         error = context.get("exception")
         logger.error("%s: %s", self.name, context.get("message"), exc_info=error)
@@ -347,7 +440,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         return True
 
     def is_closed(self) -> bool:
-        return self.state is LoopState.DEAD
+        return self.dead
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> NoReturn:
         raise NotImplementedError("Scheduler.run drives all loops")

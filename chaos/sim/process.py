@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from chaos.sim.clock import SimClock
 from chaos.sim.disk import SimDisk, VirtualDisk
-from chaos.sim.loop import LoopState, Scheduler, SimLoop
+from chaos.sim.loop import Scheduler, SimLoop
 from stele.world import World
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class Process:
 
     @property
     def dead(self) -> bool:
-        return self.loop.state is LoopState.DEAD
+        return self.loop.dead
 
     @property
     def paused(self) -> bool:
-        return self.loop.state is LoopState.PAUSED
+        return not (self.loop.running or self.loop.dead)
 
     def make_world(self, network: SimNetwork, rng: random.Random) -> None:
         self.world = World(

@@ -265,3 +265,20 @@ def test_clocks_of_machines_differ_and_can_jump() -> None:
     assert a.monotonic() == monotonic
     assert abs(b.time_ms() - before) <= 100
     sim.scheduler.close()
+
+
+def test_a_watcher_sees_the_state_at_each_multiple_after_which_something_ran() -> None:
+    sim = Simulation(1)
+    state: list[float] = []
+    seen: list[tuple[float, list[float]]] = []
+
+    async def main() -> None:
+        for moment in (0.004, 0.006, 0.013, 0.3):
+            await asyncio.sleep(moment - sim.now)
+            state.append(moment)
+
+    sim.scheduler.watch(0.01, lambda: seen.append((sim.now, list(state))))
+    sim.run(main())
+    # Called before time goes on, so with what was so at 0, at 10, and at 20 to 290 ms.
+    assert [told for _, told in seen] == [[], [0.004, 0.006], [0.004, 0.006, 0.013]]
+    assert [now for now, _ in seen] == [0.0, 0.006, 0.013]
