@@ -72,6 +72,8 @@ def _topic(image: MetadataImage, topic: Topic) -> admin.DescribeTopicsResponse.T
                 isr=state.isr,
                 elr=state.elr,
                 unclean_elections=state.unclean_elections,
+                adding_replicas=state.adding_replicas,
+                removing_replicas=state.removing_replicas,
             )
             for number, state in enumerate(topic.partitions)
         ],

@@ -8,14 +8,17 @@ All changes of all causes go through ``change``, which keeps the rules of KIP-96
 - Once the ISR is large enough again, records are committed that eligible replicas may lack:
   they are eligible no longer.
 - A replica that lost records is in neither.
+
+The same change completes a reassignment (KIP-455): there is no state in between.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from controller.assignment import Assignment, may_complete
 from metadata.effective import min_insync_replicas, unclean_election_enabled
 from metadata.image import (
     NO_LEADER,
@@ -73,35 +76,70 @@ def change(
     lossy: frozenset[int] = NOBODY,
     election: Election = Election.CLEAN,
     recovery: pb.LeaderRecoveryState | None = None,
+    assignment: Assignment | None = None,
 ) -> pb.MetadataRecord | None:
     """The record that changes a partition as wanted, None when nothing changes.
 
     ``isr`` replaces the ISR. ``leaving`` brokers leave it, but if none remained they stay in it
     without leading: they alone have everything. ``lossy`` brokers have lost records: they leave
     the ISR in any case, and are not eligible. ``recovery`` is the new leader recovery state.
+    ``assignment`` replaces the replicas. Whatever brings the last of a reassignment's target into
+    the ISR also completes it.
     """
-    wanted = set(state.isr if isr is None else isr) - lossy
+    present = Assignment.of(state)
+    planned = (assignment or present).applied_to(state)
+    wanted = set(planned.isr if isr is None else isr) - lossy
     remaining = tuple(sorted(wanted - leaving)) or tuple(sorted(wanted))
-    eligible = tuple(replica for replica in state.elr if replica not in lossy)
-    choice = _choose(state, remaining, eligible, rules, election)
+    eligible = tuple(replica for replica in planned.elr if replica not in lossy)
+    choice = _choose(planned, remaining, eligible, rules, election)
+    now_recovery = state.leader_recovery_state if recovery is None else recovery
+    if choice.unclean:
+        now_recovery = RECOVERING
+    # While an unclean leader recovers nobody is dropped: they may have what it lacks.
+    completed = None
+    if now_recovery == RECOVERED:
+        completed = _completed(planned, choice, rules, election)
+    if completed is not None:
+        planned, choice = completed
 
     unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
     record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
-    if choice.leader != state.leader:
+    # A leader that has not heard of its new replicas yet must neither take fetches of those that
+    # are none any more for theirs, nor go by the min.insync.replicas of the replicas before.
+    outdated = completed is not None or not set(state.replicas) <= set(planned.replicas)
+    if outdated or choice.leader != state.leader:
         record.leader = choice.leader
-    new_recovery = RECOVERING if choice.unclean else recovery
-    if new_recovery is not None and new_recovery != state.leader_recovery_state:
-        record.leader_recovery_state = new_recovery
+    if now_recovery != state.leader_recovery_state:
+        record.leader_recovery_state = now_recovery
     record.unclean = choice.unclean
-    elr, last_known_elr = _eligible(state, choice, lossy, rules)
+    elr, last_known_elr = _eligible(state, planned, choice, lossy, rules)
+    replicas = Assignment.of(planned)
     for name, before, after in (
         ("isr", state.isr, choice.isr),
         ("elr", state.elr, elr),
         ("last_known_elr", state.last_known_elr, last_known_elr),
+        ("replicas", present.replicas, replicas.replicas),
+        ("adding_replicas", present.adding, replicas.adding),
+        ("removing_replicas", present.removing, replicas.removing),
+        ("original_replicas", present.original, replicas.original),
     ):
         if before != after:
             getattr(record, name).CopyFrom(pb.PartitionChangeRecord.Nodes(ids=after))
     return None if record == unchanged else pb.MetadataRecord(partition_change=record)
+
+
+def _completed(
+    planned: PartitionState, choice: _Choice, rules: Rules, election: Election
+) -> tuple[PartitionState, _Choice] | None:
+    """The end of a reassignment, where the whole target is in sync and one of it can lead."""
+    if not may_complete(planned, choice.isr):
+        return None
+    target = planned.target_replicas
+    finished = replace(Assignment(target).applied_to(planned), leader=choice.leader)
+    last = _choose(finished, tuple(sorted(target)), (), rules, election)
+    if last.leader == NO_LEADER or last.unclean:
+        return None
+    return finished, last
 
 
 def _choose(
@@ -125,23 +163,42 @@ def _choose(
         if replica in eligible and rules.is_active(replica):
             return _Choice(replica, (replica,))
     if election is Election.UNCLEAN or rules.unclean_allowed:
-        # Those last known to be eligible lack the least.
-        for replica in (*state.last_known_elr, *state.replicas):
-            if replica in state.replicas and rules.is_active(replica):
+        for replica in _unclean_candidates(state, election):
+            if rules.is_active(replica):
                 return _Choice(replica, (replica,), unclean=True)
     return _Choice(NO_LEADER, isr)
 
 
+def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
+    """Those last known to be eligible lack the least. A replica that is only being added may have
+    nothing at all: it leads when an operator says so.
+    """
+    last_known = [replica for replica in state.last_known_elr if replica in state.replicas]
+    adding = set(state.adding_replicas)
+    settled = [replica for replica in state.replicas if replica not in adding]
+    candidates = [*last_known, *settled]
+    if election is Election.UNCLEAN:
+        candidates += [replica for replica in state.replicas if replica in adding]
+    return candidates
+
+
 def _eligible(
-    state: PartitionState, choice: _Choice, lossy: frozenset[int], rules: Rules
+    before: PartitionState,
+    after: PartitionState,
+    choice: _Choice,
+    lossy: frozenset[int],
+    rules: Rules,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The eligible leader replicas after the change; those that were until they lost records."""
-    enough = min(rules.min_insync_replicas, len(state.replicas))
+    """The eligible leader replicas after the change; those that were until they lost records.
+
+    ``after`` has the replicas that are to be.
+    """
+    enough = min(rules.min_insync_replicas, after.replication_factor)
     if choice.unclean or len(choice.isr) >= enough:
         return (), ()
-    had_everything = {*state.isr, *state.elr}
+    had_everything = {*before.isr, *before.elr} & {*after.replicas}
     elr = had_everything - lossy - {*choice.isr}
-    last_known = {*state.last_known_elr, *(had_everything & lossy)} - elr - {*choice.isr}
+    last_known = {*after.last_known_elr, *(had_everything & lossy)} - elr - {*choice.isr}
     return tuple(sorted(elr)), tuple(sorted(last_known))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from controller import cluster, configs, elections, isr, producer_ids, topics
+from controller import cluster, configs, elections, isr, producer_ids, reassignment, topics
 from controller.active import DecisionMaker, OutcomeUnknownError
 from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
@@ -230,6 +230,20 @@ class ControllerService:
                     admin.ElectLeadersRequest,
                     admin.ElectLeadersResponse,
                     lambda request: decide(lambda ctx: elections.elect_leaders(ctx, request)),
+                ),
+                administration + "AlterPartitionReassignments": self._unary(
+                    admin.AlterPartitionReassignmentsRequest,
+                    admin.AlterPartitionReassignmentsResponse,
+                    lambda request: decide(
+                        lambda ctx: reassignment.alter_partition_reassignments(ctx, request)
+                    ),
+                ),
+                administration + "ListPartitionReassignments": self._unary(
+                    admin.ListPartitionReassignmentsRequest,
+                    admin.ListPartitionReassignmentsResponse,
+                    lambda request: decide(
+                        lambda ctx: reassignment.list_partition_reassignments(ctx, request)
+                    ),
                 ),
                 administration + "DescribeConfigs": self._unary(
                     admin.DescribeConfigsRequest, None, self._describe_configs

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from metadata.effective import min_insync_replicas
 from metadata.image import NO_LEADER
+from stele.errors import ErrorCode
 from tests.support.controller import Machine
 
 BROKERS = (1, 2, 3, 4)
@@ -41,7 +42,9 @@ class Data:
 class History:
     """One random run of a cluster with a single partition."""
 
-    def __init__(self, seed: int, *, unclean: bool) -> None:
+    def __init__(self, seed: int, *, unclean: bool, moves: bool = False) -> None:
+        self.moves = moves
+        self.completed = self.cancelled = 0
         self.random = random.Random(seed)
         self.machine = Machine(seed=seed)
         self.machine.brokers(*BROKERS)
@@ -58,8 +61,17 @@ class History:
     def step(self) -> None:
         actions = [self.fence, self.restart, self.shut_down, self.shrink]
         actions += [self.beat] * 6 + [self.grow] * 4 + [self.write] * 4
+        if self.moves:
+            actions += [self.reassign] * 2 + [self.cancel] + ([self.beat] + [self.grow] * 2) * 6
+        before = self.machine.partition(TOPIC)
         self.random.choice(actions)()
         state = self.machine.partition(TOPIC)
+        for replica in set(before.replicas) - set(state.replicas):
+            self.data.has[replica] = 0  # its log is deleted
+        arrived = state.replicas == before.target_replicas and not state.is_reassigning
+        if before.is_reassigning and arrived:
+            self.completed += 1
+            assert state.isr == tuple(sorted(state.replicas))
         if state.unclean_elections != self.unclean_elections:
             # Loss is recorded: what counts from here on is what the new leader has.
             self.unclean_elections = state.unclean_elections
@@ -110,9 +122,36 @@ class History:
         self.data.has[joining] = self.data.has[state.leader]
         self.machine.alter(TOPIC, *state.isr, joining)
 
+    def reassign(self) -> None:
+        target = self.random.sample(BROKERS, self.random.randrange(1, 4))
+        before = self.machine.partition(TOPIC)
+        error = self.machine.reassign(TOPIC, *target)
+        state = self.machine.partition(TOPIC)
+        if error is ErrorCode.NONE:
+            assert state.target_replicas == tuple(target)
+        else:
+            assert error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            assert before.is_reassigning, "only what drops replicas is refused"
+            assert state is before
+
+    def cancel(self) -> None:
+        before = self.machine.partition(TOPIC)
+        error = self.machine.reassign(TOPIC)
+        state = self.machine.partition(TOPIC)
+        if not before.is_reassigning:
+            assert error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        elif error is ErrorCode.NONE:
+            self.cancelled += 1
+            assert state.replicas == before.original_replicas
+            assert not state.is_reassigning
+        else:
+            assert error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            assert not set(before.isr) & set(before.original_replicas)
+            assert state is before
+
     def write(self) -> None:
         state = self.machine.partition(TOPIC)
-        enough = min(min_insync_replicas(self.machine.image, TOPIC), len(state.replicas))
+        enough = min(min_insync_replicas(self.machine.image, TOPIC), state.replication_factor)
         if state.leader != NO_LEADER and len(state.isr) >= enough:
             self.data.commit(state.isr)
 
@@ -125,16 +164,28 @@ def test_committed_records_are_on_every_replica_that_may_lead(seed: int, unclean
         history.step()
 
 
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), unclean=st.booleans())
+def test_they_are_so_while_the_partition_is_moved_about(seed: int, unclean: bool) -> None:
+    history = History(seed, unclean=unclean, moves=True)
+    for _ in range(60):
+        history.step()
+
+
 def test_the_histories_are_not_empty() -> None:
-    totals = {"commits": 0, "leader epochs": 0, "unclean": 0}
-    for seed in range(20):
-        history = History(seed, unclean=True)
+    totals = {"commits": 0, "leader epochs": 0, "unclean": 0, "completed": 0, "cancelled": 0}
+    for seed in range(40):
+        history = History(seed, unclean=True, moves=seed % 2 == 1)
         for _ in range(100):
             history.step()
         state = history.machine.partition(TOPIC)
         totals["commits"] += history.data.committed
         totals["leader epochs"] += state.leader_epoch
         totals["unclean"] += state.unclean_elections
+        totals["completed"] += history.completed
+        totals["cancelled"] += history.cancelled
     assert totals["commits"] > 100
     assert totals["leader epochs"] > 50
     assert totals["unclean"] > 5
+    assert totals["completed"] > 10
+    assert totals["cancelled"] > 10

@@ -6,14 +6,21 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from controller import cluster, isr, topics
+from controller import cluster, isr, reassignment, topics
 from controller.configs import bootstrap
 from controller.machine import Context, ControllerResult
 from metadata.delta import replay_values
 from metadata.effective import min_insync_replicas
-from metadata.image import EMPTY, NO_LEADER, MetadataImage, PartitionState, TopicPartition
+from metadata.image import (
+    EMPTY,
+    NO_LEADER,
+    RECOVERED,
+    MetadataImage,
+    PartitionState,
+    TopicPartition,
+)
 from metadata.records import encode
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -165,6 +172,22 @@ class Machine:
         )
         return self.do(lambda context: isr.alter_partitions(context, request)).partitions[0]
 
+    def reassign(
+        self, topic: str, *target: int, number: int = 0, keep_factor: bool = False
+    ) -> ErrorCode:
+        """Without a target: cancel."""
+        wish = admin.AlterPartitionReassignmentsRequest.Partition(topic=topic, partition=number)
+        if target:
+            wish.target.ids.extend(target)
+        request = admin.AlterPartitionReassignmentsRequest(
+            partitions=[wish], keep_replication_factor=keep_factor
+        )
+        answer = self.do(
+            lambda context: reassignment.alter_partition_reassignments(context, request)
+        ).partitions[0]
+        assert bool(answer.error) == bool(answer.message), "every refusal says why"
+        return ErrorCode(answer.error)
+
     def epoch_of(self, broker_id: int) -> int:
         registration = self.image.broker(broker_id)
         return -1 if registration is None else registration.broker_epoch
@@ -202,11 +225,30 @@ def check_image(image: MetadataImage) -> None:
         for member in isr_:
             # A broker that cannot serve is in an ISR only as the last one, without leading.
             assert image.is_active(member) or (isr_ == {member} and state.leader == NO_LEADER)
-        enough = min(min_insync_replicas(image, topic.name), len(state.replicas))
+        enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
         assert len(isr_) < enough or not elr, where
         if state.leader == NO_LEADER:
             eligible = [r for r in (*state.isr, *state.elr) if image.is_active(r)]
             assert not eligible, f"could have a leader: {where}"
+        check_assignment(image, state, where)
+
+
+def check_assignment(image: MetadataImage, state: PartitionState, where: str) -> None:
+    """A reassignment is either under way, with all its parts, or not at all."""
+    target, original = set(state.target_replicas), set(state.original_replicas)
+    assert target, where
+    if not state.is_reassigning:
+        assert not state.adding_replicas, where
+        assert not state.removing_replicas, where
+        return
+    assert set(state.replicas) == target | original, where
+    assert state.replicas[: len(target)] == state.target_replicas, where
+    assert set(state.adding_replicas) == target - original, where
+    assert set(state.removing_replicas) == original - target, where
+    assert target != original, where
+    in_sync = target <= set(state.isr) and any(image.is_active(each) for each in target)
+    recovered = state.leader_recovery_state == RECOVERED
+    assert not (in_sync and recovered), f"could be completed: {where}"
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
@@ -229,5 +271,13 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         assert (new == old) == (new.partition_epoch == old.partition_epoch), key
         if new.leader != old.leader:
             assert new.leader_epoch > old.leader_epoch, key
+        ended = old.is_reassigning and not new.is_reassigning
+        completed = ended and set(new.replicas) != set(old.original_replicas)
         if new.unclean_elections == old.unclean_elections and new.leader != NO_LEADER:
-            assert new.leader in (*old.isr, *old.elr), "an unclean election went unrecorded"
+            # The last of a target to come into sync may lead in the decision that takes it in.
+            known = (*old.isr, *old.elr, *(new.isr if completed else ()))
+            assert new.leader in known, "an unclean election went unrecorded"
+        if completed or not set(old.replicas) <= set(new.replicas):
+            assert new.leader_epoch > old.leader_epoch, "the leader may go by the old replicas"
+        if set(new.replicas) < set(old.replicas):
+            assert new.isr, "who was dropped may have been the last to have everything"

@@ -1,0 +1,159 @@
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+
+A reassignment is started, given another target or cancelled here. What brings it on is the ISR:
+``controller.partitions.change`` completes it in the decision that puts the last of its target into
+the ISR, whatever caused that.
+
+Stricter than Kafka in one point: replicas are never dropped where nobody would be left who is in
+sync or eligible, also where the topic allows unclean elections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from controller.assignment import Assignment
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.partitions import Rules, change
+from metadata.delta import changed_state
+from metadata.image import MetadataImage, PartitionState, Topic, TopicPartition
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.admin_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+Wish = AlterPartitionReassignmentsRequest.Partition
+Answer = AlterPartitionReassignmentsResponse.Partition
+
+
+def alter_partition_reassignments(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    """Start, redirect or cancel, each partition by itself. The same target again changes nothing.
+
+    Raises ApiError POLICY_VIOLATION for a request of too many partitions.
+    """
+    if len(request.partitions) > RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(request.partitions)} partitions are too many for one request, {RECORDS_MAX} "
+            "are the most",
+        )
+    decision = Decision(context)
+    named = Counter((wish.topic, wish.partition) for wish in request.partitions)
+    answers = []
+    for wish in request.partitions:
+        answer = Answer(topic=wish.topic, partition=wish.partition)
+        try:
+            if named[wish.topic, wish.partition] > 1:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the request names {wish.topic}-{wish.partition} twice",
+                )
+            _alter(decision, wish, keep_factor=request.keep_replication_factor)
+        except ApiError as error:
+            answer.error, answer.message = error.code, error.message
+        answers.append(answer)
+    return decision.result(AlterPartitionReassignmentsResponse(partitions=answers))
+
+
+def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
+    topic = decision.image.topic(wish.topic)
+    if topic is None or not 0 <= wish.partition < len(topic.partitions):
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no partition {wish.topic}-{wish.partition}",
+        )
+    state = topic.partitions[wish.partition]
+    if wish.HasField("target"):
+        target = tuple(wish.target.ids)
+        _check_target(decision.image, state, target, keep_factor=keep_factor)
+    elif state.is_reassigning:
+        target = state.original_replicas
+    else:
+        raise ApiError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"{wish.topic}-{wish.partition} is not being reassigned",
+        )
+    key = TopicPartition(topic.topic_id, wish.partition)
+    rules = Rules.of(decision.image, topic.name, decision.context.static)
+    record = change(key, state, rules, assignment=Assignment.towards(state, target))
+    if record is None:
+        return
+    _check_outcome(wish, state, changed_state(state, record.partition_change))
+    decision.add(record)
+
+
+def _check_target(
+    image: MetadataImage, state: PartitionState, target: tuple[int, ...], *, keep_factor: bool
+) -> None:
+    """A fenced broker may be a target: the reassignment waits until it is back."""
+    if not target:
+        fault = "it names no broker"
+    elif len(set(target)) < len(target):
+        fault = "it names a broker twice"
+    elif unknown := [each for each in target if image.broker(each) is None]:
+        fault = f"{_brokers(unknown)} not registered"
+    else:
+        fault = ""
+    if fault:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"target {_list(target)}: {fault}")
+    if keep_factor and len(target) != state.replication_factor:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"target {_list(target)} would change the replication factor from "
+            f"{state.replication_factor} to {len(target)}, which the request forbids",
+        )
+
+
+def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState) -> None:
+    """Who is dropped deletes its log, so somebody else must have everything."""
+    dropped = [each for each in before.replicas if each not in after.replicas]
+    is_lossy = after.unclean_elections > before.unclean_elections or not after.isr
+    if dropped and is_lossy:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{wish.topic}-{wish.partition}: without {_list(dropped)} nobody would be in sync (the "
+            f"ISR is {_list(before.isr)}): wait until one of {_list(after.replicas)} is",
+        )
+
+
+def _brokers(ids: list[int]) -> str:
+    if len(ids) == 1:
+        return f"broker {ids[0]} is"
+    return f"brokers {', '.join(map(str, ids))} are"
+
+
+def _list(ids: list[int] | tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, ids))}]"
+
+
+def list_partition_reassignments(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ControllerResult[ListPartitionReassignmentsResponse]:
+    """What is under way, of the partitions named or of all; what is not there is left out."""
+    named = {(partition.topic, partition.partition) for partition in request.partitions}
+    partitions = [
+        ListPartitionReassignmentsResponse.Partition(
+            topic=topic.name,
+            partition=number,
+            replicas=state.replicas,
+            adding_replicas=state.adding_replicas,
+            removing_replicas=state.removing_replicas,
+        )
+        for topic, number, state in reassigning(context.image)
+        if not named or (topic.name, number) in named
+    ]
+    response = ListPartitionReassignmentsResponse(partitions=partitions)
+    return Decision(context).result(response)
+
+
+def reassigning(image: MetadataImage) -> Iterator[tuple[Topic, int, PartitionState]]:
+    """Every partition that is being reassigned, by topic name and number."""
+    for topic, number, state in image.sorted_partitions():
+        if state.is_reassigning:
+            yield topic, number, state
