@@ -130,6 +130,7 @@ class VirtualDisk:
         self.note = note
         self.syncs = 0
         self.locks: dict[str, Owner] = {}  # a dead owner's lock is nobody's
+        self.on_cut: Callable[[str, int], None] | None = None  # before a process shortens a file
         self._writes = 0
         self._root = _Directory()
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
@@ -517,6 +518,8 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._usable()
+        if self._disk.on_cut is not None and size < self.size:
+            self._disk.on_cut(self._path, size)
         self._disk.truncate(self._inode, size)
 
     def close(self) -> None:

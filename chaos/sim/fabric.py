@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chaos.sim.wire import Wire
+
 if TYPE_CHECKING:
     from chaos.sim.loop import Scheduler
     from chaos.sim.process import Machine
@@ -33,6 +35,9 @@ class LinkFaults:
     lost_request: float = 0.0
     lost_reply: float = 0.0
     duplicate: float = 0.0
+    # And, for those that may come at any time: how likely a copy comes up to so much later.
+    late_copy: float = 0.0
+    late_copy_s: float = 6.0
 
 
 class Fabric:
@@ -41,6 +46,7 @@ class Fabric:
     def __init__(self, scheduler: Scheduler, streams: Streams) -> None:
         self.scheduler = scheduler
         self.faults = LinkFaults()
+        self.wire = Wire()
         self._streams = streams
         self._cuts: set[tuple[str, str]] = set()  # (from, to); only asked for membership
         self._slowness: dict[tuple[str, str], float] = {}

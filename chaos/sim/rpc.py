@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.sim.fabric import Fabric, Route
 from chaos.sim.process import Machine, Process
+from chaos.sim.wire import Said, Stage
 from stele.world import RpcCode, RpcError, Service, Stream
 
 if TYPE_CHECKING:
@@ -22,6 +23,17 @@ _CLIENT_KEEPALIVE_S = (10.0, 5.0)
 _SERVER_KEEPALIVE_S = (20.0, 10.0)
 # How many bytes a stream's sender may be ahead of its receiver.
 _WINDOW_BYTES = 1024 * 1024
+
+# Whoever is asked these cannot rely on the asker's still wanting it: a copy may come much later.
+_MAY_COME_LATE = frozenset(
+    {
+        "/stele.v1.Controller/AlterPartition",
+        "/stele.v1.Raft/Vote",
+        "/stele.v1.Raft/BeginQuorumEpoch",
+        "/stele.v1.Raft/EndQuorumEpoch",
+        "/stele.v1.Raft/Fetch",
+    }
+)
 
 _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")
 
@@ -90,6 +102,7 @@ class ClientCall:
         self._answer: asyncio.Future[bytes] = self.process.loop.create_future()
         self.server_calls: list[ServerCall] = []
         self.over = False
+        self._request = b""
         self._resource = self.process.own(self)
 
     async def run(self, request: bytes, timeout_s: float) -> bytes:
@@ -122,11 +135,33 @@ class ClientCall:
         self.network.note(
             "call", f"{target.name}:{self._port}{self.method} {len(request)}x{copies}"
         )
-        for _ in range(copies):
-            _way(fabric, machine, target, lambda: self._arrive(target, request, timeout_s))
+        self._request = request
+        said = self._said(machine, target)
+        fabric.wire.tell(Stage.SENT, said)
+        held_s = [fabric.wire.held_s(said)] * copies
+        late = faults.late_copy if self.method in _MAY_COME_LATE else 0.0
+        if late and rng.random() < late:
+            held_s.append(rng.uniform(0.0, faults.late_copy_s))
+        for late_s in held_s:
+            if late_s:
+                fabric.scheduler.at(late_s, self._leave, target, request, timeout_s)
+            else:
+                self._leave(target, request, timeout_s)
+
+    def _said(self, source: Machine, target: Machine, answer: bytes = b"") -> Said:
+        return Said(source.name, target.name, self.method, self._request, answer)
+
+    def _leave(self, target: Machine, request: bytes, timeout_s: float) -> None:
+        _way(
+            self.network.fabric,
+            self.process.machine,
+            target,
+            lambda: self._arrive(target, request, timeout_s),
+        )
 
     def _arrive(self, target: Machine, request: bytes, timeout_s: float) -> None:
         """At the server's machine."""
+        self.network.fabric.wire.tell(Stage.ARRIVED, self._said(self.process.machine, target))
         server = target.ports.get(self._port)
         if not isinstance(server, RpcServer):
             self.reply(target, RpcError(RpcCode.UNAVAILABLE, f"{target.name}:{self._port} refused"))
@@ -139,6 +174,9 @@ class ClientCall:
         """At the server's machine: send what the call came to."""
         fabric = self.network.fabric
         faults = fabric.faults
+        if isinstance(outcome, bytes):
+            said = self._said(self.process.machine, source, outcome)
+            fabric.wire.tell(Stage.ANSWERED, said)
         rng = fabric.rng(source, self.process.machine)
         if faults.lost_reply and rng.random() < faults.lost_reply:
             return
