@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stele.errors import ApiError, ErrorCode
@@ -33,6 +33,8 @@ class SimClient:
         """``brokers``: (host, Kafka port, gRPC port) by id."""
         self.acknowledged: list[Promise] = []
         self.sent = 0
+        # Told which broker acknowledged a write with acks=all, so many seconds after it was sent.
+        self.on_acknowledged: Callable[[int, float], None] = lambda broker, waited_s: None
         self._world = world
         self._brokers = brokers
         self._connections: dict[int, KafkaConnection] = {}
@@ -68,6 +70,7 @@ class SimClient:
         )
         connection = await self.connection(broker)
         self.sent += 1
+        sent_at = self._world.clock.monotonic()
         # Version 12 is the last one that names topics.
         version = connection.version_of(produce.API, at_most=12)
         response = await connection.request(
@@ -77,6 +80,7 @@ class SimClient:
         if answer.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error_code), answer.error_message or "")
         if acks == -1:
+            self.on_acknowledged(broker, self._world.clock.monotonic() - sent_at)
             self.acknowledged.append(Promise(topic, partition, answer.base_offset, value))
         return answer.base_offset
 

@@ -143,6 +143,7 @@ class SimCluster:
             self.client_world,
             {i: (broker.host, KAFKA_PORT, GRPC_PORT) for i, broker in self.brokers.items()},
         )
+        self.client.on_acknowledged = self.invariants.fenced.acknowledged
 
     # -------------------------------------------------------------------------------- running
 

@@ -214,6 +214,13 @@ class VirtualDisk:
             raise _error(errno.EISDIR, path)
         return node
 
+    def durable_file(self, path: str) -> bytes:
+        """What a power loss would leave of a file in any case; empty if it might not be there."""
+        node: _Node | None = self._root
+        for name in _parts(path):
+            node = node.durable.get(name) if isinstance(node, _Directory) else None
+        return bytes(node.durable) if isinstance(node, _Inode) else b""
+
     def directory(self, path: str) -> _Directory:
         node = self.find(path)
         if node is None:

@@ -16,6 +16,12 @@ from chaos.sim.laws import (
     OneVotePerEpoch,
     SomeoneHasEverything,
 )
+from chaos.sim.log_laws import LogsRememberWhatTheyHold
+from chaos.sim.wire_laws import (
+    FencedBrokersAcknowledgeNothing,
+    IsrProposalsAreFresh,
+    VotesAreKept,
+)
 from metadata.image import MetadataImage, PartitionState
 from raft.ready import Role
 
@@ -43,6 +49,18 @@ class Invariants:
             (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]
         self.violations: list[str] = []
+        self.fenced = FencedBrokersAcknowledgeNothing(cluster, self._violated)
+        self.highest: dict[PartitionId, int] = {}  # high watermark ever seen
+        self._laws += [
+            (self.fenced, 1),
+            (
+                LogsRememberWhatTheyHold(cluster, self.committed, self._violated),
+                _COSTLY_EVERY_LOOKS,
+            ),
+        ]
+        # These listen.
+        VotesAreKept(cluster, self._violated)
+        IsrProposalsAreFresh(cluster, self._violated, self.highest)
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
         # (A process that dies may have known of an epoch that it had not written down yet.)
@@ -143,6 +161,8 @@ class Invariants:
                 f"{high_watermark} to {machine.high_watermark}"
             )
         self._partition_leaders[key] = process, machine.high_watermark
+        highest = self.highest.get(replica.id, 0)
+        self.highest[replica.id] = max(highest, machine.high_watermark)
 
     def _check_in_sync(self, node: SimNode, leading: Replica, image: MetadataImage) -> None:
         """Every member of the committed ISR has everything below the high watermark."""
@@ -154,10 +174,10 @@ class Invariants:
                 continue
             for replica in broker.replicas:
                 if replica.id == leading.id and replica.state is ReplicaState.ONLINE:
-                    end = replica.log.end_offset
+                    end = replica.log.durable_offset
                     if end < leading.machine.high_watermark:
                         self._violated(
-                            f"{replica!r} on broker {other.id} is in the ISR and ends at {end}, "
+                            f"{replica!r} on broker {other.id} is in the ISR, has {end} on disk, "
                             f"below the high watermark {leading.machine.high_watermark}"
                         )
 

@@ -15,7 +15,7 @@ from metadata.image import MetadataImage
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey
 from raft.ready import Role
-from stele.wire.batch import batches
+from stele.wire.batch import BatchHeader, batches
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -42,7 +42,7 @@ class OneVotePerEpoch:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
-            core = _core(node)
+            core = core_of(node)
             if core is None:
                 continue
             replica = core._replica
@@ -67,14 +67,14 @@ class MajorityHolds:
     def check(self, cluster: SimCluster, report: Report) -> None:
         # A voter that is down may have acknowledged more than it was last seen to have.
         ends = {
-            node.id: None if (core := _core(node)) is None else core.log.durable_end_offset
+            node.id: None if (core := core_of(node)) is None else core.log.durable_end_offset
             for node in cluster.controllers.values()
         }
         for node in cluster.controllers.values():
-            core = _core(node)
+            core = core_of(node)
             if core is None:
                 continue
-            process, high_watermark = _process(node), core.high_watermark
+            process, high_watermark = process_of(node), core.high_watermark
             before = self._high_watermarks.get(process, -1)
             if high_watermark < before:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
@@ -95,7 +95,7 @@ class EpochsOnlyGrow:
         self._image: MetadataImage | None = None
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        image = _newest_image(cluster)
+        image = newest_image(cluster)
         if image is None or (self._image is not None and image.offset <= self._image.offset):
             return
         if self._image is not None:
@@ -132,12 +132,12 @@ class CommittedRecordsStay:
         self._read: dict[tuple[str, PartitionId], tuple[int, int]] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        image = _newest_image(cluster)
+        image = newest_image(cluster)
         if image is not None:
             for topic, number, state in image.sorted_partitions():
                 if state.unclean_elections:
                     self._excuse(PartitionId(topic.topic_id, number))
-        for node, replica in _online(cluster):
+        for node, replica in online(cluster):
             if replica.machine.state.unclean_elections:
                 self._excuse(replica.id)
             if replica.id in self._unclean:
@@ -155,7 +155,7 @@ class CommittedRecordsStay:
         self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
     ) -> None:
         log = replica.log
-        key = _process(node), replica.id
+        key = process_of(node), replica.id
         generation, position = self._read.get(key, (log.truncation_generation, 0))
         if generation != log.truncation_generation:
             self.truncations += 1
@@ -184,6 +184,11 @@ class CommittedRecordsStay:
             self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
             read = at + header.size_bytes
         self._read[key] = generation, position + read
+
+    def is_committed(self, partition: PartitionId, header: BatchHeader) -> bool:
+        """Whether this very batch was seen to be committed."""
+        known = self._batches.get(partition, {}).get(header.base_offset)
+        return known == (header.last_offset, header.crc, header.leader_epoch)
 
     def last_batch(self, partition: PartitionId) -> tuple[int, int, int] | None:
         """(base offset, last offset, CRC) of the last batch that was committed."""
@@ -288,17 +293,17 @@ def _segment(partition: str) -> str:
     return f"/data/{partition}/{0:020d}.log"
 
 
-def _core(node: SimNode) -> RaftCore | None:
+def core_of(node: SimNode) -> RaftCore | None:
     quorum = node.node.quorum if node.alive and node.node is not None else None
     return None if quorum is None else quorum._core
 
 
-def _process(node: SimNode) -> str:
+def process_of(node: SimNode) -> str:
     assert node.process is not None
     return f"{node.host} #{node.process.incarnation}"
 
 
-def _newest_image(cluster: SimCluster) -> MetadataImage | None:
+def newest_image(cluster: SimCluster) -> MetadataImage | None:
     newest = None
     for node in cluster.controllers.values():
         if node.alive and node.node is not None and node.node.controller is not None:
@@ -308,7 +313,7 @@ def _newest_image(cluster: SimCluster) -> MetadataImage | None:
     return newest
 
 
-def _online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
+def online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
     for node in cluster.brokers.values():
         if node.alive and node.node is not None and node.node.broker is not None:
             for replica in node.node.broker.replicas:

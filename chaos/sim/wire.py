@@ -1,4 +1,4 @@
-"""What is said in unary calls of the control plane: laws listen to it, aimed faults hold it back."""
+"""What is said in unary calls of the control plane: laws listen, aimed faults hold it back."""
 
 from __future__ import annotations
 

@@ -1,0 +1,153 @@
+"""Laws about what a log remembers beside its records, held against a dumb reading of its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.replica import Replica
+from broker.types import PartitionId
+from chaos.sim.laws import CommittedRecordsStay, Report, log_bytes, online, process_of
+from stele.wire.batch import BatchHeader, batches
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+@dataclass(slots=True)
+class _Twin:
+    """What the batches of one replica's log say, read from its beginning."""
+
+    generation: int  # of truncations, of the log it was read from
+    position: int = 0  # in the file
+    end_offset: int = 0
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # (epoch, last sequence)
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, first offset)
+
+    def take(self, header: BatchHeader) -> str | None:
+        """Read one more batch; what is wrong with it."""
+        wrong = None
+        if not self.epochs or header.leader_epoch != self.epochs[-1][0]:
+            self.epochs.append((header.leader_epoch, header.base_offset))
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            epoch, last = self.producers.get(header.producer_id, (header.producer_epoch, -1))
+            expected = (last + 1) & _MAX_SEQUENCE if epoch == header.producer_epoch else 0
+            if header.base_sequence != expected or header.producer_epoch < epoch:
+                wrong = (
+                    f"producer {header.producer_id} has sequence {header.base_sequence} (epoch "
+                    f"{header.producer_epoch}) at {header.base_offset} after {last} ({epoch})"
+                )
+            self.producers[header.producer_id] = header.producer_epoch, header.last_sequence
+        self.end_offset = header.next_offset
+        return wrong
+
+
+class LogsRememberWhatTheyHold:
+    """Producers' sequences follow each other in every log; and what it knows of producers and
+    leader epochs is what its batches say, at every moment and right after a truncation."""
+
+    name = "logs remember what they hold"
+
+    def __init__(
+        self, cluster: SimCluster, committed: CommittedRecordsStay, report: Report
+    ) -> None:
+        self._cluster = cluster
+        self._committed = committed
+        self._report = report
+        self._twins: dict[tuple[str, PartitionId], _Twin] = {}
+        self._cut: list[tuple[str, str]] = []  # (machine, partition) just truncated
+        for node in cluster.brokers.values():
+            self._watch(node)
+
+    def _watch(self, node: SimNode) -> None:
+        simulation = self._cluster.simulation
+
+        def cut(path: str, size: int) -> None:
+            partition, file = path.split("/")[-2:]
+            if not file.endswith(".log") or partition.startswith("__"):
+                return
+            self._check_cut(node, partition, size)
+            simulation.scheduler.at(0.0, self._check_after_cut, node, partition)
+
+        simulation.machine(node.host).disk.on_cut = cut
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            self._compare(node, replica, report)
+
+    # ---------------------------------------------------------------------------- truncation
+
+    def _replicas(self, node: SimNode, partition: str) -> Iterator[Replica]:
+        return (
+            replica
+            for each, replica in online(self._cluster)
+            if each is node and repr(replica) == partition
+        )
+
+    def _check_cut(self, node: SimNode, partition: str, size: int) -> None:
+        """What is cut was not committed. Recovery, before the replica is online, cuts torn tails."""
+        for replica in self._replicas(node, partition):
+            data = bytes(log_bytes(self._cluster, node, partition)[size:])
+            for _, header in batches(data):
+                if self._committed.is_committed(replica.id, header):
+                    self._report(
+                        f"{replica!r} on broker {node.id} cuts off offset {header.base_offset}, "
+                        "which is committed"
+                    )
+                    return
+
+    def _check_after_cut(self, node: SimNode, partition: str) -> None:
+        for replica in self._replicas(node, partition):
+            twin = self._compare(node, replica, self._report)
+            if twin is None or replica.machine.is_leader:
+                continue
+            entries = replica.log.epochs.entries
+            if entries != twin.epochs and twin.end_offset == replica.log.end_offset:
+                self._report(
+                    f"{replica!r} on broker {node.id}, just cut to {twin.end_offset}: its epochs "
+                    f"say {entries}, its batches {twin.epochs}"
+                )
+
+    # ---------------------------------------------------------------------------- comparison
+
+    def _compare(self, node: SimNode, replica: Replica, report: Report) -> _Twin | None:
+        log = replica.log
+        if log.start_offset > 0 or log.segment_bases != [0]:
+            return None
+        key = process_of(node), replica.id
+        twin = self._twins.get(key)
+        if twin is None or twin.generation != log.truncation_generation:
+            twin = self._twins[key] = _Twin(log.truncation_generation)
+        data = bytes(log_bytes(self._cluster, node, repr(replica))[twin.position :])
+        read = 0
+        for at, header in batches(data):
+            if header.next_offset > log.end_offset:
+                break
+            wrong = twin.take(header)
+            if wrong:
+                report(f"{replica!r} on broker {node.id}: {wrong}")
+            read = at + header.size_bytes
+        twin.position += read
+        if twin.end_offset == log.end_offset:
+            self._compare_memory(node, replica, twin, report)
+        return twin
+
+    def _compare_memory(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
+        log = replica.log
+        known = {each.producer_id: (each.epoch, each.last_sequence) for each in log.producers}
+        if known != twin.producers:
+            report(
+                f"{replica!r} on broker {node.id} ends at {log.end_offset}: it knows the producers "
+                f"{known}, its batches say {twin.producers}"
+            )
+        entries = log.epochs.entries
+        if entries and entries[-1][1] == log.end_offset:
+            entries = entries[:-1]  # of a leader that has written nothing yet
+        if entries != twin.epochs:
+            report(
+                f"{replica!r} on broker {node.id} ends at {log.end_offset}: its epochs say "
+                f"{log.epochs.entries}, its batches {twin.epochs}"
+            )
