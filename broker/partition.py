@@ -419,7 +419,8 @@ class PartitionMachine:
             for broker_id in self._state.isr
             if broker_id != self.broker_id and not self._is_caught_up(broker_id, now_ms)
         }
-        if lagging and self._may_propose(now_ms):
+        is_recovering = self._state.leader_recovery_state == RECOVERING
+        if (lagging or is_recovering) and self._may_propose(now_ms):
             self._propose(effects, [b for b in self._state.isr if b not in lagging])
         self._settle(effects, now_ms)
         return effects

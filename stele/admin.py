@@ -49,10 +49,26 @@ class PartitionDescription:
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     unclean_elections: int
+    adding_replicas: tuple[int, ...] = ()  # while it is being reassigned
+    removing_replicas: tuple[int, ...] = ()
 
     @property
     def is_under_replicated(self) -> bool:
-        return len(self.isr) < len(self.replicas)
+        """Replicas that are only being added do not count as missing."""
+        return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment that is under way."""
+
+    replicas: tuple[int, ...]  # the target's first, in its order
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        return tuple(each for each in self.replicas if each not in self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +280,65 @@ class Admin:
                 failed[str(name)] = _item_error(each.error, f"partition {name}", each.message)
         return _all_or_raise(failed, elected)
 
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> None:
+        """Move partitions to other brokers (KIP-455); None cancels a move that is under way.
+
+        Returns once the decision is committed; ``list_partition_reassignments`` tells what is
+        still under way. The same target again changes nothing, another one replaces it. An attempt
+        without an answer is repeated: NO_REASSIGNMENT_IN_PROGRESS may then speak of what this very
+        call cancelled.
+        """
+        request = admin_pb2.AlterPartitionReassignmentsRequest(
+            keep_replication_factor=not allow_replication_factor_change
+        )
+        for (topic, partition), replicas in targets.items():
+            wish = request.partitions.add(topic=topic, partition=partition)
+            if replicas is not None:
+                wish.target.SetInParent()
+                wish.target.ids.extend(replicas)
+        response = await self._ask(
+            "AlterPartitionReassignments",
+            request,
+            admin_pb2.AlterPartitionReassignmentsResponse.FromString,
+        )
+        failed: dict[str, ApiError] = {}
+        accepted: list[TopicPartition] = []
+        for each in response.partitions:
+            name = TopicPartition(each.topic, each.partition)
+            if each.error == ErrorCode.NONE:
+                accepted.append(name)
+            else:
+                failed[str(name)] = _item_error(each.error, f"partition {name}", each.message)
+        _all_or_raise(failed, accepted)
+
+    async def list_partition_reassignments(
+        self, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """What is being reassigned, of these partitions or (None) of all, by topic and number."""
+        if partitions is not None and not partitions:
+            return {}
+        response = await self._ask(
+            "ListPartitionReassignments",
+            admin_pb2.ListPartitionReassignmentsRequest(
+                partitions=[
+                    admin_pb2.TopicPartitionName(topic=topic, partition=partition)
+                    for topic, partition in partitions or ()
+                ]
+            ),
+            admin_pb2.ListPartitionReassignmentsResponse.FromString,
+        )
+        return {
+            TopicPartition(each.topic, each.partition): PartitionReassignment(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for each in response.partitions
+        }
+
     # ------------------------------------------------------------------------ cluster
 
     async def describe_cluster(self) -> ClusterDescription:
@@ -425,6 +500,8 @@ def _topic(topic: admin_pb2.DescribeTopicsResponse.Topic) -> TopicDescription:
             tuple(each.isr),
             tuple(each.elr),
             each.unclean_elections,
+            tuple(each.adding_replicas),
+            tuple(each.removing_replicas),
         )
         for each in topic.partitions
     ]

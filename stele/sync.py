@@ -23,6 +23,7 @@ from stele.admin import (
     ConfigResource,
     CreatedTopic,
     NewTopic,
+    PartitionReassignment,
     QuorumDescription,
     TopicDescription,
 )
@@ -478,6 +479,23 @@ class Admin(_Face):
         self, partitions: Sequence[tuple[str, int]] = (), *, unclean: bool = False
     ) -> list[TopicPartition]:
         return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> None:
+        self._run(
+            self._admin.alter_partition_reassignments(
+                targets, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        return self._run(self._admin.list_partition_reassignments(partitions))
 
     def describe_cluster(self) -> ClusterDescription:
         return self._run(self._admin.describe_cluster())

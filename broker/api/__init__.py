@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.api import (
+    alter_partition_reassignments,
     api_versions,
     create_topics,
     delete_topics,
@@ -20,6 +21,7 @@ from broker.api import (
     find_coordinator,
     init_producer_id,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -51,6 +53,8 @@ SERVED = (
     init_producer_id.SERVED,
     offset_for_leader_epoch.SERVED,
     describe_configs.SERVED,
+    alter_partition_reassignments.SERVED,
+    list_partition_reassignments.SERVED,
     describe_cluster.SERVED,
 )
 """Everything that is served, by key: what ApiVersions tells is exactly this."""

@@ -2,7 +2,8 @@
 
 DescribeCluster and DescribeTopics are read from this broker's own image, which may be a moment
 behind; a broker that has lost the controllers refuses them, for another one knows better.
-DescribeQuorum and TransferLeadership go to the quorum's leader.
+DescribeQuorum and TransferLeadership go to the quorum's leader, ListPartitionReassignments too:
+what an image lacks may just have been started.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from metadata.image import (
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.raft_pb2 import (
+    AddVoterRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    RemoveVoterRequest,
     TransferLeadershipRequest,
     TransferLeadershipResponse,
+    VoterChangeResponse,
 )
 from stele.world import RpcCode, RpcError, Service
 
@@ -63,12 +67,24 @@ class AdminService:
                 prefix + "ElectLeaders": unary(
                     pb.ElectLeadersRequest, forward("ElectLeaders", pb.ElectLeadersResponse)
                 ),
+                prefix + "AlterPartitionReassignments": unary(
+                    pb.AlterPartitionReassignmentsRequest,
+                    forward("AlterPartitionReassignments", pb.AlterPartitionReassignmentsResponse),
+                ),
+                prefix + "ListPartitionReassignments": unary(
+                    pb.ListPartitionReassignmentsRequest,
+                    forward("ListPartitionReassignments", pb.ListPartitionReassignmentsResponse),
+                ),
                 prefix + "DescribeQuorum": unary(
                     DescribeQuorumRequest, forward("DescribeQuorum", DescribeQuorumResponse)
                 ),
                 prefix + "TransferLeadership": unary(
                     TransferLeadershipRequest,
                     forward("TransferLeadership", TransferLeadershipResponse),
+                ),
+                prefix + "AddVoter": unary(AddVoterRequest, self._add_voter),
+                prefix + "RemoveVoter": unary(
+                    RemoveVoterRequest, forward("RemoveVoter", VoterChangeResponse)
                 ),
                 prefix + "DescribeCluster": unary(
                     pb.DescribeClusterRequest, self._describe_cluster
@@ -93,6 +109,20 @@ class AdminService:
                 raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
         return ask
+
+    async def _add_voter(self, request: AddVoterRequest) -> VoterChangeResponse:
+        """Waits as long as the voter may take to catch up, and asks nobody else meanwhile."""
+        timeout_s = request.timeout_ms / 1000 + _TIMEOUT_S
+        try:
+            return await self._context.controller.call(
+                "/stele.v1.Admin/AddVoter",
+                request,
+                VoterChangeResponse,
+                timeout_s=timeout_s,
+                attempt_s=timeout_s,
+            )
+        except ApiError as error:
+            raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
     # ------------------------------------------------------------------ from the image
 
@@ -197,6 +227,8 @@ def _topic(image: MetadataImage, name: str) -> pb.DescribeTopicsResponse.Topic:
                 isr=state.isr,
                 elr=state.elr,
                 unclean_elections=state.unclean_elections,
+                adding_replicas=state.adding_replicas,
+                removing_replicas=state.removing_replicas,
             )
             for number, state in enumerate(topic.partitions)
         ],

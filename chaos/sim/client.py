@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stele.errors import ApiError, ErrorCode
@@ -237,6 +237,28 @@ class SimClient:
         (created,) = answer.topics
         if created.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(created.error), created.message)
+
+    async def reassign(self, topic: str, partition: int, target: Sequence[int] | None) -> None:
+        """Move a partition to these brokers, or (None) cancel its move.
+
+        Returns when that is decided, not when it is done. Raises ApiError: what the controller
+        refuses, or that the outcome is unknown; RpcError where no broker answers.
+        """
+        wish = admin_pb2.AlterPartitionReassignmentsRequest.Partition(
+            topic=topic, partition=partition
+        )
+        if target is not None:
+            wish.target.SetInParent()
+            wish.target.ids.extend(target)
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wish])
+        answer = admin_pb2.AlterPartitionReassignmentsResponse.FromString(
+            await self._administrate("AlterPartitionReassignments", request.SerializeToString())
+        )
+        if answer.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error), answer.message)
+        (result,) = answer.partitions
+        if result.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(result.error), result.message)
 
     async def _administrate(self, method: str, request: bytes) -> bytes:
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)

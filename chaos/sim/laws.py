@@ -16,6 +16,7 @@ from raft.core import RaftCore
 from raft.quorum import ReplicaKey
 from raft.ready import Role
 from stele.wire.batch import BatchHeader, batches
+from storage.log import PartitionLog
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -128,8 +129,9 @@ class CommittedRecordsStay:
         self._batches: dict[PartitionId, dict[int, tuple[int, int, int]]] = {}
         self._ends: dict[PartitionId, int] = {}
         self._unclean: set[PartitionId] = set()
-        # (truncation generation, next position in the file) of a replica in a process.
-        self._read: dict[tuple[str, PartitionId], tuple[int, int]] = {}
+        # (log, its truncation generation, next position in the file) of a replica in a process,
+        # which gets a new log when it is removed and added again.
+        self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         image = newest_image(cluster)
@@ -156,8 +158,10 @@ class CommittedRecordsStay:
     ) -> None:
         log = replica.log
         key = process_of(node), replica.id
-        generation, position = self._read.get(key, (log.truncation_generation, 0))
-        if generation != log.truncation_generation:
+        read_log, generation, position = self._read.get(key, (log, log.truncation_generation, 0))
+        if read_log is not log:
+            generation, position = log.truncation_generation, 0
+        elif generation != log.truncation_generation:
             self.truncations += 1
             generation, position = log.truncation_generation, 0
         committed = min(replica.machine.high_watermark, log.end_offset)
@@ -183,7 +187,7 @@ class CommittedRecordsStay:
             self.compared += header.record_count
             self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
             read = at + header.size_bytes
-        self._read[key] = generation, position + read
+        self._read[key] = log, generation, position + read
 
     def is_committed(self, partition: PartitionId, header: BatchHeader) -> bool:
         """Whether this very batch was seen to be committed."""

@@ -37,6 +37,8 @@ def test_tells_what_is_served(version: int) -> None:
             22: (0, 5),
             23: (2, 4),
             32: (1, 4),
+            45: (0, 1),
+            46: (0, 0),
             60: (0, 2),
         }
 

@@ -186,4 +186,43 @@ response
         source int8
       config_type int8 @3+
       documentation string? @3+
+
+api 45 AlterPartitionReassignments 0-1 flexible 0+
+request
+  timeout_ms int32 =60000
+  allow_replication_factor_change bool @1+ =true
+  topics [ReassignableTopic]
+    name string
+    partitions [ReassignablePartition]
+      partition_index int32
+      replicas [int32]?
+response
+  throttle_time_ms int32
+  allow_replication_factor_change bool @1+ =true
+  error_code int16
+  error_message string?
+  responses [ReassignableTopicResponse]
+    name string
+    partitions [ReassignablePartitionResponse]
+      partition_index int32
+      error_code int16
+      error_message string?
+
+api 46 ListPartitionReassignments 0-0 flexible 0+
+request
+  timeout_ms int32 =60000
+  topics [ListPartitionReassignmentsTopics]?
+    name string
+    partition_indexes [int32]
+response
+  throttle_time_ms int32
+  error_code int16
+  error_message string?
+  topics [OngoingTopicReassignment]
+    name string
+    partitions [OngoingPartitionReassignment]
+      partition_index int32
+      replicas [int32]
+      adding_replicas [int32]
+      removing_replicas [int32]
 """

@@ -1,0 +1,94 @@
+"""AlterPartitionReassignments (45), versions 0-1, forwarded to the active controller (KIP-455).
+
+Deviations: the answer waits until this broker's own metadata has the decision, a second at most.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import Call, Served
+from broker.api.topic_requests import error_code
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import alter_partition_reassignments as messages
+from stele.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+_KNOWN_HERE_S = 1.0
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    try:
+        answer = await context.controller.call(
+            "/stele.v1.Admin/AlterPartitionReassignments",
+            _wishes(request),
+            pb.AlterPartitionReassignmentsResponse,
+            timeout_s=max(request.timeout_ms, 0) / 1000,
+        )
+    except ApiError as error:
+        return _refused(request, error.code, error.message)
+    if answer.error != ErrorCode.NONE:
+        return _refused(request, error_code(answer.error), answer.message)
+    # A client's next question often comes to this broker: it should know by then.
+    await context.wait_until(lambda image: image.offset >= answer.metadata_offset, _KNOWN_HERE_S)
+    # The controller answers in the order it was asked.
+    results = iter(answer.partitions)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_result(next(results)) for _ in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _wishes(
+    request: AlterPartitionReassignmentsRequest,
+) -> pb.AlterPartitionReassignmentsRequest:
+    wishes = pb.AlterPartitionReassignmentsRequest(
+        keep_replication_factor=not request.allow_replication_factor_change
+    )
+    for topic in request.topics:
+        for partition in topic.partitions:
+            wish = wishes.partitions.add(topic=topic.name, partition=partition.partition_index)
+            if partition.replicas is not None:
+                wish.target.SetInParent()  # also an empty one: null alone means to cancel
+                wish.target.ids.extend(partition.replicas)
+    return wishes
+
+
+def _result(
+    result: pb.AlterPartitionReassignmentsResponse.Partition,
+) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=result.partition,
+        error_code=error_code(result.error),
+        error_message=result.message or None,
+    )
+
+
+def _refused(
+    request: AlterPartitionReassignmentsRequest, error: ErrorCode, message: str = ""
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error,
+        error_message=message or None,
+    )
+
+
+def refuse(
+    call: Call, request: AlterPartitionReassignmentsRequest, error: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    return _refused(request, error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)
