@@ -142,6 +142,10 @@ class ReplicaManager:
         """Every replica on this broker, for those who look on."""
         return iter(self._replicas)
 
+    def get(self, partition: PartitionId) -> Replica | None:
+        """One of them; None for a partition without a replica here."""
+        return self._replicas.by_id.get(partition)
+
     def set_broker_epoch(self, epoch: int) -> None:
         """The epoch of the present registration; goes into Fetch and AlterPartition."""
         self._broker_epoch = epoch

@@ -52,6 +52,14 @@ class SimNode:
     def ready(self) -> bool:
         return self.alive and self.node is not None and self.node.ready
 
+    def stirred(self) -> bool:
+        """Whether anything has run in its process since this was last asked."""
+        process = self.process
+        if process is None or not process.loop.active:
+            return False
+        process.loop.active = False
+        return True
+
     def start(self) -> None:
         """Start the process; it formats its directories if they are new."""
         assert not self.alive, f"node {self.id} runs already"

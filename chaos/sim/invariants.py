@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.broker import Broker
@@ -34,17 +34,21 @@ _COSTLIEST_EVERY_LOOKS = 50
 
 
 class Invariants:
-    """Call ``check`` often. A violation stays: what one look saw is held against the next."""
+    """Call ``check`` often. A violation stays: what one look saw is held against the next.
+
+    A process changes what it holds in memory only by running. So a look at the nodes of which
+    something ran sees all that a look at all nodes would see. What is kept on disk, and what has
+    to do with more than one look, is the matter of laws.
+    """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
         self.committed = CommittedRecordsStay()
         self.everything = SomeoneHasEverything(self.committed)
+        # Of what controllers hold in memory: checked whenever one of them has run.
+        self._quorum_laws: list[Law] = [OneVotePerEpoch(), MajorityHolds(), EpochsOnlyGrow()]
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
-            (OneVotePerEpoch(), 1),
-            (MajorityHolds(), 1),
-            (EpochsOnlyGrow(), 1),
             (self.committed, _COSTLY_EVERY_LOOKS),
             (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]
@@ -69,33 +73,44 @@ class Invariants:
         # The committed metadata up to an offset: the same on every node that has got so far.
         self._images: dict[int, MetadataImage] = {}
         self._compared: dict[int, MetadataImage] = {}  # with those, the last one of each node
+        self._newest: MetadataImage | None = None  # at the last look
         # The one process that ever led a partition in a leader epoch, and its high watermark. A
         # restarted broker is another process: it may not continue its epoch.
         self._partition_leaders: dict[tuple[PartitionId, int], tuple[str, int]] = {}
 
     def check(self) -> None:
+        """Look at every node of which something has run since the last look."""
         self.looks += 1
-        for node in self._cluster.nodes.values():
-            if node.alive and node.node is not None:
-                self._check_quorum(node)
-                self._check_image(node)
-        newest = self._newest_image()
-        for node, broker in self._brokers():
-            for replica in broker.replicas:
-                if replica.machine.is_leader:
-                    self._check_leader(node, replica)
-                    if newest is not None:
-                        self._check_in_sync(node, replica, newest)
-
+        self._look([node for node in self._cluster.nodes.values() if node.stirred()])
         for law, every in self._laws:
             if self.looks % every == 0:
                 law.check(self._cluster, self._violated)
 
     def check_everything(self) -> None:
-        """All laws at once, as at the end of a run."""
-        self.check()
+        """All nodes and all laws at once, as at the end of a run."""
+        self._look(list(self._cluster.nodes.values()))
         for law, _ in self._laws:
             law.check(self._cluster, self._violated)
+
+    def _look(self, stirred: Sequence[SimNode]) -> None:
+        running = [node for node in stirred if node.alive and node.node is not None]
+        for node in running:
+            self._check_quorum(node)
+            self._check_image(node)
+        if any(node.id in self._cluster.controllers for node in running):
+            for law in self._quorum_laws:
+                law.check(self._cluster, self._violated)
+        image = self._newest_image()
+        whole = image is not self._newest
+        self._newest = image
+        leading, following = self._replicas_of(self._cluster.nodes.values() if whole else running)
+        for node, replica in leading:
+            self._check_leader(node, replica)
+            if image is not None:
+                self._check_in_sync(node, replica, image)
+        if image is not None and not whole:
+            for node, replica in following:
+                self._check_member(node, replica, image)
 
     @property
     def quorum_elections(self) -> int:
@@ -143,10 +158,18 @@ class Invariants:
 
     # -------------------------------------------------------------------------------- data
 
-    def _brokers(self) -> Iterator[tuple[SimNode, Broker]]:
-        for node in self._cluster.brokers.values():
-            if node.alive and node.node is not None and node.node.broker is not None:
-                yield node, node.node.broker
+    def _replicas_of(
+        self, nodes: Iterable[SimNode]
+    ) -> tuple[list[tuple[SimNode, Replica]], list[tuple[SimNode, Replica]]]:
+        """Those that lead, and the others."""
+        leading: list[tuple[SimNode, Replica]] = []
+        following: list[tuple[SimNode, Replica]] = []
+        for node in nodes:
+            broker = _broker(node)
+            if broker is not None:
+                for replica in broker.replicas:
+                    (leading if replica.machine.is_leader else following).append((node, replica))
+        return leading, following
 
     def _check_leader(self, node: SimNode, replica: Replica) -> None:
         machine = replica.machine
@@ -169,17 +192,33 @@ class Invariants:
         state = image.partition(*leading.id)
         if state is None or not _agree(state, leading, node):
             return
-        for other, broker in self._brokers():
-            if other.id not in state.isr:
-                continue
-            for replica in broker.replicas:
-                if replica.id == leading.id and replica.state is ReplicaState.ONLINE:
-                    end = replica.log.durable_offset
-                    if end < leading.machine.high_watermark:
-                        self._violated(
-                            f"{replica!r} on broker {other.id} is in the ISR, has {end} on disk, "
-                            f"below the high watermark {leading.machine.high_watermark}"
-                        )
+        for member in state.isr:
+            other = self._cluster.brokers[member]
+            broker = _broker(other)
+            replica = None if broker is None else broker.replicas.get(leading.id)
+            if replica is not None:
+                self._check_end(other, replica, leading)
+
+    def _check_member(self, node: SimNode, replica: Replica, image: MetadataImage) -> None:
+        """The same of one member, which has run while perhaps its leader has not."""
+        state = image.partition(*replica.id)
+        if state is None or state.leader < 0 or node.id not in state.isr:
+            return
+        leader = self._cluster.brokers[state.leader]
+        broker = _broker(leader)
+        leading = None if broker is None else broker.replicas.get(replica.id)
+        if leading is not None and leading.machine.is_leader and _agree(state, leading, leader):
+            self._check_end(node, replica, leading)
+
+    def _check_end(self, node: SimNode, replica: Replica, leading: Replica) -> None:
+        if replica.state is not ReplicaState.ONLINE:
+            return
+        end, high_watermark = replica.log.durable_offset, leading.machine.high_watermark
+        if end < high_watermark:
+            self._violated(
+                f"{replica!r} on broker {node.id} is in the ISR, has {end} on disk, "
+                f"below the high watermark {high_watermark}"
+            )
 
 
 def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
@@ -193,6 +232,10 @@ def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
         and state.leader_epoch == known.leader_epoch
         and state.partition_epoch >= known.partition_epoch
     )
+
+
+def _broker(node: SimNode) -> Broker | None:
+    return node.node.broker if node.alive and node.node is not None else None
 
 
 def _process(node: SimNode) -> str:

@@ -356,13 +356,18 @@ def test_broken_invariants_are_seen() -> None:
         await a_topic(cluster)
         await write(cluster, 3)
         assert cluster.invariants.looks > 10
-        broker = cluster.leader(TOPIC).node
-        assert broker is not None
-        assert broker.broker is not None
-        (replica,) = broker.broker.replicas
-        replica.machine.high_watermark += 100
+        leader = cluster.leader(TOPIC)
+        assert leader.node is not None
+        assert leader.node.broker is not None
+        assert leader.process is not None
+        (replica,) = leader.node.broker.replicas
+
+        def move(by: int) -> None:
+            replica.machine.high_watermark += by
+
+        leader.process.loop.call_soon(move, 100)
         await asyncio.sleep(0.05)
-        replica.machine.high_watermark -= 100
+        leader.process.loop.call_soon(move, -100)
         await asyncio.sleep(0.05)
 
     cluster = SimCluster(1)
