@@ -8,10 +8,12 @@ what time it is, hands in messages and news of the disk, and carries out every `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raft import election, replication, snapshots, transfer
+from raft import election, membership, replication, snapshots, transfer
 from raft.log_view import LogView
+from raft.membership import Refusal, VoterChange
 from raft.messages import (
     Batch,
     BeginQuorumEpochRequest,
@@ -30,7 +32,7 @@ from raft.messages import (
     VoteResponse,
 )
 from raft.progress import Progress
-from raft.quorum import ReplicaKey, VoterSet
+from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Call, HardState, Ready, Status
 from raft.replica import InvariantError, Replica
 from raft.roles import (
@@ -44,6 +46,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.timing import Timing
+from raft.voter_history import VoterHistory
 from stele.errors import ErrorCode
 from stele.world import Rng
 
@@ -64,26 +67,30 @@ class ReplicaView:
 class RaftCore:
     """One replica of the quorum's log: a voter, or an observer when ``local`` is no voter.
 
-    ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or earlier) are
-    what recovery found, all durable. Begin with ``start``.
+    ``voters``, ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or
+    earlier) are what recovery found, all durable. ``bootstrap`` are further nodes that an observer
+    may ask for the leader, under ids that the driver can call and that no replica has (negative).
+    Begin with ``start``.
     """
 
     def __init__(
         self,
         local: ReplicaKey,
-        voters: VoterSet,
+        voters: VoterHistory,
         log: LogView,
         hard_state: HardState,
         timing: Timing,
         rng: Rng,
         *,
         snapshot: SnapshotId | None = None,
+        bootstrap: Sequence[int] = (),
     ) -> None:
         if log.last_epoch > hard_state.epoch:
             # Records of an epoch can be durable before the epoch itself; no vote can.
             hard_state = HardState(log.last_epoch)
         self._replica = Replica(local, voters, log, hard_state, timing, rng)
         self._replica.snapshot = snapshot
+        self._replica.bootstrap = tuple(bootstrap)
 
     # ------------------------------------------------------------------------------- facts
 
@@ -120,6 +127,35 @@ class RaftCore:
         state = self._replica.state
         pending = state.transfer if isinstance(state, Leader) else None
         return None if pending is None else pending.to
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest in the log, committed or not: by it this replica goes."""
+        return self._replica.voters
+
+    @property
+    def voters_offset(self) -> int:
+        """Of the batch that made them the voters; -1 when they are the configuration's."""
+        return self._replica.history.latest_offset
+
+    def voters_at(self, end_offset: int) -> VoterSet:
+        """The voters as of everything below ``end_offset``, for a snapshot that ends there."""
+        return self._replica.history.at(end_offset)
+
+    @property
+    def adding(self) -> Voter | None:
+        """Who is to become a voter once it has caught up. When that changes to None and it is
+        not in ``voters``, it was given up."""
+        return None
+
+    @property
+    def change_pending(self) -> bool:
+        """Whether the latest voters are not known to be committed, or one is about to be added.
+
+        A leader makes no other change meanwhile.
+        """
+        replica = self._replica
+        return self.adding is not None or self.voters_offset >= max(replica.high_watermark, 0)
 
     def in_touch(self, now: float) -> bool:
         """Whether this voter leads, or has heard from its leader within the fetch timeout."""
@@ -209,10 +245,21 @@ class RaftCore:
             raise InvariantError(f"{snapshot} holds more than {replica.high_watermark}, committed")
         replica.snapshot = snapshot
         replica.log.cut_before(start_offset)
+        replica.history.cut_before(start_offset)
 
-    def snapshot_checked(self, snapshot: SnapshotId, now: float, *, sound: bool) -> Ready:
-        """A fetched snapshot is complete on disk; ``sound``: it is what it should be."""
-        snapshots.checked(self._replica, now, snapshot, sound=sound)
+    def snapshot_checked(
+        self,
+        snapshot: SnapshotId,
+        now: float,
+        *,
+        sound: bool,
+        voters: VoterSet | None = None,
+    ) -> Ready:
+        """A fetched snapshot is complete on disk; ``sound``: it is what it should be.
+
+        ``voters`` are those that it holds; None: its log had no voters record then.
+        """
+        snapshots.checked(self._replica, now, snapshot, sound=sound, voters=voters)
         return self._finish(now)
 
     def leader_unreachable(self, now: float) -> Ready:
@@ -236,6 +283,21 @@ class RaftCore:
         Allowed when ``transfer_refusal`` is NONE; watch ``transferring_to`` and the status.
         """
         transfer.begin(self._replica, now, to)
+        return self._finish(now)
+
+    def change_refusal(self, change: VoterChange, now: float) -> Refusal | None:
+        """Why the voters cannot be changed so now; None when they can."""
+        return membership.refusal(self._replica, now, change)
+
+    def change_voters(self, change: VoterChange, now: float) -> Ready:
+        """Add, remove or update a voter. Allowed when ``change_refusal`` is None.
+
+        The change is certain once ``high_watermark`` passes the ``voters_offset`` that it got. That
+        of ``AddVoter`` is appended later: watch ``adding``. A leadership that ends before leaves
+        the outcome open, as with ``propose``. A leader that removes itself leads until that is
+        committed, and then resigns.
+        """
+        membership.begin(self._replica, now, change)
         return self._finish(now)
 
     # ---------------------------------------------------------------------------- dispatch

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raft.quorum import VoterSet
 from stele.errors import ErrorCode
 
 
@@ -22,13 +23,39 @@ class LeaderChange:
 
 
 @dataclass(frozen=True, slots=True)
+class VotersChange:
+    """The control record that makes ``voters`` the quorum from its offset on (KIP-853).
+
+    ``is_first``: no log had one before. Such a batch has two records, the feature level
+    kraft.version 1 and then the voters; any other has one.
+    """
+
+    voters: VoterSet
+    is_first: bool = False
+
+    @property
+    def count(self) -> int:
+        return 2 if self.is_first else 1
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """One record batch of the log: opaque to the core but for its place and its epoch."""
+    """One record batch of the log: opaque to the core but for its place, its epoch, and the voters.
+
+    From this replica's core, a control batch comes as what is to be encoded. From a leader all come
+    as bytes, and the driver has decoded the voters record of one that has it into ``voters``.
+    """
 
     base_offset: int
     count: int
     epoch: int
-    payload: bytes | LeaderChange
+    payload: bytes | LeaderChange | VotersChange
+    voters: VoterSet | None = None
+
+    @property
+    def new_voters(self) -> VoterSet | None:
+        """The voters from this batch on, if it changes them."""
+        return self.payload.voters if isinstance(self.payload, VotersChange) else self.voters
 
     @property
     def end_offset(self) -> int:

@@ -13,7 +13,7 @@ class ReplicaKey:
     """A replica's identity: its node id, and which disk it lives on (KIP-853).
 
     A node that comes back with an empty disk is another replica: it has forgotten its votes. A
-    directory id of zeros is unknown and matches every directory of that node (static voters).
+    directory id of zeros is unknown and matches every directory of that node.
     """
 
     id: int
@@ -26,28 +26,50 @@ class ReplicaKey:
         return not known or self.directory_id == other.directory_id
 
 
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A member of the quorum: its identity, and where its peers reach it.
+
+    ``endpoint`` is ``host:port``, opaque to the core; empty while it is not known.
+    """
+
+    key: ReplicaKey
+    endpoint: str = ""
+
+    @property
+    def id(self) -> int:
+        return self.key.id
+
+
 class VoterSet:
-    """An immutable set of voters, in order of their ids."""
+    """An immutable set of voters, in order of their ids; equal when all of it is.
+
+    Empty for a node that has not learned yet who the voters are. Such a node only observes.
+    """
 
     __slots__ = ("_voters",)
 
-    def __init__(self, voters: Iterable[ReplicaKey]) -> None:
+    def __init__(self, voters: Iterable[Voter]) -> None:
         by_id = {voter.id: voter for voter in voters}
         self._voters = {voter: by_id[voter] for voter in sorted(by_id)}
-        if not self._voters:
-            raise ValueError("a quorum needs at least one voter")
 
     @classmethod
     def of_ids(cls, *ids: int) -> VoterSet:
-        return cls([ReplicaKey(voter) for voter in ids])
+        """Voters of which nothing is known but their ids."""
+        return cls([Voter(ReplicaKey(voter)) for voter in ids])
 
     @property
     def ids(self) -> tuple[int, ...]:
         return tuple(self._voters)
 
     @property
+    def voters(self) -> tuple[Voter, ...]:
+        return tuple(self._voters.values())
+
+    @property
     def majority(self) -> int:
-        """How many voters decide: any two such groups have one in common."""
+        """How many voters decide: any two such groups have one in common, and so have a majority
+        of this set and one of any set that has one voter more or less."""
         return len(self._voters) // 2 + 1
 
     def __len__(self) -> int:
@@ -55,13 +77,32 @@ class VoterSet:
 
     def __contains__(self, key: ReplicaKey) -> bool:
         voter = self._voters.get(key.id)
-        return voter is not None and voter.matches(key)
+        return voter is not None and voter.key.matches(key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self.voters == other.voters
+
+    def __hash__(self) -> int:
+        return hash(self.voters)
+
+    def __repr__(self) -> str:
+        return f"VoterSet({list(self.voters)})"
+
+    def get(self, node_id: int) -> Voter | None:
+        return self._voters.get(node_id)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set with ``voter`` added, or in the place of the one with its id."""
+        return VoterSet([*self.voters, voter])
+
+    def without(self, node_id: int) -> VoterSet:
+        return VoterSet(voter for voter in self.voters if voter.id != node_id)
 
     def others(self, node_id: int) -> tuple[int, ...]:
         return tuple(voter for voter in self._voters if voter != node_id)
 
     def directory_id(self, node_id: int) -> bytes:
-        return self._voters[node_id].directory_id
+        return self._voters[node_id].key.directory_id
 
 
 def majority_value(voters: VoterSet, values: Mapping[int, int]) -> int:

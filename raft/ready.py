@@ -19,6 +19,7 @@ import enum
 from dataclasses import dataclass, field
 
 from raft.messages import Batch, Request, Response, SnapshotId
+from raft.quorum import VoterSet
 
 
 class Role(enum.Enum):
@@ -108,4 +109,5 @@ class Ready:
     cancel: list[int] = field(default_factory=list)
     committed: tuple[int, int] | None = None  # [from, to): never overlaps an earlier one
     status: Status | None = None  # set when it changed
+    voters: VoterSet | None = None  # the latest of the log, committed or not; set when it changed
     deadline: float = float("inf")  # call tick() then, unless a later Ready says otherwise

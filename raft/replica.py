@@ -36,6 +36,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.timing import Timing
+from raft.voter_history import NO_RECORD, VoterHistory
 from stele.errors import ErrorCode, SteleError
 from stele.world import Rng
 
@@ -60,14 +61,14 @@ class Replica:
     def __init__(
         self,
         local: ReplicaKey,
-        voters: VoterSet,
+        voters: VoterHistory,
         log: LogView,
         hard_state: HardState,
         timing: Timing,
         rng: Rng,
     ) -> None:
         self.local = local
-        self.voters = voters
+        self.history = voters  # of the log, to its end: appended and truncated with it
         self.log = log
         self.timing = timing
         self.rng = rng
@@ -77,6 +78,7 @@ class Replica:
         self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
+        self.bootstrap: tuple[int, ...] = ()  # whom an observer may ask besides the voters
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
         # What a snapshot holds is committed.
         self.high_watermark = (
@@ -88,7 +90,8 @@ class Replica:
         self._last_request_id = 0
         self._ready = Ready()
         self._outbound: list[Outbound] = []
-        self._status: Status | None = None
+        self._status: Status | None = None  # as the last Ready that told of it
+        self._voters: VoterSet | None = None  # likewise
         self._hard_state_changed = False
         self._promise_changed = False
         self._ticket = 0
@@ -101,6 +104,11 @@ class Replica:
     @property
     def role(self) -> Role:
         return _ROLES[type(self.state)]
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest in the log, committed or not."""
+        return self.history.latest
 
     @property
     def is_voter(self) -> bool:
@@ -151,6 +159,8 @@ class Replica:
             if batch.epoch > self.epoch:
                 raise InvariantError(f"{batch} is of an epoch that this replica is not in")
             self.log.append(batch.base_offset, batch.count, batch.epoch)
+            if batch.new_voters is not None:
+                self.history.append(batch.base_offset, batch.new_voters)
         self._ready.append.extend(batches)
 
     def truncate_to(self, offset: int) -> None:
@@ -162,23 +172,33 @@ class Replica:
         if self._ready.append:
             raise InvariantError("a Ready truncates first: it has appended already")
         self.log.truncate_to(offset)
+        self.history.truncate_to(offset)
         self._unpersisted = [(ticket, min(end, offset)) for ticket, end in self._unpersisted]
         self._ready.truncate_to = offset
 
     def take_piece(self, piece: SnapshotPiece) -> None:
         self._ready.pieces.append(piece)
 
-    def install(self, snapshot: SnapshotId) -> None:
+    def install(self, snapshot: SnapshotId, voters: VoterSet | None) -> None:
         """Put a checked snapshot in the place of the log, which it supersedes."""
         if isinstance(self.state, Leader) or snapshot.end_offset <= self.high_watermark:
             raise InvariantError(f"a {self.role.value} must not load {snapshot}")
         if self._ready.append or self._ready.truncate_to is not None:
             raise InvariantError("a Ready installs first: it has touched the log already")
         self.log.reset_to(snapshot)
+        self._install_voters(snapshot, voters)
         self._unpersisted = [(ticket, snapshot.end_offset) for ticket, _ in self._unpersisted]
         self.snapshot = snapshot
         self.high_watermark = snapshot.end_offset
         self._ready.install = snapshot
+
+    def _install_voters(self, snapshot: SnapshotId, voters: VoterSet | None) -> None:
+        if voters is not None:
+            self.history.reset(voters, snapshot.end_offset - 1)
+            return
+        self.history.truncate_to(0)
+        if self.history.latest_offset != NO_RECORD:
+            raise InvariantError(f"{snapshot} has no voters, but what is committed before it has")
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Everything below ``offset`` is committed; lower news than known is no news."""
@@ -210,6 +230,8 @@ class Replica:
         self._outbound = []
         if self.status != self._status:
             self._status = ready.status = self.status
+        if self.voters != self._voters:
+            self._voters = ready.voters = self.voters
         return ready
 
     def persisted(self, ticket: int) -> None:

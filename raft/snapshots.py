@@ -11,7 +11,7 @@ import logging
 
 from raft import replication
 from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotId
-from raft.quorum import NO_DIRECTORY, ReplicaKey
+from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from raft.ready import SnapshotPiece
 from raft.replica import Replica
 from raft.roles import Download, Fetching, Leader
@@ -111,7 +111,9 @@ def _take_in(replica: Replica, download: Download, message: FetchSnapshotRespons
     )
 
 
-def checked(replica: Replica, now: float, snapshot: SnapshotId, *, sound: bool) -> None:
+def checked(
+    replica: Replica, now: float, snapshot: SnapshotId, *, sound: bool, voters: VoterSet | None
+) -> None:
     """The driver has the whole snapshot on disk, and it is sound or not."""
     fetching = replica.fetching
     download = None if fetching is None else fetching.download
@@ -121,7 +123,7 @@ def checked(replica: Replica, now: float, snapshot: SnapshotId, *, sound: bool) 
         return
     fetching.download = None
     if sound:
-        replica.install(snapshot)
+        replica.install(snapshot, voters)
     else:
         _log.error("%s is not sound: fetching it again", snapshot)
         fetching.failed(now, replica.timing)

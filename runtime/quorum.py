@@ -30,6 +30,7 @@ from raft.messages import (
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from raft.voter_history import VoterHistory
 from runtime.quorum_changes import QuorumChanges
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
@@ -168,7 +169,7 @@ class Quorum:
             )
         self._core = RaftCore(
             ReplicaKey(config.node_id, config.directory_id),
-            VoterSet.of_ids(*(voter.id for voter in config.voters)),
+            VoterHistory(VoterSet.of_ids(*(voter.id for voter in config.voters))),
             self._log.view(),
             self._log.hard_state,
             timing_of(config),

@@ -28,6 +28,7 @@ from raft.messages import (
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Ready, Reply, Role
 from raft.timing import Timing
+from raft.voter_history import VoterHistory
 from stele.errors import ErrorCode
 
 VOTE = VoteRequest(
@@ -56,7 +57,7 @@ def voter(*, leader_id: int | None = None, node: int = 1, voted: int | None = No
     """Replica 1 of voters 1, 2, 3 in epoch 5; its log ends at offset 10."""
     core = RaftCore(
         ReplicaKey(node, b"d" * 16),
-        VoterSet.of_ids(1, 2, 3),
+        VoterHistory(VoterSet.of_ids(1, 2, 3)),
         LogView(end_offset=10, epochs=[(3, 0), (5, 6)]),
         HardState(5, leader_id, voted, NO_DIRECTORY if voted else None),
         Timing(),
@@ -314,7 +315,7 @@ def test_only_a_leader_proposes() -> None:
 def test_records_of_an_epoch_that_the_hard_state_does_not_know() -> None:
     core = RaftCore(
         ReplicaKey(1),
-        VoterSet.of_ids(1, 2, 3),
+        VoterHistory(VoterSet.of_ids(1, 2, 3)),
         LogView(end_offset=3, epochs=[(7, 0)]),
         HardState(5, 3, 2),
         Timing(),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_time, majority_value
+from raft.quorum import ReplicaKey, Voter, VoterSet, VoteTally, majority_time, majority_value
 
 SIZES = st.integers(1, 7)
 
@@ -66,12 +65,25 @@ def test_a_missing_voter_has_nothing() -> None:
 
 def test_another_disk_is_another_replica() -> None:
     one, other = ReplicaKey(1, b"a" * 16), ReplicaKey(1, b"b" * 16)
-    assert one in VoterSet([one])
-    assert other not in VoterSet([one])
-    assert other in VoterSet.of_ids(1)  # a static voter: its directory is not known
+    assert one in VoterSet([Voter(one)])
+    assert other not in VoterSet([Voter(one)])
+    assert other in VoterSet.of_ids(1)  # its directory is not known
     assert ReplicaKey(2) not in VoterSet.of_ids(1)
 
 
 def test_no_voters() -> None:
-    with pytest.raises(ValueError, match="at least one voter"):
-        VoterSet([])
+    none = VoterSet([])
+    assert not len(none)
+    assert ReplicaKey(1) not in none
+
+
+def test_sets_are_values() -> None:
+    first, second = Voter(ReplicaKey(1, b"a" * 16), "one:1"), Voter(ReplicaKey(2), "two:2")
+    both = VoterSet([second, first])
+    assert both == VoterSet([first]).with_voter(second)
+    assert both.voters == (first, second)
+    assert both.without(2) == VoterSet([first]) != both
+    moved = Voter(first.key, "elsewhere:1")
+    assert both.with_voter(moved).get(1) == moved
+    assert both.get(1) == first
+    assert both.get(3) is None

@@ -11,6 +11,7 @@ from raft.messages import Batch, FetchResponse, FetchSnapshotResponse, Inbound, 
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import HardState, Outbound, ReadRange, Ready, Reply
 from raft.timing import Timing
+from raft.voter_history import VoterHistory
 from stele.errors import ErrorCode
 from stele.world import Rng
 
@@ -79,7 +80,7 @@ class FakeNode:
         self.hard_state = self.durable_hard_state
         self.core = RaftCore(
             ReplicaKey(self.id),
-            self.voters,
+            VoterHistory(self.voters),
             view_of(self.log, self.snapshot),
             self.hard_state,
             self.timing,

@@ -29,8 +29,9 @@ from raft.messages import (
     SnapshotId,
     VoteRequest,
     VoteResponse,
+    VotersChange,
 )
-from raft.quorum import VoterSet
+from raft.quorum import NO_DIRECTORY, VoterSet
 from raft.ready import Call, Outbound, Ready
 from raft.timing import Timing
 from stele.errors import ErrorCode
@@ -350,9 +351,20 @@ def show_batch(batch: Batch) -> str:
     payload = batch.payload
     if isinstance(payload, LeaderChange):
         text = f"leader-change to {payload.leader_id} by {payload.granting_voters}"
+    elif isinstance(payload, VotersChange):
+        text = f"voters {show_voters(payload.voters)}"
     else:
         text = payload.decode()
     return f"[{batch.base_offset},{batch.end_offset}) epoch={batch.epoch} {text}"
+
+
+def show_voters(voters: VoterSet) -> str:
+    """Ids, each with the first letters of its directory, if that is known."""
+    shown = []
+    for voter in voters.voters:
+        known = voter.key.directory_id != NO_DIRECTORY
+        shown.append(f"{voter.id}{voter.key.directory_id[:2].decode() if known else '?'}")
+    return " ".join(shown)
 
 
 def show_ready(ready: Ready) -> list[str]:
