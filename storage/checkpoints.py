@@ -75,8 +75,11 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     """Empty if the file is absent. LogDirectoryError if it is malformed."""
     text = _read_text(disk, path)
-    if text is None:
-        return {}
+    return {} if text is None else decode_offsets(text, path)
+
+
+def decode_offsets(text: str, path: str) -> dict[TopicPartition, int]:
+    """What ``encode_offsets`` made. LogDirectoryError, which names the path, if malformed."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)

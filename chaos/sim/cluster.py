@@ -15,6 +15,7 @@ from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import Node, build
 from runtime.config import NodeConfig, from_settings
+from stele.errors import SteleError
 from stele.world import World
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class SimNode:
         self.host = host
         self.process: Process | None = None
         self.node: Node | None = None
+        self.failure = ""  # why the last process refused to start, or gave up
+        self.on_failed: Callable[[SimNode], None] | None = None
         self._simulation = simulation
         simulation.machine(host)
 
@@ -64,24 +67,36 @@ class SimNode:
         """Start the process; it formats its directories if they are new."""
         assert not self.alive, f"node {self.id} runs already"
         self.node = None
+        self.failure = ""
         process = self.process = self._simulation.process(self.host)
         process.start(self._live(process))
 
     async def _live(self, process: Process) -> None:
-        format_directory(
-            process.world.disk,
-            directories_of(self.config),
-            CLUSTER_ID,
-            self.id,
-            process.world.rng,
-            ignore_formatted=True,
-        )
-        node = build(self.config, process.world)
-        self.node = node
-        await node.start()
-        failure = await node.wait_failed()
+        try:
+            format_directory(
+                process.world.disk,
+                directories_of(self.config),
+                CLUSTER_ID,
+                self.id,
+                process.world.rng,
+                ignore_formatted=True,
+            )
+            node = self.node = build(self.config, process.world)
+            await node.start()
+            failure: BaseException = await node.wait_failed()
+        except (SteleError, OSError) as error:  # it refuses to start
+            failure = error
+        self.failure = f"{type(failure).__name__}: {failure}"
         self._simulation.note(self.host, "failed", str(failure))
-        await node.stop()
+        if self.on_failed is not None:
+            self.on_failed(self)
+        if self.node is not None:
+            await self.node.stop()
+        self._simulation.scheduler.at(0.0, self._exit, process)
+
+    def _exit(self, process: Process) -> None:
+        if not process.dead:
+            self._simulation.kill(process)
 
     async def stop(self) -> None:
         """An orderly shutdown, then the end of the process."""

@@ -196,7 +196,22 @@ class VirtualDisk:
                 content[position] ^= 1 << bit
         self.note("bit-flip", f"{path}:{position}")
 
+    def lose(self, path: str) -> None:
+        """A file or a tree is gone, durably."""
+        parent = self.directory(posixpath.dirname(path))
+        name = posixpath.basename(path)
+        parent.entries.pop(name, None)
+        parent.durable.pop(name, None)
+        for change in self._changes:
+            change.parts = [part for part in change.parts if part[:2] != (parent, name)]
+        self.note("lost", path)
+
     # ------------------------------------------------------------------------------ the tree
+
+    def names(self, path: str) -> list[str]:
+        """Of a directory, sorted; none where there is no directory."""
+        node = self.find(path)
+        return sorted(node.entries) if isinstance(node, _Directory) else []
 
     def find(self, path: str) -> _Node | None:
         node: _Node = self._root

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.damage import Damage
+from chaos.sim.disk import DiskFaults
 from chaos.sim.process import ProcessEndedError
 
 CALM_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 30.0
+_ROLL_TIMEOUT_S = 10.0
 
 KINDS = (
     "kill",
@@ -23,7 +26,14 @@ KINDS = (
     "bridge",
     "jump_clock",
     "fail_syncs",
+    "fail_reads",
+    "fail_writes",
     "fill_disk",
+    "slow_disk",
+    "flip_bit",
+    "lose_file",
+    "wipe_disk",
+    "roll",
     "conditions",
 )
 """Of faults: acts, and ``conditions``: bad networks, slow disks and torn pages all the time."""
@@ -32,7 +42,8 @@ KINDS = (
 class Storm:
     """Life: ``draw_conditions``, ``rage``, ``calm``. ``counts`` tells what happened how often.
 
-    It never damages what was synced: what the cluster promised, it must keep through all of this.
+    What is synced is damaged only where others have it (``damage``): what the cluster promised, it
+    must keep through all of this.
     """
 
     def __init__(
@@ -58,6 +69,13 @@ class Storm:
         self._dark: set[int] = set()  # nodes without power
         self._paused: set[int] = set()
         self._broken: set[int] = set()  # nodes whose disk fails or is full
+        self._slow: dict[int, tuple[float, float]] = {}  # nodes, and how slow their syncs were
+        self._rolling = False
+        self._calm = False
+        self.damage = Damage(cluster, cluster.simulation.streams.stream("damage"))
+        self.violations: list[str] = []
+        for node in self._nodes:
+            node.on_failed = self._node_failed
         self._kinds = frozenset(kinds)
         self._limit = limit
         acts: dict[Callable[[SimNode], bool], int] = {
@@ -71,7 +89,14 @@ class Storm:
             self._jump_clock: 1,
             self._bridge: 1,
             self._fail_syncs: 1,
+            self._fail_reads: 1,
+            self._fail_writes: 1,
             self._fill_disk: 1,
+            self._slow_disk: 1,
+            self._flip_bit: 2,
+            self._lose_file: 2,
+            self._wipe_disk: 1,
+            self._roll: 1,
         }
         self._acts = [
             act for act, weight in acts.items() if _name(act) in self._kinds for _ in range(weight)
@@ -129,19 +154,29 @@ class Storm:
 
     async def calm(self) -> None:
         """Mend everything and wait until every node is ready."""
+        self._calm = True
         await asyncio.gather(*self._stopping)
         self._simulation.note("storm", "calm")
         network = self._simulation.fabric
         network.heal()
         network.faults.slow = network.faults.duplicate = 0
         network.faults.lost_request = network.faults.lost_reply = 0
-        for node in self._nodes:
-            self._revive_one(node)
-        await self._cluster.until(
-            lambda: all(node.ready for node in self._nodes),
-            "every node is ready after the storm",
-            timeout_s=CALM_TIMEOUT_S,
-        )
+        end = self._simulation.now + CALM_TIMEOUT_S
+        while not all(node.ready for node in self._nodes):
+            for node in self._nodes:  # also those that refuse to start, and are mended then
+                self._revive_one(node)
+            if self._simulation.now > end:
+                late = {node.id: node.failure for node in self._nodes if not node.ready}
+                raise AssertionError(f"not ready {CALM_TIMEOUT_S:g} s after the storm: {late}")
+            await asyncio.sleep(0.5)
+        self._end_slowness()
+
+    def _node_failed(self, node: SimNode) -> None:
+        """Nodes give up when their disk fails, or when they find what was damaged."""
+        if node.id not in self._broken and node.id not in self.damage.metadata:
+            self.violations.append(
+                f"at {self._simulation.now:.6f}: {node.host} gave up: {node.failure}"
+            )
 
     # ----------------------------------------------------------------------------------- acts
 
@@ -204,7 +239,13 @@ class Storm:
     def _heal(self, _: SimNode) -> bool:
         self._simulation.note("storm", "heal")
         self._simulation.fabric.heal()
+        self._end_slowness()
         return True
+
+    def _end_slowness(self) -> None:
+        for node_id, sync_s in self._slow.items():
+            self._faults(self._cluster.nodes[node_id]).sync_s = sync_s
+        self._slow.clear()
 
     def _jump_clock(self, node: SimNode) -> bool:
         self._simulation.machine(node.host).clock.jump(self._rng.randint(-100_000, 100_000))
@@ -218,9 +259,22 @@ class Storm:
         self._simulation.fabric.partition([*others[:half], node.host], [*others[half:], node.host])
         return True
 
+    def _faults(self, node: SimNode) -> DiskFaults:
+        return self._simulation.machine(node.host).disk.faults
+
     def _fail_syncs(self, node: SimNode) -> bool:
         """What is not on disk by now never gets there, though it can be read until a reboot."""
-        self._simulation.machine(node.host).disk.faults.failing_sync = True
+        self._faults(node).failing_sync = True
+        self._broken.add(node.id)
+        return True
+
+    def _fail_reads(self, node: SimNode) -> bool:
+        self._faults(node).failing_read = True
+        self._broken.add(node.id)
+        return True
+
+    def _fail_writes(self, node: SimNode) -> bool:
+        self._faults(node).failing_write = True
         self._broken.add(node.id)
         return True
 
@@ -230,13 +284,56 @@ class Storm:
         self._broken.add(node.id)
         return True
 
+    def _slow_disk(self, node: SimNode) -> bool:
+        faults = self._faults(node)
+        self._slow.setdefault(node.id, faults.sync_s)
+        faults.sync_s = 0.02, self._rng.choice([0.1, 0.5, 2.0])
+        return True
+
     def _mend_disk(self, node: SimNode) -> None:
         """A new cable or an emptied disk, and a reboot: only that tells what was not written."""
-        faults = self._simulation.machine(node.host).disk.faults
-        faults.failing_sync, faults.quota_bytes = False, None
+        faults = self._faults(node)
+        faults.failing_sync = faults.failing_read = faults.failing_write = False
+        faults.quota_bytes = None
         self._broken.discard(node.id)
         if node.id not in self._dark:
             self._cut_power(node)
+
+    def _flip_bit(self, node: SimNode) -> bool:
+        self._kill(node)
+        return self.damage.flip_bit(node)
+
+    def _lose_file(self, node: SimNode) -> bool:
+        self._kill(node)
+        return self.damage.lose_file(node)
+
+    def _wipe_disk(self, node: SimNode) -> bool:
+        self._kill(node)
+        return self.damage.wipe(node)
+
+    def _roll(self, _: SimNode) -> bool:
+        """An operator restarts one node after the other, beside whatever else happens."""
+        if self._rolling:
+            return False
+        self._rolling = True
+        self._stopping.append(asyncio.get_running_loop().create_task(self._restart_all()))
+        return True
+
+    async def _restart_all(self) -> None:
+        for node in self._nodes:
+            if node.ready and node.id not in self._paused:
+                await self._stop_or_kill(node)
+                await asyncio.sleep(self._rng.uniform(0.0, 1.0))
+                self._revive_one(node)
+                await self._wait_ready(node)
+            if self._calm:
+                break
+        self._rolling = False
+
+    async def _wait_ready(self, node: SimNode) -> None:
+        end = self._simulation.now + _ROLL_TIMEOUT_S
+        while not (node.ready or self._calm or self._simulation.now > end):
+            await asyncio.sleep(0.1)
 
     def _revive(self, _: SimNode) -> bool:
         """Most of what is down comes back."""
@@ -257,6 +354,8 @@ class Storm:
             self._simulation.power_on(node.host)
         if node.alive:
             return False
+        if node.failure and node.id in self.damage.metadata:
+            self.damage.replace_metadata(node)
         node.start()
         return True
 

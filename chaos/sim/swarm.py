@@ -127,7 +127,11 @@ class _Run:
             outcome.violations.append(f"{type(error).__name__}: {error}")
         outcome.real_s = time.perf_counter() - started
         outcome.virtual_s = cluster.simulation.now
-        found = [*cluster.invariants.violations, *self._workload.history.violations]
+        found = [
+            *cluster.invariants.violations,
+            *self._workload.history.violations,
+            *self._storm.violations,
+        ]
         outcome.violations = (found + outcome.violations)[:_MAX_VIOLATIONS]
         outcome.faults = dict(self._storm.counts)
         outcome.acts = self._storm.drawn
@@ -169,6 +173,7 @@ class _Run:
             states = [state for _, _, state in newest.sorted_partitions()]
             cover["leader epochs"] = sum(state.leader_epoch for state in states)
             cover["isr changes"] = sum(state.partition_epoch for state in states)
+        cover.update(self._storm.damage.counts)
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared
         cover["consumed"] = len(history.consumed)

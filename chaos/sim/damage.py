@@ -1,0 +1,313 @@
+"""Damage to what was synced: bits flip, files and whole disks are lost.
+
+What was promised must still be there afterwards. So at most one replica of a partition is hurt at
+a time, and only while another one, which is in the ISR or may be elected out of it, has all that
+it has, whole and on disk; it counts as hurt until it is in the ISR again. Of a log only such bits
+flip as must be noticed: those under a CRC, in a batch that is below a checkpoint or has a whole one
+behind it (the end of a log looks like a torn write). Files are damaged while their node is down: a
+node that runs does not look at them again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.replica import ReplicaState
+from broker.types import PartitionId
+from chaos.sim.disk import VirtualDisk
+from metadata.image import MetadataImage, PartitionState
+from runtime.quorum_config import METADATA_TOPIC
+from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LEADER_EPOCH_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    TopicPartition,
+    decode_offsets,
+)
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+ROOT = "/data"
+METADATA_LOG = f"{ROOT}/{METADATA_TOPIC}-0"
+_CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+_BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
+_CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
+
+
+class _Place(NamedTuple):
+    """One replica's log on disk."""
+
+    id: PartitionId
+    name: str
+    state: PartitionState
+
+
+class Damage:
+    """Done by lot; ``hurt`` knows where it has not been made good yet."""
+
+    def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        # Brokers of which the metadata log was damaged: one that refuses to start is wiped.
+        self.metadata: set[int] = set()
+        self._hurt: dict[PartitionId, int] = {}  # and the broker with the one hurt replica
+        self._cluster = cluster
+        self._rng = rng
+
+    def hurt(self, partition: PartitionId) -> int | None:
+        """The broker whose replica is damaged, and not in the ISR again since."""
+        return self._hurt.get(partition)
+
+    # ----------------------------------------------------------------------------------- acts
+
+    def flip_bit(self, node: SimNode) -> bool:
+        """In a batch of a replica, or of the metadata log of a broker. The node is down."""
+        places = self._places_to_hurt(node)
+        if self._may_hurt_metadata(node) and self._rng.random() < 0.3:
+            return self._flip_metadata(node)
+        while places:
+            place = places.pop(self._rng.randrange(len(places)))
+            if self._flip(node, place.name, self._floor(node, place.name)):
+                self._hurt[place.id] = node.id
+                self.counts["bits flipped in replicas"] += 1
+                return True
+        return False
+
+    def lose_file(self, node: SimNode) -> bool:
+        """A file of a partition or of the directory, or the metadata log. The node is down."""
+        lot = self._rng.random()
+        if lot < 0.25:
+            return self._lose_checkpoint(node)
+        if lot < 0.5 and self._may_hurt_metadata(node):
+            return self._lose_metadata(node)
+        places = self._places_to_hurt(node)
+        if not places:
+            return False
+        place = self._rng.choice(places)
+        if self._rng.random() < 0.5:
+            return self._lose_beside(node, place)
+        return self._lose_segment(node, place)
+
+    def wipe(self, node: SimNode) -> bool:
+        """A broker gets an empty disk. It is down."""
+        self._forget_healed()
+        if not self._is_broker_alone(node):
+            return False
+        image = self._image()
+        if image is None:
+            return False
+        places = self._places(node, image)
+        held = [
+            _Place(PartitionId(topic.topic_id, number), f"{topic.name}-{number}", state)
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas
+        ]
+        if len(places) < len(held) or not all(self._may_hurt(node, place) for place in held):
+            return False
+        self._disk(node).lose(ROOT)
+        for place in held:
+            self._hurt[place.id] = node.id
+        self.metadata.discard(node.id)
+        self.counts["disks wiped"] += 1
+        return True
+
+    def replace_metadata(self, node: SimNode) -> None:
+        """What an operator does with a broker that refuses to start for its metadata log."""
+        self._disk(node).lose(METADATA_LOG)
+        self.metadata.discard(node.id)
+        self.counts["metadata logs wiped"] += 1
+
+    # ------------------------------------------------------------------------ what may be hurt
+
+    def _disk(self, node: SimNode) -> VirtualDisk:
+        return self._cluster.simulation.machine(node.host).disk
+
+    def _is_broker_alone(self, node: SimNode) -> bool:
+        return node.id not in self._cluster.controllers
+
+    def _may_hurt_metadata(self, node: SimNode) -> bool:
+        return self._is_broker_alone(node) and bool(self._disk(node).names(METADATA_LOG))
+
+    def _image(self) -> MetadataImage | None:
+        """The committed metadata; None while nobody can tell for sure."""
+        active = self._cluster.active_controller
+        if active is None or not active.ready or active.process is None or active.process.paused:
+            return None
+        assert active.node is not None
+        assert active.node.controller is not None
+        return active.node.controller.image
+
+    def _places(self, node: SimNode, image: MetadataImage) -> list[_Place]:
+        here = set(self._disk(node).names(ROOT))
+        return [
+            _Place(PartitionId(topic.topic_id, number), f"{topic.name}-{number}", state)
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas and f"{topic.name}-{number}" in here
+        ]
+
+    def _places_to_hurt(self, node: SimNode) -> list[_Place]:
+        self._forget_healed()
+        image = self._image()
+        if image is None:
+            return []
+        return [place for place in self._places(node, image) if self._may_hurt(node, place)]
+
+    def _may_hurt(self, node: SimNode, place: _Place) -> bool:
+        """Whether somebody who may lead has all that this replica has, whole and on disk."""
+        if place.id in self._hurt:
+            return False
+        mine = self._batches(node, place.name)
+        for broker in (*place.state.isr, *place.state.elr):
+            if broker == node.id:
+                continue
+            theirs = self._batches(self._cluster.brokers[broker], place.name)
+            if len(theirs) >= len(mine) and theirs[: len(mine)] == mine:
+                return True
+        return False
+
+    def _batches(self, node: SimNode, name: str) -> list[tuple[int, int]]:
+        """Base offset and CRC of every batch that is on disk whole."""
+        return [
+            (header.base_offset, header.crc)
+            for path in self._segments(node, name)
+            for _, header in _sound(self._disk(node).file(path).durable)
+        ]
+
+    def _segments(self, node: SimNode, name: str) -> list[str]:
+        directory = f"{ROOT}/{name}"
+        names = self._disk(node).names(directory)
+        return [f"{directory}/{each}" for each in names if each.endswith(".log")]
+
+    def _floor(self, node: SimNode, name: str) -> int:
+        """Below it a cut is corruption for sure: by the checkpoints on disk."""
+        topic, _, number = name.rpartition("-")
+        key = TopicPartition(topic, int(number))
+        return max(
+            self._checkpointed(node, f"{ROOT}/{file}", key)
+            for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
+        )
+
+    def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
+        disk = self._disk(node)
+        if disk.find(path) is None:
+            return 0
+        return decode_offsets(disk.file(path).durable.decode(), path).get(key, 0)
+
+    def _forget_healed(self) -> None:
+        """Replicas that are in the ISR again, and whole, and those of deleted partitions."""
+        image = self._image()
+        if image is None:
+            return
+        for partition, broker in list(self._hurt.items()):
+            state = image.partition(*partition)
+            if (
+                state is None
+                or broker not in state.replicas
+                or (broker in state.isr and self._is_online(broker, partition))
+            ):
+                del self._hurt[partition]
+
+    def _is_online(self, broker: int, partition: PartitionId) -> bool:
+        """A damaged replica never gets there with its damage: its node starts with recovery."""
+        node = self._cluster.brokers[broker].node
+        if node is None or node.broker is None or not node.ready:
+            return False
+        return any(
+            replica.id == partition and replica.state is ReplicaState.ONLINE
+            for replica in node.broker.replicas
+        )
+
+    # --------------------------------------------------------------------------- doing it
+
+    def _flip(self, node: SimNode, name: str, floor: int) -> bool:
+        paths = self._segments(node, name)
+        found = [
+            (path, position, header)
+            for path in paths
+            for position, header in _sound(self._disk(node).file(path).durable)
+        ]
+        if not found:
+            return False
+        last = found[-1][2]
+        noticed = [each for each in found if each[2] is not last or last.base_offset < floor]
+        if not noticed:
+            return False
+        path, position, header = self._rng.choice(noticed)
+        at = position + self._rng.randrange(_CRC_POSITION, header.size_bytes)
+        self._disk(node).flip_bit(path, at, self._rng.randrange(8))
+        return True
+
+    def _flip_metadata(self, node: SimNode) -> bool:
+        name = METADATA_LOG.removeprefix(f"{ROOT}/")
+        key = TopicPartition(METADATA_TOPIC, 0)
+        floor = self._checkpointed(node, f"{METADATA_LOG}/{RECOVERY_POINT_FILE}", key)
+        if not self._flip(node, name, floor):
+            return False
+        self.metadata.add(node.id)
+        self.counts["bits flipped in metadata logs"] += 1
+        return True
+
+    def _lose_checkpoint(self, node: SimNode) -> bool:
+        """They only tell where recovery may begin, and what damage is for sure no torn write."""
+        if node.id in self._hurt.values():
+            return False
+        present = set(self._disk(node).names(ROOT))
+        names = [name for name in _CHECKPOINTS if name in present]
+        if not names:
+            return False
+        self._disk(node).lose(f"{ROOT}/{self._rng.choice(names)}")
+        self.counts["checkpoints lost"] += 1
+        return True
+
+    def _lose_beside(self, node: SimNode, place: _Place) -> bool:
+        """Indexes, producer snapshots, leader epochs: the log tells them anew."""
+        directory = f"{ROOT}/{place.name}"
+        names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
+        if not names:
+            return False
+        self._disk(node).lose(f"{directory}/{self._rng.choice(names)}")
+        self.counts["files beside logs lost"] += 1
+        return True
+
+    def _lose_segment(self, node: SimNode, place: _Place) -> bool:
+        """Only one of which a checkpoint knows: else it is as if it had never been made."""
+        floor = self._floor(node, place.name)
+        known = [
+            path
+            for path in self._segments(node, place.name)
+            if int(path.rpartition("/")[2].removesuffix(".log")) < floor
+        ]
+        if not known:
+            return False
+        self._disk(node).lose(self._rng.choice(known))
+        self._hurt[place.id] = node.id
+        self.counts["segments lost"] += 1
+        return True
+
+    def _lose_metadata(self, node: SimNode) -> bool:
+        """A broker's copy of the metadata log, or a file of it."""
+        if self._rng.random() < 0.5:
+            self._disk(node).lose(METADATA_LOG)
+        else:
+            names = self._disk(node).names(METADATA_LOG)
+            self._disk(node).lose(f"{METADATA_LOG}/{self._rng.choice(names)}")
+        self.metadata.add(node.id)
+        self.counts["files of metadata logs lost"] += 1
+        return True
+
+
+def _sound(data: bytes | bytearray) -> list[tuple[int, BatchHeader]]:
+    """The whole batches from a file's beginning to what is none; not those of another CRC."""
+    found = []
+    try:
+        for position, header in batches(data):
+            if check_crc(data, position, header):
+                found.append((position, header))
+    except BatchError:
+        pass  # what lies behind cannot be told
+    return found
