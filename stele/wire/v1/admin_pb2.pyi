@@ -1,11 +1,23 @@
 from stele.wire.v1 import raft_pb2 as _raft_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class UpgradeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UPGRADE_TYPE_UNSPECIFIED: _ClassVar[UpgradeType]
+    UPGRADE: _ClassVar[UpgradeType]
+    SAFE_DOWNGRADE: _ClassVar[UpgradeType]
+    UNSAFE_DOWNGRADE: _ClassVar[UpgradeType]
+UPGRADE_TYPE_UNSPECIFIED: UpgradeType
+UPGRADE: UpgradeType
+SAFE_DOWNGRADE: UpgradeType
+UNSAFE_DOWNGRADE: UpgradeType
 
 class NewTopic(_message.Message):
     __slots__ = ("name", "partitions", "replication_factor", "assignments", "configs")
@@ -36,15 +48,17 @@ class NewTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[NewTopic.Assignment, _Mapping]]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicsRequest(_message.Message):
-    __slots__ = ("topics", "validate_only")
+    __slots__ = ("topics", "validate_only", "request_id")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
     validate_only: bool
-    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics", "metadata_offset")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message", "partitions", "replication_factor")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -64,22 +78,28 @@ class CreateTopicsResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[CreateTopicsResponse.Topic]
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
-    __slots__ = ("names", "topic_ids")
+    __slots__ = ("names", "topic_ids", "request_id")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     topic_ids: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics", "metadata_offset")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -95,11 +115,15 @@ class DeleteTopicsResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicsResponse.Topic]
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class ConfigResource(_message.Message):
     __slots__ = ("type", "name")
@@ -110,7 +134,7 @@ class ConfigResource(_message.Message):
     def __init__(self, type: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AlterConfigsRequest(_message.Message):
-    __slots__ = ("resources", "validate_only")
+    __slots__ = ("resources", "validate_only", "request_id")
     class Change(_message.Message):
         __slots__ = ("name", "value")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -127,12 +151,14 @@ class AlterConfigsRequest(_message.Message):
         def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[AlterConfigsRequest.Change, _Mapping]]] = ...) -> None: ...
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsRequest.Resource]
     validate_only: bool
-    def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsRequest.Resource, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsRequest.Resource, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class AlterConfigsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "resources", "metadata_offset")
+    __slots__ = ("error", "leader_id", "resources", "metadata_offset", "message", "already_done")
     class Resource(_message.Message):
         __slots__ = ("resource", "error", "message")
         RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -146,19 +172,25 @@ class AlterConfigsResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsResponse.Resource]
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[AlterConfigsResponse.Resource, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[AlterConfigsResponse.Resource, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class DescribeConfigsRequest(_message.Message):
-    __slots__ = ("resources", "min_metadata_offset")
+    __slots__ = ("resources", "min_metadata_offset", "linearizable")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
     min_metadata_offset: int
-    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., min_metadata_offset: _Optional[int] = ...) -> None: ...
+    linearizable: bool
+    def __init__(self, resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
 
 class ConfigEntry(_message.Message):
     __slots__ = ("name", "value", "source", "type", "documentation", "read_only")
@@ -202,60 +234,17 @@ class TopicPartitionName(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
-    __slots__ = ("partitions", "unclean")
+    __slots__ = ("partitions", "unclean", "request_id")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TopicPartitionName]
     unclean: bool
-    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., unclean: _Optional[bool] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., unclean: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class ElectLeadersResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "partitions", "metadata_offset")
-    class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "error", "message")
-        TOPIC_FIELD_NUMBER: _ClassVar[int]
-        PARTITION_FIELD_NUMBER: _ClassVar[int]
-        ERROR_FIELD_NUMBER: _ClassVar[int]
-        MESSAGE_FIELD_NUMBER: _ClassVar[int]
-        topic: str
-        partition: int
-        error: int
-        message: str
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    error: int
-    leader_id: int
-    partitions: _containers.RepeatedCompositeFieldContainer[ElectLeadersResponse.Partition]
-    metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ElectLeadersResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
-
-class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("partitions", "keep_replication_factor")
-    class Replicas(_message.Message):
-        __slots__ = ("ids",)
-        IDS_FIELD_NUMBER: _ClassVar[int]
-        ids: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
-    class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "target")
-        TOPIC_FIELD_NUMBER: _ClassVar[int]
-        PARTITION_FIELD_NUMBER: _ClassVar[int]
-        TARGET_FIELD_NUMBER: _ClassVar[int]
-        topic: str
-        partition: int
-        target: AlterPartitionReassignmentsRequest.Replicas
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., target: _Optional[_Union[AlterPartitionReassignmentsRequest.Replicas, _Mapping]] = ...) -> None: ...
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    KEEP_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
-    partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionReassignmentsRequest.Partition]
-    keep_replication_factor: bool
-    def __init__(self, partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsRequest.Partition, _Mapping]]] = ..., keep_replication_factor: _Optional[bool] = ...) -> None: ...
-
-class AlterPartitionReassignmentsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message")
+    __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message", "already_done")
     class Partition(_message.Message):
         __slots__ = ("topic", "partition", "error", "message")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -272,12 +261,65 @@ class AlterPartitionReassignmentsResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    partitions: _containers.RepeatedCompositeFieldContainer[ElectLeadersResponse.Partition]
+    metadata_offset: int
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ElectLeadersResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+
+class AlterPartitionReassignmentsRequest(_message.Message):
+    __slots__ = ("partitions", "keep_replication_factor", "request_id")
+    class Replicas(_message.Message):
+        __slots__ = ("ids",)
+        IDS_FIELD_NUMBER: _ClassVar[int]
+        ids: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "target")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        TARGET_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        target: AlterPartitionReassignmentsRequest.Replicas
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., target: _Optional[_Union[AlterPartitionReassignmentsRequest.Replicas, _Mapping]] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionReassignmentsRequest.Partition]
+    keep_replication_factor: bool
+    request_id: bytes
+    def __init__(self, partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsRequest.Partition, _Mapping]]] = ..., keep_replication_factor: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class AlterPartitionReassignmentsResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message", "already_done")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "error", "message")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        error: int
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionReassignmentsResponse.Partition]
     metadata_offset: int
     message: str
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class ListPartitionReassignmentsRequest(_message.Message):
     __slots__ = ("partitions",)
@@ -313,10 +355,12 @@ class ListPartitionReassignmentsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ListPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ("min_metadata_offset",)
+    __slots__ = ("min_metadata_offset", "linearizable")
     MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
     min_metadata_offset: int
-    def __init__(self, min_metadata_offset: _Optional[int] = ...) -> None: ...
+    linearizable: bool
+    def __init__(self, min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
 
 class BrokerDescription(_message.Message):
     __slots__ = ("broker_id", "host", "port", "rack", "fenced", "in_controlled_shutdown", "broker_epoch", "grpc_host", "grpc_port")
@@ -355,12 +399,14 @@ class DescribeClusterResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerDescription, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeTopicsRequest(_message.Message):
-    __slots__ = ("names", "min_metadata_offset")
+    __slots__ = ("names", "min_metadata_offset", "linearizable")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     min_metadata_offset: int
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., min_metadata_offset: _Optional[int] = ...) -> None: ...
+    linearizable: bool
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
     __slots__ = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "unclean_elections", "adding_replicas", "removing_replicas")
@@ -415,3 +461,91 @@ class DescribeTopicsResponse(_message.Message):
     error: int
     topics: _containers.RepeatedCompositeFieldContainer[DescribeTopicsResponse.Topic]
     def __init__(self, error: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribeTopicsResponse.Topic, _Mapping]]] = ...) -> None: ...
+
+class UpdateFeaturesRequest(_message.Message):
+    __slots__ = ("updates", "validate_only", "request_id")
+    class Update(_message.Message):
+        __slots__ = ("name", "level", "type")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        LEVEL_FIELD_NUMBER: _ClassVar[int]
+        TYPE_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        level: int
+        type: UpgradeType
+        def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., type: _Optional[_Union[UpgradeType, str]] = ...) -> None: ...
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    updates: _containers.RepeatedCompositeFieldContainer[UpdateFeaturesRequest.Update]
+    validate_only: bool
+    request_id: bytes
+    def __init__(self, updates: _Optional[_Iterable[_Union[UpdateFeaturesRequest.Update, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class UpdateFeaturesResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "features", "metadata_offset", "message", "already_done")
+    class Feature(_message.Message):
+        __slots__ = ("name", "error", "message", "level_before", "level")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        LEVEL_BEFORE_FIELD_NUMBER: _ClassVar[int]
+        LEVEL_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        error: int
+        message: str
+        level_before: int
+        level: int
+        def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., level_before: _Optional[int] = ..., level: _Optional[int] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    features: _containers.RepeatedCompositeFieldContainer[UpdateFeaturesResponse.Feature]
+    metadata_offset: int
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., features: _Optional[_Iterable[_Union[UpdateFeaturesResponse.Feature, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+
+class DescribeFeaturesRequest(_message.Message):
+    __slots__ = ("min_metadata_offset", "linearizable")
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class DescribeFeaturesResponse(_message.Message):
+    __slots__ = ("error", "features", "metadata_offset")
+    class Supported(_message.Message):
+        __slots__ = ("broker_id", "min_level", "max_level")
+        BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+        MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        broker_id: int
+        min_level: int
+        max_level: int
+        def __init__(self, broker_id: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
+    class Feature(_message.Message):
+        __slots__ = ("name", "level", "min_level", "max_level", "brokers")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        LEVEL_FIELD_NUMBER: _ClassVar[int]
+        MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        BROKERS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        level: int
+        min_level: int
+        max_level: int
+        brokers: _containers.RepeatedCompositeFieldContainer[DescribeFeaturesResponse.Supported]
+        def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Supported, _Mapping]]] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    features: _containers.RepeatedCompositeFieldContainer[DescribeFeaturesResponse.Feature]
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., features: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Feature, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...

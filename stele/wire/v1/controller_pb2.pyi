@@ -30,7 +30,7 @@ class PartitionReference(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class RegisterBrokerRequest(_message.Message):
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     CORRUPT_FIELD_NUMBER: _ClassVar[int]
     UNSYNCED_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -49,7 +50,8 @@ class RegisterBrokerRequest(_message.Message):
     previous_broker_epoch: int
     corrupt: _containers.RepeatedCompositeFieldContainer[PartitionReference]
     unsynced: _containers.RepeatedCompositeFieldContainer[PartitionReference]
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ...) -> None: ...
+    features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("error", "message", "leader_id", "broker_epoch")
@@ -177,3 +179,17 @@ class AllocateProducerIdsResponse(_message.Message):
     first: int
     count: int
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReadIndexRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReadIndexResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "metadata_offset")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., metadata_offset: _Optional[int] = ...) -> None: ...

@@ -24,7 +24,7 @@ TOPIC: ConfigResourceType
 BROKER: ConfigResourceType
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("feature_level", "register_controller", "register_broker", "unregister_broker", "broker_state", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "no_op")
+    __slots__ = ("feature_level", "register_controller", "register_broker", "unregister_broker", "broker_state", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "no_op", "request_outcome")
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class MetadataRecord(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     NO_OP_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_OUTCOME_FIELD_NUMBER: _ClassVar[int]
     feature_level: FeatureLevelRecord
     register_controller: RegisterControllerRecord
     register_broker: RegisterBrokerRecord
@@ -49,7 +50,8 @@ class MetadataRecord(_message.Message):
     config: ConfigRecord
     producer_ids: ProducerIdsRecord
     no_op: NoOpRecord
-    def __init__(self, feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_state: _Optional[_Union[BrokerStateRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ...) -> None: ...
+    request_outcome: RequestOutcomeRecord
+    def __init__(self, feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_state: _Optional[_Union[BrokerStateRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., request_outcome: _Optional[_Union[RequestOutcomeRecord, _Mapping]] = ...) -> None: ...
 
 class FeatureLevelRecord(_message.Message):
     __slots__ = ("name", "level")
@@ -58,6 +60,16 @@ class FeatureLevelRecord(_message.Message):
     name: str
     level: int
     def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
+
+class FeatureRange(_message.Message):
+    __slots__ = ("name", "min_level", "max_level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    min_level: int
+    max_level: int
+    def __init__(self, name: _Optional[str] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("listener", "host", "port", "protocol")
@@ -82,20 +94,22 @@ class RegisterControllerRecord(_message.Message):
     def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerRecord(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories", "features")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
     endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
     rack: str
     log_directories: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    features: _containers.RepeatedCompositeFieldContainer[FeatureRange]
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping]]] = ...) -> None: ...
 
 class UnregisterBrokerRecord(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -221,3 +235,15 @@ class ProducerIdsRecord(_message.Message):
 class NoOpRecord(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class RequestOutcomeRecord(_message.Message):
+    __slots__ = ("request_id", "method", "digest", "reply")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    request_id: bytes
+    method: str
+    digest: bytes
+    reply: bytes
+    def __init__(self, request_id: _Optional[bytes] = ..., method: _Optional[str] = ..., digest: _Optional[bytes] = ..., reply: _Optional[bytes] = ...) -> None: ...
