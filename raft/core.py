@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raft import election, membership, replication, snapshots, transfer
+from raft import election, membership, read_index, replication, snapshots, transfer
 from raft.log_view import LogView
 from raft.membership import Refusal, VoterChange
 from raft.messages import (
@@ -285,6 +285,24 @@ class RaftCore:
         transfer.begin(self._replica, now, to)
         return self._finish(now)
 
+    @property
+    def reads_confirmed(self) -> int:
+        """How many rounds of confirmation a majority has answered in this leadership."""
+        state = self._replica.state
+        return state.reads.confirmed if isinstance(state, Leader) else 0
+
+    def confirm_leadership(self, now: float) -> tuple[int, Ready]:
+        """Ask a majority whether this replica, a leader, still leads.
+
+        It did when this was called, if ``reads_confirmed`` reaches the number returned before
+        the leadership ends: then the high watermark of now is the newest there was.
+        """
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, Leader):
+            raise ValueError(f"only a leader can be confirmed, not a {replica.role.value}")
+        number = read_index.begin(replica, now, state)
+        return number, self._finish(now)
+
     def change_refusal(self, change: VoterChange, now: float) -> Refusal | None:
         """Why the voters cannot be changed so now; None when they can."""
         return membership.refusal(self._replica, now, change)
@@ -327,6 +345,8 @@ class RaftCore:
                 election.on_vote_response(replica, now, call.to, message)
             case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
                 election.on_announced(replica, now, call.to, message)
+                if isinstance(message, BeginQuorumEpochResponse):
+                    read_index.on_answer(replica, now, inbound.request_id, message)
 
     def _on_failure(self, call: Call, now: float) -> None:
         replica = self._replica
@@ -337,6 +357,7 @@ class RaftCore:
                 election.on_vote_failed(replica, now, call.to)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
                 election.on_announced(replica, now, call.to, None)
+                read_index.on_answer(replica, now, call.request_id, None)
 
     def _finish(self, now: float) -> Ready:
         """Send what the new state has to say, and hand out the work."""
@@ -345,6 +366,7 @@ class RaftCore:
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
         replication.fetch(replica, now)
+        read_index.advance(replica, now)
         return replica.take_ready(self._deadline())
 
     def _deadline(self) -> float:
@@ -365,7 +387,13 @@ class RaftCore:
             case Leader():
                 begin_at = min((p.begin_at for p in state.progress.values()), default=NEVER)
                 check_at = election.check_quorum_at(replica, state)
-                return min(begin_at, check_at, state.parking.deadline, transfer.give_up_at(state))
+                return min(
+                    begin_at,
+                    check_at,
+                    state.parking.deadline,
+                    transfer.give_up_at(state),
+                    read_index.ask_at(state),
+                )
 
 
 def _view(key: ReplicaKey, progress: Progress, *, is_voter: bool) -> ReplicaView:

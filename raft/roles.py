@@ -125,12 +125,30 @@ class Transfer:
 
 
 @dataclass(slots=True)
+class ReadRound:
+    """Every other voter is asked whether it still knows this leader (``raft.read_index``)."""
+
+    asking: Asking
+    calls: dict[int, int] = field(default_factory=dict)  # request id → voter, while out
+
+
+@dataclass(slots=True)
+class Reads:
+    """The rounds of one leadership: one at a time, each for the reads that came before it."""
+
+    confirmed: int = 0  # the rounds that a majority has answered
+    wanted: int = 0  # of them that somebody waits for; at most one more than the round under way
+    round: ReadRound | None = None
+
+
+@dataclass(slots=True)
 class Leader:
     start_offset: int  # of the epoch: the high watermark passes it before it advances at all
     progress: dict[int, Progress]  # of every voter but this one, by id
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     parking: Parking = field(default_factory=Parking)
     transfer: Transfer | None = None
+    reads: Reads = field(default_factory=Reads)
 
     def quorum_heard_at(self, voters: VoterSet) -> float:
         """Since when some majority, this replica included, has been heard; inf when alone."""
