@@ -8,20 +8,18 @@ from typing import Any, TypeVar
 
 from immutables import Map
 
+from metadata.features import REQUEST_OUTCOMES, SUPPORTED
 from metadata.image import (
     BrokerRegistration,
     ConfigResource,
     Endpoint,
+    FeatureRange,
     MetadataImage,
     PartitionState,
     Topic,
 )
-from metadata.records import (
-    METADATA_VERSION,
-    METADATA_VERSION_LEVEL,
-    MetadataError,
-    decode,
-)
+from metadata.outcomes import NO_OUTCOMES, Outcome
+from metadata.records import METADATA_VERSION, MetadataError, decode
 from stele.wire.v1 import metadata_pb2 as pb
 
 K = TypeVar("K")
@@ -62,6 +60,7 @@ class MetadataDelta:
         self._controllers = image.controllers
         self._configs = image.configs
         self._next_producer_id = image.next_producer_id
+        self._outcomes = image.outcomes
         self._topic_ids = image.topic_ids
         # Topics made (with their partitions in the next field) and deleted; never both.
         self._created: dict[bytes, str] = {}
@@ -81,6 +80,7 @@ class MetadataDelta:
         delta._controllers = after.controllers
         delta._configs = after.configs
         delta._next_producer_id = after.next_producer_id
+        delta._outcomes = after.outcomes
         delta._topic_ids = after.topic_ids
         delta._touched_brokers = _differing(before.brokers, after.brokers)
         delta._touched_configs = _differing(before.configs, after.configs)
@@ -133,12 +133,15 @@ class MetadataDelta:
             self.replay(base_offset + position, decode(value))
 
     def _feature_level(self, record: pb.FeatureLevelRecord) -> None:
-        if record.name == METADATA_VERSION and not 1 <= record.level <= METADATA_VERSION_LEVEL:
+        known = SUPPORTED.get(record.name, FeatureRange(record.name, 0, 0))
+        if record.level not in known:
             raise MetadataError(
-                f"{METADATA_VERSION} is {record.level}, and this node knows 1 to"
-                f" {METADATA_VERSION_LEVEL}: upgrade it"
+                f"{record.name} is {record.level}, and this node knows {known.min_level} to"
+                f" {known.max_level}: upgrade it"
             )
         self._features = self._features.set(record.name, record.level)
+        if record.name == METADATA_VERSION and record.level < REQUEST_OUTCOMES:
+            self._outcomes = NO_OUTCOMES
 
     def _register_controller(self, record: pb.RegisterControllerRecord) -> None:
         self._controllers = self._controllers.set(record.controller_id, record.incarnation_id)
@@ -153,6 +156,9 @@ class MetadataDelta:
             ),
             rack=record.rack or None,
             log_directories=tuple(record.log_directories),
+            features=tuple(
+                FeatureRange(each.name, each.min_level, each.max_level) for each in record.features
+            ),
         )
         self._brokers = self._brokers.set(record.broker_id, registration)
         self._touched_brokers.add(record.broker_id)
@@ -257,6 +263,13 @@ class MetadataDelta:
             raise MetadataError("producer ids would be handed out twice")
         self._next_producer_id = record.next_producer_id
 
+    def _request_outcome(self, record: pb.RequestOutcomeRecord) -> None:
+        outcome = Outcome(record.request_id, record.method, record.digest, record.reply)
+        try:
+            self._outcomes = self._outcomes.with_(outcome)
+        except ValueError as error:
+            raise MetadataError(str(error)) from None
+
     def _no_op(self, record: pb.NoOpRecord) -> None:
         """Moves the offset only."""
 
@@ -274,6 +287,7 @@ class MetadataDelta:
                 configs=self._configs,
                 controllers=self._controllers,
                 next_producer_id=self._next_producer_id,
+                outcomes=self._outcomes,
             )
         return self._result
 
@@ -395,4 +409,5 @@ _HANDLERS: dict[str, Callable[[MetadataDelta, Any], None]] = {
     "config": MetadataDelta._config,
     "producer_ids": MetadataDelta._producer_ids,
     "no_op": MetadataDelta._no_op,
+    "request_outcome": MetadataDelta._request_outcome,
 }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
+from metadata.outcomes import NO_OUTCOMES, Outcomes
 from stele.wire.v1 import metadata_pb2 as pb
 
 NO_LEADER = -1
@@ -58,6 +59,17 @@ class Endpoint:
     protocol: str  # PLAINTEXT or GRPC
 
 
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a node supports, both ends included."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+    def __contains__(self, level: object) -> bool:
+        return isinstance(level, int) and self.min_level <= level <= self.max_level
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
     """One registered broker."""
@@ -69,6 +81,7 @@ class BrokerRegistration:
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
     log_directories: tuple[bytes, ...] = ()
+    features: tuple[FeatureRange, ...] = ()  # by name; empty: it told none
     # A fenced broker leads nothing and is in no ISR, except as the last one that was in it.
     fenced: bool = True
     in_controlled_shutdown: bool = False
@@ -148,7 +161,7 @@ class MetadataImage:
     """The whole cluster. ``offset`` is that of the last record applied; -1: none yet."""
 
     offset: int = -1
-    features: Map[str, int] = field(default_factory=Map)
+    features: Map[str, int] = field(default_factory=Map)  # finalized levels
     brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
     topics: Map[bytes, Topic] = field(default_factory=Map)  # by topic id
     topic_ids: Map[str, bytes] = field(default_factory=Map)  # name → id of exactly `topics`
@@ -156,6 +169,7 @@ class MetadataImage:
     configs: Map[ConfigResource, Map[str, str]] = field(default_factory=Map)
     controllers: Map[int, bytes] = field(default_factory=Map)  # id → incarnation
     next_producer_id: int = 0
+    outcomes: Outcomes = NO_OUTCOMES
 
     # ---------------------------------------------------------------- brokers
 

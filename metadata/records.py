@@ -8,8 +8,8 @@ from stele.errors import SteleError
 from stele.wire.v1.metadata_pb2 import MetadataRecord
 
 METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 1
-"""The newest format of the records that this version reads, and the one that it writes."""
+METADATA_VERSION_LEVEL = 2
+"""The newest format of the records that this version knows; ``metadata.features`` has all."""
 
 
 class MetadataError(SteleError):

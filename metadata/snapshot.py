@@ -54,6 +54,14 @@ def _records(image: MetadataImage) -> Iterator[pb.MetadataRecord]:
     if image.next_producer_id:
         ids = pb.ProducerIdsRecord(next_producer_id=image.next_producer_id)
         yield pb.MetadataRecord(producer_ids=ids)
+    for outcome in image.outcomes:
+        remembered = pb.RequestOutcomeRecord(
+            request_id=outcome.request_id,
+            method=outcome.method,
+            digest=outcome.digest,
+            reply=outcome.reply,
+        )
+        yield pb.MetadataRecord(request_outcome=remembered)
 
 
 def _broker(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]:
@@ -72,6 +80,10 @@ def _broker(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]:
         ],
         rack=registration.rack or "",
         log_directories=registration.log_directories,
+        features=[
+            pb.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
+            for each in registration.features
+        ],
     )
     yield pb.MetadataRecord(register_broker=register)
     state = pb.BrokerStateRecord(

@@ -8,6 +8,7 @@ import pytest
 
 from controller import configs, producer_ids
 from metadata.image import CLUSTER, ConfigResource
+from metadata.records import METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
@@ -51,7 +52,7 @@ def described(machine: Machine, kind: int, name: str) -> dict[str, tuple[str, st
 
 def test_the_first_controller_writes_what_all_must_agree_on() -> None:
     machine = Machine({"min.insync.replicas": "2"})
-    assert machine.image.features["metadata.version"] == 1
+    assert machine.image.features["metadata.version"] == METADATA_VERSION_LEVEL
     assert dict(machine.image.config(CLUSTER)) == {"min.insync.replicas": "2"}
     machine.do(configs.bootstrap)
     assert machine.last_records == ()

@@ -198,11 +198,25 @@ def test_what_does_not_fit_is_an_error(wrong: list[pb.MetadataRecord]) -> None:
         image_of(*wrong)
 
 
-@pytest.mark.parametrize("level", [0, 2, -1])
+@pytest.mark.parametrize("level", [0, 3, -1])
 def test_a_metadata_version_that_is_not_known_stops_the_node(level: int) -> None:
     feature = pb.FeatureLevelRecord(name="metadata.version", level=level)
-    with pytest.raises(MetadataError, match="this node knows 1 to 1: upgrade it"):
+    with pytest.raises(MetadataError, match="this node knows 1 to 2: upgrade it"):
         image_of(record(feature_level=feature))
+
+
+def test_a_feature_that_is_not_known_stops_the_node() -> None:
+    feature = pb.FeatureLevelRecord(name="later.version", level=1)
+    with pytest.raises(MetadataError, match=r"later\.version is 1, and this node knows 0 to 0"):
+        image_of(record(feature_level=feature))
+
+
+def test_a_lower_metadata_version_forgets_what_it_cannot_hold() -> None:
+    outcome = pb.RequestOutcomeRecord(request_id=bytes(16), method="CreateTopics")
+    levels = [pb.FeatureLevelRecord(name="metadata.version", level=level) for level in (2, 1)]
+    before = [record(feature_level=levels[0]), record(request_outcome=outcome)]
+    assert len(image_of(*before).outcomes) == 1
+    assert len(image_of(*before, record(feature_level=levels[1])).outcomes) == 0
 
 
 def test_offsets_only_grow() -> None:

@@ -18,12 +18,22 @@ from metadata.image import (
     BrokerRegistration,
     ConfigResource,
     Endpoint,
+    FeatureRange,
     MetadataImage,
     PartitionState,
     Topic,
 )
-from metadata.records import MetadataError
+from metadata.outcomes import Outcome, Outcomes
+from metadata.records import METADATA_VERSION_LEVEL, MetadataError
 from metadata.snapshot import image_of, records_of
+
+
+def outcomes_of(found: dict[bytes, tuple[str, bytes, bytes]]) -> Outcomes:
+    outcomes = Outcomes()
+    for request_id, rest in found.items():
+        outcomes = outcomes.with_(Outcome(request_id, *rest))
+    return outcomes
+
 
 FEW = st.lists(st.integers(0, 9), unique=True, max_size=3)
 ASCENDING = FEW.map(lambda ids: tuple(sorted(ids)))
@@ -56,9 +66,17 @@ BROKERS = st.builds(
     ).map(tuple),
     rack=st.none() | TEXT,
     log_directories=st.lists(IDS, max_size=2).map(tuple),
+    features=st.lists(
+        st.builds(FeatureRange, TEXT, st.integers(0, 9), st.integers(0, 9)), max_size=2
+    ).map(tuple),
     fenced=st.booleans(),
     in_controlled_shutdown=st.booleans(),
 )
+
+
+OUTCOMES = st.dictionaries(
+    IDS, st.tuples(TEXT, st.binary(max_size=4), st.binary(max_size=4)), max_size=4
+).map(outcomes_of)
 
 
 @st.composite
@@ -78,13 +96,14 @@ def images(draw: st.DrawFn) -> MetadataImage:
     resources = st.builds(ConfigResource, st.sampled_from([2, 4]), TEXT)
     return MetadataImage(
         offset=draw(st.integers(1, 99)),
-        features=Map(draw(st.dictionaries(TEXT, st.integers(1, 9), max_size=2))),
+        features=Map({"metadata.version": METADATA_VERSION_LEVEL}),
         brokers=Map({broker.broker_id: broker for broker in brokers}),
         topics=Map({topic.topic_id: topic for topic in topics}),
         topic_ids=Map({topic.name: topic.topic_id for topic in topics}),
         configs=Map(draw(st.dictionaries(resources, values, max_size=3))),
         controllers=Map(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
         next_producer_id=draw(st.integers(0, 5000)),
+        outcomes=draw(OUTCOMES),
     )
 
 

@@ -1,0 +1,100 @@
+"""Feature levels (KIP-584): what a node supports, and what an image holds of each level.
+
+The one feature is ``metadata.version``, the format of the metadata log. Its finalized level stands
+in the log itself: no record of a higher one is written before every broker can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from metadata.image import BrokerRegistration, FeatureRange, MetadataImage
+from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
+from stele.errors import ApiError, ErrorCode
+
+REQUEST_OUTCOMES = 2
+REASSIGNMENTS = 2
+"""The levels of metadata.version that introduced something."""
+
+METADATA_VERSION_NEWS: Mapping[int, str] = {
+    1: "the first format",
+    2: "outcomes of requests are remembered; partitions can be reassigned",
+}
+
+SUPPORTED: Mapping[str, FeatureRange] = {
+    METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL)
+}
+"""What this version of Stele supports, by name."""
+
+_BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
+"""Of a broker that told none when it registered."""
+
+
+class Loss(NamedTuple):
+    """Something in an image that a lower level cannot hold."""
+
+    what: str
+    may_be_dropped: bool  # by an unsafe downgrade
+
+
+def metadata_version(image: MetadataImage) -> int:
+    """The finalized level; 1 before it is written."""
+    return image.features.get(METADATA_VERSION, 1)
+
+
+def require(image: MetadataImage, level: int, what: str) -> None:
+    """Raises ApiError UNSUPPORTED_VERSION unless metadata.version has reached ``level``."""
+    finalized = metadata_version(image)
+    if finalized < level:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{what} needs {METADATA_VERSION} {level}, and {finalized} is finalized: "
+            f"stele features upgrade --metadata {level}",
+        )
+
+
+def supported_by(registration: BrokerRegistration, name: str) -> FeatureRange:
+    """What a broker supports of a feature; levels 0 to 0: nothing."""
+    for each in registration.features:
+        if each.name == name:
+            return each
+    if name == METADATA_VERSION:
+        return _BEFORE_RANGES
+    return FeatureRange(name, 0, 0)
+
+
+def unsupported(image: MetadataImage, features: Iterable[FeatureRange]) -> str | None:
+    """Why a node of these ranges cannot take part: a finalized level that it does not support."""
+    ranges = {each.name: each for each in features} or {METADATA_VERSION: _BEFORE_RANGES}
+    for name in sorted(image.features):
+        level = image.features[name]
+        known = ranges.get(name, FeatureRange(name, 0, 0))
+        if level not in known:
+            return (
+                f"{name} is finalized at {level}, and it supports {known.min_level} to "
+                f"{known.max_level}: start it with another version of Stele"
+            )
+    return None
+
+
+def losses(image: MetadataImage, level: int) -> list[Loss]:
+    """What the image holds that metadata.version ``level`` cannot."""
+    found = []
+    if level < REQUEST_OUTCOMES and len(image.outcomes):
+        found.append(
+            Loss(
+                f"the outcomes of {len(image.outcomes)} requests would be forgotten, so that one "
+                "of them sent again could take effect twice",
+                may_be_dropped=True,
+            )
+        )
+    moving = sum(state.is_reassigning for _, _, state in image.sorted_partitions())
+    if level < REASSIGNMENTS and moving:
+        found.append(
+            Loss(
+                f"{moving} partitions are being reassigned: wait for that or cancel it",
+                may_be_dropped=False,
+            )
+        )
+    return found

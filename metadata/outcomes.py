@@ -1,0 +1,67 @@
+"""What requests with an id were answered: remembered by every image, so that none acts twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from immutables import Map
+
+REQUEST_ID_BYTES = 16
+
+OUTCOMES_MAX = 1000
+OUTCOME_BYTES_MAX = 1 << 20
+"""So many are remembered, and so many bytes of replies; the newest one in any case.
+
+Every node forgets the same ones at the same record: other limits need another metadata.version.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One decision: what a request with that id was answered."""
+
+    request_id: bytes
+    method: str
+    digest: bytes  # of the request: another one must not use the id
+    reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Immutable. The oldest are forgotten first."""
+
+    _by_id: Map[bytes, Outcome] = field(default_factory=Map)
+    _oldest_first: tuple[bytes, ...] = ()  # exactly the keys of `_by_id`
+    _reply_bytes: int = 0  # the sum over `_by_id`
+
+    def get(self, request_id: bytes) -> Outcome | None:
+        return self._by_id.get(request_id)
+
+    def with_(self, outcome: Outcome) -> Outcomes:
+        """The same and the newest outcome, without the oldest where there are too many.
+
+        Raises ValueError when the id is remembered already.
+        """
+        if outcome.request_id in self._by_id:
+            raise ValueError(f"the request {outcome.request_id.hex()} has an outcome already")
+        by_id = self._by_id.set(outcome.request_id, outcome)
+        oldest_first = (*self._oldest_first, outcome.request_id)
+        reply_bytes = self._reply_bytes + len(outcome.reply)
+        forgotten = 0
+        while len(by_id) > 1 and (len(by_id) > OUTCOMES_MAX or reply_bytes > OUTCOME_BYTES_MAX):
+            oldest = by_id[oldest_first[forgotten]]
+            by_id = by_id.delete(oldest.request_id)
+            reply_bytes -= len(oldest.reply)
+            forgotten += 1
+        return Outcomes(by_id, oldest_first[forgotten:], reply_bytes)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Oldest first: added in this order they give an equal value."""
+        return (self._by_id[request_id] for request_id in self._oldest_first)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+NO_OUTCOMES = Outcomes()

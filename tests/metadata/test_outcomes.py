@@ -1,0 +1,62 @@
+"""Outcomes of requests: a bounded memory that every node forgets alike."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata import outcomes as module
+from metadata.delta import replay_values
+from metadata.image import EMPTY
+from metadata.outcomes import NO_OUTCOMES, OUTCOME_BYTES_MAX, OUTCOMES_MAX, Outcome
+from metadata.records import encode
+from metadata.snapshot import image_of, records_of
+from stele.wire.v1 import metadata_pb2 as pb
+
+
+def outcome(number: int, size: int = 1) -> Outcome:
+    return Outcome(number.to_bytes(16, "big"), "CreateTopics", b"d", bytes(size))
+
+
+def test_the_oldest_is_forgotten_first() -> None:
+    remembered = NO_OUTCOMES
+    for number in range(OUTCOMES_MAX + 3):
+        remembered = remembered.with_(outcome(number))
+    assert len(remembered) == OUTCOMES_MAX
+    assert remembered.get(outcome(2).request_id) is None
+    assert [next(iter(remembered)), remembered.get(outcome(3).request_id)] == [outcome(3)] * 2
+
+
+def test_long_replies_make_less_room_but_the_newest_is_always_there() -> None:
+    remembered = NO_OUTCOMES.with_(outcome(1)).with_(outcome(2, OUTCOME_BYTES_MAX))
+    assert list(remembered) == [outcome(2, OUTCOME_BYTES_MAX)]
+    assert list(remembered.with_(outcome(3))) == [outcome(3)]
+
+
+def test_an_id_has_one_outcome() -> None:
+    with pytest.raises(ValueError, match="has an outcome already"):
+        NO_OUTCOMES.with_(outcome(1)).with_(outcome(1, 2))
+
+
+@given(sizes=st.lists(st.integers(0, 60), max_size=30))
+def test_it_is_a_queue_with_two_bounds(sizes: list[int]) -> None:
+    """The dumb twin: a list that is cut at its front. A snapshot keeps what it remembers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "OUTCOMES_MAX", 5)
+        patch.setattr(module, "OUTCOME_BYTES_MAX", 100)
+        image, twin = EMPTY, []
+        for number, size in enumerate(sizes):
+            twin.append(outcome(number, size))
+            while len(twin) > 5 or (len(twin) > 1 and sum(len(o.reply) for o in twin) > 100):
+                del twin[0]
+            new = twin[-1]
+            record = pb.RequestOutcomeRecord(
+                request_id=new.request_id, method=new.method, digest=new.digest, reply=new.reply
+            )
+            image = replay_values(
+                image, number, [encode(pb.MetadataRecord(request_outcome=record))]
+            )
+            assert list(image.outcomes) == twin
+        if sizes:
+            assert image_of(len(sizes), list(records_of(image))) == image
