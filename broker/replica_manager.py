@@ -83,6 +83,7 @@ class ReplicaManager:
         self._directory_failed = directory_failed
         self._corruption_found = corruption_found
         self._broker_epoch = -1
+        self._stopped = False  # nothing is written to a log from then on
         self._replicas = Replicas(broker_id, world.clock)
         self._replicas.on_led = self._led
         self._replicas.on_followed = self._followed
@@ -125,6 +126,7 @@ class ReplicaManager:
 
     async def stop(self) -> None:
         """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
+        self._stopped = True
         await self._housekeeping.stop()
         await self._proposer.stop()
         await self._fetchers.stop()
@@ -156,7 +158,8 @@ class ReplicaManager:
         The first delta begins at the empty image and holds this broker's own registration: what an
         earlier incarnation led is led by somebody, or in a higher epoch, since.
         """
-        self._applier.apply(delta, image)
+        if not self._stopped:  # else it would follow again, behind what the logs' end was noted at
+            self._applier.apply(delta, image)
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""

@@ -7,7 +7,7 @@ import asyncio
 from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster, until
 from tests.support.replication import ends, with_topic, write_apart
 
 
@@ -173,6 +173,28 @@ def test_stopping_answers_whoever_waits() -> None:
         await cluster[1].process.run(cluster[1].manager.stop())
         assert (await fetching).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await producing).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_topic(scenario)
+
+
+def test_nothing_is_copied_any_more_while_the_log_is_closed() -> None:
+    """Metadata that comes during a stop must not have a partition followed again: what is then
+    written lies behind all that the clean shutdown notes of the log."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[3]
+        log = node.directory.get(TOPIC, 0)
+        assert log is not None
+        await until(lambda: log.durable_offset == 1)
+        node.disk.faults.sync_s = 0.1, 0.1
+        stopping = asyncio.ensure_future(node.process.run(node.manager.stop()))
+        await asyncio.sleep(0.05)
+        cluster.change(leader=2)
+        await until(lambda: cluster[2].replica().machine.is_leader)
+        await cluster[2].produce(acks=1)
+        await stopping
+        assert log.end_offset == 1
 
     with_topic(scenario)
 
