@@ -88,7 +88,7 @@ class LogsRememberWhatTheyHold:
         )
 
     def _check_cut(self, node: SimNode, partition: str, size: int) -> None:
-        """What is cut was not committed. Recovery, before the replica is online, cuts torn tails."""
+        """What is cut was not committed. (Torn tails are cut before the replica is online.)"""
         for replica in self._replicas(node, partition):
             data = bytes(log_bytes(self._cluster, node, partition)[size:])
             for _, header in batches(data):

@@ -13,6 +13,7 @@ from broker.types import PartitionId
 from chaos.sim.disk import VirtualDisk
 from chaos.sim.laws import Report, core_of, newest_image
 from chaos.sim.wire import Said, Stage
+from raft.core import RaftCore
 from stele.errors import ErrorCode
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
@@ -70,7 +71,9 @@ class VotesAreKept:
             )
 
     def _remember_log(self, said: Said, request: VoteRequest) -> None:
-        log = self._log_of(request.voter_id)
+        core, log = core_of(self._cluster.controllers[request.voter_id]), None
+        if core is not None and not _has_voted(core, request):  # else it will repeat itself
+            log = core.log.last_epoch, core.log.end_offset
         if log is not None:
             self._logs[said._replace(answer=b"")] = log
             while len(self._logs) > _ARRIVALS_KEPT:
@@ -89,6 +92,11 @@ class VotesAreKept:
     def _log_of(self, voter: int) -> tuple[int, int] | None:
         core = core_of(self._cluster.controllers[voter])
         return None if core is None else (core.log.last_epoch, core.log.end_offset)
+
+
+def _has_voted(core: RaftCore, request: VoteRequest) -> bool:
+    voted = core._replica.voted
+    return core.epoch == request.epoch and voted is not None and voted.id == request.candidate_id
 
 
 def _vote_on_disk(disk: VirtualDisk) -> tuple[int, int]:

@@ -1,0 +1,435 @@
+"""Aimed faults: not one blow at random but a few in the order in which they hurt.
+
+Each sets up the schedule of one known way to lose records or to break a promise, and then leaves
+the cluster to it; there is luck in all of them. They hit what storms hit: processes, power and the
+network, and besides they hold messages back. Nothing of theirs damages what was synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.replica import Replica
+from broker.types import PartitionId
+from chaos.sim.laws import newest_image
+from chaos.sim.wire import Hold, Listener, Said, Stage
+from chaos.sim.wire_laws import ALTER_PARTITION, VOTE, replica_of
+from metadata.image import PartitionState
+from stele.wire.v1 import admin_pb2
+from stele.wire.v1.controller_pb2 import AlterPartitionRequest
+from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
+from stele.world import RpcError
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+_POLL_S = 0.002
+_FAVOURITES = 4  # of a run, which it aims at most of the time
+
+
+class Target(NamedTuple):
+    """A partition whose leader is known, and some of those that follow in its ISR."""
+
+    topic: str
+    partition: PartitionId
+    leader: SimNode
+    followers: list[SimNode]  # in the ISR, in the order of the assignment
+    state: PartitionState
+
+
+class Aims:
+    """``next`` carries out one aim, drawn by lot; it may be cancelled at any moment."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        *,
+        kill: Callable[[SimNode], bool],
+        cut_power: Callable[[SimNode], bool],
+        revive: Callable[[SimNode], bool],
+        counts: Counter[str],
+    ) -> None:
+        """``kill``, ``cut_power`` and ``revive`` do nothing and say so when there is nothing to."""
+        self._cluster = cluster
+        self._fabric = cluster.simulation.fabric
+        self._rng = cluster.simulation.streams.stream("aim")
+        self._kill = kill
+        self._cut_power = cut_power
+        self._revive = revive
+        self._counts = counts
+        self._controllers = list(cluster.controllers.values())
+        self._aims: list[Callable[[], Awaitable[None]]] = [
+            self._two_candidates,
+            self._voter_with_more,
+            self._outdated_newcomer,
+            self._leader_in_the_dark,
+            self._late_high_watermark,
+            self._diverge,
+            self._follower_in_the_dark,
+            self._part_planes,
+            self._shrink_under_writers,
+        ]
+        self._favourites = self._rng.sample(self._aims, _FAVOURITES)
+
+    async def next(self) -> None:
+        aims = self._favourites if self._rng.random() < 0.8 else self._aims
+        aim = self._rng.choice(aims)
+        name = aim.__name__.strip("_")
+        self._counts[f"aimed: {name}"] += 1
+        self._cluster.simulation.note("aim", "begin", name)
+        await aim()
+        self._cluster.simulation.note("aim", "end", name)
+
+    # -------------------------------------------------------------------------- the quorum
+
+    async def _two_candidates(self) -> None:
+        """Two stand in one epoch, and voters die with their votes hardly told."""
+        active = self._cluster.active_controller
+        if active is None or len(self._controllers) < 3:
+            return
+        deaths = self._rng.randint(0, 2)
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal deaths
+            if stage is Stage.ANSWERED and deaths and _is_vote(said):
+                deaths -= 1
+                self._soon(self._strike_shortly, self._node(said.target))
+
+        slow_s = self._rng.uniform(0.02, 0.06)
+        self._slow_down_quorum(slow_s)
+        try:
+            with self._listening(hear):
+                self._strike(active)
+                await self._wait(0.0, 0.02)
+                self._revive(active)
+                await self._wait(1.5, 3.0)
+        finally:
+            self._slow_down_quorum(0.0)
+
+    async def _voter_with_more(self) -> None:
+        """A leader alone takes decisions that nobody else gets, and is then asked for its vote."""
+        active = self._cluster.active_controller
+        if active is None or len(self._controllers) < 3:
+            return
+        others = [node for node in self._controllers if node is not active]
+        asks, asked = (VOTE, active.host), False
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal asked
+            if asked or stage is not Stage.SENT or (said.method, said.target) != asks:
+                return
+            if not VoteRequest.FromString(said.request).pre_vote:
+                asked = True
+                self._join([active], others)
+
+        # Something to decide: a broker comes and goes.
+        brokers = [node for node in self._cluster.brokers.values() if node.alive]
+        brokers = [node for node in brokers if node is not active]
+        if not brokers:
+            return
+        with self._listening(hear):
+            self._part([active], others)
+            try:
+                broker = self._rng.choice(brokers)
+                self._kill(broker)
+                await self._wait(0.0, 0.3)
+                self._revive(broker)
+                await self._until(lambda: asked, 4.0)
+                await self._wait(0.0, 0.5)
+            finally:
+                self._join([active], others)
+
+    # ----------------------------------------------------------------------------- the ISR
+
+    async def _outdated_newcomer(self) -> None:
+        """A follower about to join dies and comes back while its leader's proposal is under way."""
+        target = self._target(followers=1)
+        if target is None:
+            return
+        newcomer = self._rng.choice(target.followers)
+        held_s = self._rng.uniform(0.5, 3.0)
+        held = False
+
+        def hold(said: Said) -> float:
+            nonlocal held
+            if held or not _proposes(said, target, newcomer):
+                return 0.0
+            held = True
+            self._soon(self._strike_shortly, newcomer)
+            return held_s
+
+        with self._holding(hold):
+            if await self._drop_from_isr(target, newcomer):
+                self._revive(newcomer)
+                await self._until(lambda: held, 5.0)
+                await self._wait(held_s, held_s + 0.5)
+
+    async def _leader_in_the_dark(self) -> None:
+        """The controller takes a newcomer into the ISR; neither its answer nor the metadata gets
+        to the leader, and the newcomer falls behind."""
+        target = self._target(followers=2)
+        lag_s = self._lag_s
+        if target is None or lag_s > 3.5:
+            return
+        newcomer = self._rng.choice(target.followers)
+        cut = False
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal cut
+            if stage is Stage.SENT and not cut and _proposes(said, target, newcomer):
+                cut = True
+                for controller in self._controllers:
+                    if controller is not target.leader:
+                        self._fabric.cut(controller.host, target.leader.host)
+                self._part([newcomer], [target.leader])
+
+        with self._listening(hear):
+            try:
+                if await self._drop_from_isr(target, newcomer):
+                    self._revive(newcomer)
+                    if await self._until(lambda: cut, 5.0):
+                        await self._wait(lag_s + 0.3, lag_s + 1.5)
+            finally:
+                self._join(self._controllers, [target.leader])
+                self._join([newcomer], [target.leader])
+
+    async def _late_high_watermark(self) -> None:
+        """The leader dies before its followers hear what leaving one behind has committed."""
+        target = self._target(followers=2)
+        if target is None:
+            return
+        behind = self._rng.choice(target.followers)
+        self._part([behind], [target.leader])
+        try:
+            await self._wait(0.05, 0.4)
+            if await self._drop_from_isr(target, behind):
+                await self._until(lambda: behind.id not in self._isr_at_leader(target), 0.5)
+                await self._wait(0.01, 0.03)
+                self._strike(target.leader)
+        finally:
+            self._join([behind], [target.leader])
+        self._revive(behind)
+        await self._wait(0.3, 1.5)
+        self._revive(target.leader)
+
+    async def _shrink_under_writers(self) -> None:
+        """All followers leave the ISR while writes wait for them."""
+        target = self._target(followers=1)
+        if target is None:
+            return
+        self._part(target.followers, [target.leader])
+        try:
+            await self._wait(0.05, 0.5)
+            for follower in target.followers:
+                self._strike(follower)
+            await self._wait(0.1, 1.0)
+        finally:
+            self._join(target.followers, [target.leader])
+        for follower in target.followers:
+            self._revive(follower)
+
+    # ------------------------------------------------------------------------------ the log
+
+    async def _diverge(self) -> None:
+        """A leader has what no other replica has, loses leadership, and has to give it up."""
+        target = self._target(followers=2)
+        if target is None:
+            return
+        first, *rest = self._rng.sample(target.followers, len(target.followers))
+        leader, brokers = target.leader, list(self._cluster.brokers.values())
+        try:
+            if self._rng.random() < 0.5:
+                # From the very beginning of its epoch.
+                self._part([first], rest)
+                self._strike(target.leader)
+                await self._until(lambda: self._is_led_by_another(target), 3.0)
+                leader = self._leader_of(target) or leader
+                self._part([leader], brokers)
+                self._revive(target.leader)
+            else:
+                self._part([first], [leader])
+                await self._wait(0.02, 0.4)
+                self._part(rest, [leader])
+            await self._wait(0.1, 1.0)
+            self._strike(leader)
+        finally:
+            self._join(brokers, brokers)
+        await self._wait(0.0, 0.5)
+        self._revive(target.leader)
+        self._revive(leader)
+        await self._wait(0.5, 1.5)
+
+    async def _follower_in_the_dark(self) -> None:
+        """Leadership goes away and comes back, and a follower has heard of neither."""
+        target = self._target(followers=2)
+        if target is None or target.leader.id != target.state.preferred_leader:
+            return
+        leader, unaware = target.leader, target.followers[-1]
+        for controller in self._controllers:
+            if controller is not unaware:
+                self._fabric.cut(controller.host, unaware.host)
+        try:
+            self._kill(leader)
+            await self._until(lambda: self._is_led_by_another(target), 3.0)
+            self._revive(leader)
+            await self._until(lambda: leader.id in self._isr(target), 4.0)
+            await self._elect_preferred(target)
+            await self._wait(0.5, 2.0)
+        finally:
+            self._join(self._controllers, [unaware])
+
+    async def _part_planes(self) -> None:
+        """Brokers reach each other and their clients and no controller, for two sessions."""
+        brokers = list(self._cluster.brokers.values())
+        if self._controllers[0] in brokers:
+            return
+        session_s = brokers[0].config.broker_session_timeout_ms / 1000
+        self._part(self._controllers, brokers)
+        try:
+            await self._wait(2 * session_s + 1.0, 2 * session_s + 4.0)
+        finally:
+            self._join(self._controllers, brokers)
+
+    # -------------------------------------------------------------------------------- tools
+
+    @property
+    def _lag_s(self) -> float:
+        return next(iter(self._cluster.brokers.values())).config.replica_lag_time_max_ms / 1000
+
+    async def _wait(self, least_s: float, most_s: float) -> None:
+        await asyncio.sleep(self._rng.uniform(least_s, most_s))
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether it came to hold in time."""
+        end = self._cluster.simulation.now + timeout_s
+        while not condition():
+            if self._cluster.simulation.now >= end:
+                return False
+            await asyncio.sleep(_POLL_S)
+        return True
+
+    def _soon(self, action: Callable[[SimNode], object], node: SimNode) -> None:
+        """From outside of all processes, for who listens is within one."""
+        self._cluster.simulation.scheduler.at(0.0, action, node)
+
+    def _strike(self, node: SimNode) -> None:
+        (self._kill if self._rng.random() < 0.6 else self._cut_power)(node)
+
+    def _strike_shortly(self, node: SimNode) -> None:
+        self._strike(node)
+        back_s = self._rng.uniform(0.0, 0.05)
+        self._cluster.simulation.scheduler.at(back_s, self._revive, node)
+
+    @contextmanager
+    def _listening(self, listener: Listener) -> Iterator[None]:
+        listeners = self._fabric.wire.listeners
+        listeners.append(listener)
+        try:
+            yield
+        finally:
+            listeners.remove(listener)
+
+    @contextmanager
+    def _holding(self, hold: Hold) -> Iterator[None]:
+        holds = self._fabric.wire.holds
+        holds.append(hold)
+        try:
+            yield
+        finally:
+            holds.remove(hold)
+
+    def _part(self, some: list[SimNode], others: list[SimNode]) -> None:
+        for one in some:
+            for other in others:
+                if one is not other:
+                    self._fabric.cut(one.host, other.host)
+                    self._fabric.cut(other.host, one.host)
+
+    def _join(self, some: list[SimNode], others: list[SimNode]) -> None:
+        for one in some:
+            for other in others:
+                self._fabric.heal(one.host, other.host)
+                self._fabric.heal(other.host, one.host)
+
+    def _slow_down_quorum(self, extra_s: float) -> None:
+        for one in self._controllers:
+            for other in self._controllers:
+                if one is not other:
+                    self._fabric.slow_down(one.host, other.host, extra_s)
+
+    def _node(self, host: str) -> SimNode:
+        return next(node for node in self._cluster.nodes.values() if node.host == host)
+
+    # -------------------------------------------------------------------------- partitions
+
+    def _target(self, *, followers: int) -> Target | None:
+        """A partition with so many followers in sync at least, all of them running."""
+        image = newest_image(self._cluster)
+        found: list[Target] = []
+        for topic, number, state in () if image is None else image.sorted_partitions():
+            alive = [
+                self._cluster.brokers[broker]
+                for broker in state.replicas
+                if broker in state.isr and self._cluster.brokers[broker].alive
+            ]
+            leader = self._cluster.brokers.get(state.leader)
+            if leader in alive and len(alive) > followers and not topic.name.startswith("extra"):
+                rest = [node for node in alive if node is not leader]
+                partition = PartitionId(topic.topic_id, number)
+                found.append(Target(topic.name, partition, leader, rest, state))
+        return self._rng.choice(found) if found else None
+
+    def _state(self, target: Target) -> PartitionState | None:
+        image = newest_image(self._cluster)
+        return None if image is None else image.partition(*target.partition)
+
+    def _isr(self, target: Target) -> tuple[int, ...]:
+        state = self._state(target)
+        return () if state is None else state.isr
+
+    def _leader_of(self, target: Target) -> SimNode | None:
+        state = self._state(target)
+        return None if state is None else self._cluster.brokers.get(state.leader)
+
+    def _is_led_by_another(self, target: Target) -> bool:
+        return self._leader_of(target) not in (None, target.leader)
+
+    def _isr_at_leader(self, target: Target) -> tuple[int, ...]:
+        replica: Replica | None = replica_of(target.leader, target.partition)
+        return () if replica is None else replica.machine.state.isr
+
+    async def _drop_from_isr(self, target: Target, follower: SimNode) -> bool:
+        self._kill(follower)
+        return await self._until(lambda: follower.id not in self._isr(target), 3.0)
+
+    async def _elect_preferred(self, target: Target) -> None:
+        partition = admin_pb2.TopicPartitionName(
+            topic=target.topic, partition=target.partition.partition
+        )
+        request = admin_pb2.ElectLeadersRequest(partitions=[partition])
+        try:
+            await self._cluster.client._administrate("ElectLeaders", request.SerializeToString())
+        except (RpcError, OSError):
+            return  # nobody is there to ask: then it is not elected
+
+
+def _is_vote(said: Said) -> bool:
+    return (
+        said.method == VOTE
+        and not VoteRequest.FromString(said.request).pre_vote
+        and VoteResponse.FromString(said.answer).granted
+    )
+
+
+def _proposes(said: Said, target: Target, newcomer: SimNode) -> bool:
+    """Whether the leader asks for an ISR with the newcomer in it, which it is not yet."""
+    if said.method != ALTER_PARTITION or said.source != target.leader.host:
+        return False
+    for proposal in AlterPartitionRequest.FromString(said.request).partitions:
+        if (proposal.topic_id, proposal.partition) == target.partition:
+            return any(member.broker_id == newcomer.id for member in proposal.isr)
+    return False
