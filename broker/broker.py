@@ -26,9 +26,9 @@ from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config import NodeConfig
 from runtime.metrics import MetricsRegistry
 from stele.errors import ApiError
+from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Listener, Service, World
-from storage.checkpoints import decode_uuid
 from storage.directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,10 @@ class ObservedQuorum(MetadataQuorum, Protocol):
     """What a broker needs of ``runtime.quorum.Quorum``."""
 
     def add_listener(self, listener: QuorumListener) -> None: ...
+
+    def endpoint(self, node_id: int) -> tuple[str, int] | None:
+        """Host and port of a controller; None if it is not known here."""
+        ...
 
 
 class Broker:
@@ -83,7 +87,7 @@ class Broker:
         self._controller = ControllerClient(
             network=world.network,
             clock=world.clock,
-            voters={voter.id: (voter.host, voter.port) for voter in config.voters},
+            endpoint=quorum.endpoint,
             leader=lambda: quorum.leader,
         )
         # Made by `start`.

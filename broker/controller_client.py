@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -50,15 +50,17 @@ class ControllerClient:
         *,
         network: Connector,
         clock: Clock,
-        voters: Mapping[int, tuple[str, int]],
+        endpoint: Callable[[int], tuple[str, int] | None],
         leader: Callable[[], LeaderAndEpoch],
     ) -> None:
-        """``voters``: (host, port) by controller id; ``leader``: the quorum's, as known here."""
+        """``endpoint``: (host, port) of a controller, by its id, as long as it is known;
+        ``leader``: the quorum's, as known here."""
         self._network = network
         self._clock = clock
-        self._voters = dict(voters)
+        self._endpoint = endpoint
         self._leader = leader
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, tuple[tuple[str, int], Channel]] = {}  # by controller id
+        self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._leader_changed = asyncio.Event()
 
     # ------------------------------------------------------------------ the active one
@@ -67,10 +69,13 @@ class ControllerClient:
     def active_controller(self) -> int | None:
         """The id of the active controller as far as this node knows."""
         leader_id = self._leader().leader_id
-        return leader_id if leader_id in self._voters else None
+        return None if leader_id is None or self._endpoint(leader_id) is None else leader_id
 
     def on_leader_change(self) -> None:
         """Calls that wait for a controller try again at once."""
+        for controller_id in sorted(self._channels):
+            if self._endpoint(controller_id) != self._channels[controller_id][0]:
+                self._drop(controller_id)  # it has left the quorum, or moved
         self._leader_changed.set()
         self._leader_changed = asyncio.Event()
 
@@ -89,8 +94,9 @@ class ControllerClient:
     async def close(self) -> None:
         """Close every channel; calls in flight fail."""
         channels, self._channels = self._channels, {}
-        for _, channel in sorted(channels.items()):
-            await channel.close()
+        for controller_id in sorted(channels):
+            await channels[controller_id][1].close()
+        await asyncio.gather(*self._closing)
 
     # ------------------------------------------------------------------ requests
 
@@ -131,9 +137,10 @@ class ControllerClient:
         response_type: type[T],
         *,
         timeout_s: float = _REQUEST_TIMEOUT_S,
+        attempt_s: float = _CALL_TIMEOUT_S,
     ) -> T:
         """Ask the active controller and return its answer, whose ``error`` may be any but
-        NOT_CONTROLLER.
+        NOT_CONTROLLER. One attempt takes ``attempt_s`` at the most.
 
         Raises ApiError REQUEST_TIMED_OUT when no active controller answered in time, and
         RpcError when the controller refused the call itself (a bug, not a failure).
@@ -149,7 +156,9 @@ class ControllerClient:
             target = hint if hinted else known
             hint = None
             if target is not None:
-                answer, reason = await self._attempt(target, method, payload, response_type, left_s)
+                answer, reason = await self._attempt(
+                    target, method, payload, response_type, min(left_s, attempt_s)
+                )
                 if answer is not None:
                     if _error(answer) != ErrorCode.NOT_CONTROLLER:
                         return answer
@@ -168,10 +177,9 @@ class ControllerClient:
         )
 
     async def _attempt(
-        self, target: int, method: str, payload: bytes, response_type: type[T], left_s: float
+        self, target: int, method: str, payload: bytes, response_type: type[T], timeout_s: float
     ) -> tuple[T | None, str]:
         """One call to one controller: its answer, or None and why there is none."""
-        timeout_s = min(left_s, _CALL_TIMEOUT_S)
         try:
             raw = await self._channel(target).call(method, payload, timeout_s=timeout_s)
         except RpcError as error:
@@ -190,14 +198,27 @@ class ControllerClient:
     def _hint(self, answer: Message, target: int) -> int | None:
         """The leader that a refusing controller names, if it is one worth asking at once."""
         leader_id: int = answer.leader_id  # type: ignore[attr-defined]
-        return leader_id if leader_id != target and leader_id in self._voters else None
+        return leader_id if leader_id != target and self._endpoint(leader_id) else None
 
     def _channel(self, controller_id: int) -> Channel:
-        channel = self._channels.get(controller_id)
-        if channel is None:
-            host, port = self._voters[controller_id]
-            channel = self._channels[controller_id] = self._network.channel(host, port)
+        """Raises RpcError: nobody knows where that controller is."""
+        address = self._endpoint(controller_id)
+        if address is None:
+            raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where {controller_id} is")
+        known = self._channels.get(controller_id)
+        if known is not None and known[0] == address:
+            return known[1]
+        if known is not None:
+            self._drop(controller_id)
+        channel = self._network.channel(*address)
+        self._channels[controller_id] = address, channel
         return channel
+
+    def _drop(self, controller_id: int) -> None:
+        _, channel = self._channels.pop(controller_id)
+        task = asyncio.get_running_loop().create_task(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 def _error(answer: Message) -> int:

@@ -14,7 +14,19 @@ from typing import Annotated
 
 import typer
 
-from cli import cluster, consume, demo_command, dev, log_dump, produce, server, sim, topics
+from cli import (
+    cluster,
+    consume,
+    demo_command,
+    dev,
+    formatting,
+    log_dump,
+    produce,
+    quorum,
+    server,
+    sim,
+    topics,
+)
 from cli.output import CommandError, note
 from stele.errors import SteleError
 
@@ -39,14 +51,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("format")(server.format_command)
+app.command("format")(formatting.format_command)
 app.command("server")(server.server)
 app.command("dev")(dev.dev)
 app.add_typer(topics.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.cluster_app, name="cluster")
-app.add_typer(cluster.quorum_app, name="quorum")
+app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)

@@ -1,4 +1,4 @@
-"""``stele format`` and ``stele server``."""
+"""``stele server``."""
 
 from __future__ import annotations
 
@@ -9,66 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import CommandError, note, print_json
+from cli.output import CommandError, note
 
 if TYPE_CHECKING:
     from runtime.config import NodeConfig
-    from stele.world import Disk
 
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be repeated."),
 ]
-
-
-def format_command(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")],
-    cluster_id: Annotated[
-        str, typer.Option("--cluster-id", help="The cluster's id; none given: a new one.")
-    ] = "",
-    ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", help="Leave formatted directories as they are.")
-    ] = False,
-    settings: Settings = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
-    """Prepare a node's directories: write whose they are. Every node needs the same cluster id."""
-    from node.format import directories_of, format_directory, random_cluster_id
-    from runtime.real.world import RealWorld
-
-    node = _load(config, settings)
-    world = RealWorld()
-    try:
-        directories = directories_of(node)
-        chosen = cluster_id or node.cluster_id or _present_id(world.world.disk, directories)
-        chosen = chosen or random_cluster_id(world.world.rng)
-        fresh = format_directory(
-            world.world.disk,
-            directories,
-            chosen,
-            node.node_id,
-            world.world.rng,
-            ignore_formatted=ignore_formatted,
-        )
-    finally:
-        world.close()
-    if as_json:
-        print_json({"cluster_id": chosen, "node_id": node.node_id, "formatted": fresh})
-        return
-    for path in directories:
-        state = "formatted" if path in fresh else "left as it was"
-        print(f"{path}: {state} (cluster {chosen}, node {node.node_id})")
-
-
-def _present_id(disk: Disk, directories: list[str]) -> str:
-    """The cluster id of a directory that is formatted already; "" where none is."""
-    from storage.checkpoints import META_PROPERTIES_FILE, read_meta_properties
-
-    for directory in directories:
-        properties = read_meta_properties(disk, f"{directory}/{META_PROPERTIES_FILE}")
-        if properties is not None:
-            return properties.cluster_id
-    return ""
 
 
 def server(
@@ -93,13 +42,14 @@ def server(
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    node = _load(config, settings)
+    node = load_config(config, settings)
     from node.run import run_node
 
     return run_node(node)
 
 
-def _load(path: Path, settings: list[str] | None) -> NodeConfig:
+def load_config(path: Path, settings: list[str] | None) -> NodeConfig:
+    """The configuration of a node from its file, the environment and ``--set``."""
     from runtime.config import load
 
     try:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from runtime.config import NodeConfig
+from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
+from runtime.config import ConfigError, NodeConfig, parse_address
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.quorum_snapshots import BOOTSTRAP, file_name
+from runtime.quorum_snapshots import encode as encode_snapshot
+from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk, Rng
 from storage.checkpoints import (
     META_PROPERTIES_FILE,
     MetaProperties,
-    decode_uuid,
-    encode_uuid,
     read_meta_properties,
 )
 from storage.directory import format_directory as format_log_directory
@@ -21,12 +25,91 @@ from storage.errors import LogDirectoryError
 
 def random_cluster_id(rng: Rng) -> str:
     """A new cluster id, in Kafka's text form of a UUID."""
-    return _random_uuid(rng)
+    return random_directory_id(rng)
+
+
+def random_directory_id(rng: Rng) -> str:
+    """A random UUID (version 4); never one whose text begins with a dash, as in Kafka."""
+    while True:
+        raw = bytearray(rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = encode_uuid(bytes(raw))
+        if not text.startswith("-"):
+            return text
 
 
 def directories_of(config: NodeConfig) -> list[str]:
     """All directories that a node keeps something in, each once."""
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstVoters:
+    """Who begins a new quorum, for the one node whose metadata directory is formatted."""
+
+    metadata_directory: str
+    directory_id: str  # of that directory
+    voters: VoterSet
+
+    @classmethod
+    def standalone(cls, config: NodeConfig, rng: Rng) -> FirstVoters:
+        """This controller alone. Raises ConfigError: it is no controller."""
+        endpoint = _own_endpoint(config)
+        directory_id = random_directory_id(rng)
+        key = ReplicaKey(config.node_id, decode_uuid(directory_id))
+        return cls(config.metadata_log_dir, directory_id, VoterSet([Voter(key, endpoint)]))
+
+    @classmethod
+    def of(cls, config: NodeConfig, controllers: str, rng: Rng) -> FirstVoters:
+        """``controllers``: id@host:port[:directory id],… with this one among them; without its
+        directory id one is made up. The other nodes' ids are learned. Raises ConfigError."""
+        _own_endpoint(config)
+        found = [_initial_controller(item.strip()) for item in controllers.split(",")]
+        voters = VoterSet(found)
+        if len(voters) != len(found):
+            raise ConfigError("--initial-controllers names a controller twice")
+        own = voters.get(config.node_id)
+        if own is None:
+            raise ConfigError(
+                f"node {config.node_id} is not among --initial-controllers; a controller that "
+                "joins later is formatted with --no-initial-controllers"
+            )
+        known = own.key.directory_id != NO_DIRECTORY
+        directory_id = encode_uuid(own.key.directory_id) if known else random_directory_id(rng)
+        key = ReplicaKey(own.id, decode_uuid(directory_id))
+        return cls(
+            config.metadata_log_dir, directory_id, voters.with_voter(Voter(key, own.endpoint))
+        )
+
+    def write(self, disk: Disk, cluster_id: str) -> None:
+        """Into the metadata directory, durably, as the snapshot of an empty log."""
+        directory = f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
+        disk.make_directory(directory)
+        content = b"".join(encode_snapshot(BOOTSTRAP, cluster_id, 0, (), self.voters))
+        disk.replace_file_now(f"{directory}/{file_name(BOOTSTRAP)}", content)
+        disk.sync_now(self.metadata_directory)
+
+
+def _own_endpoint(config: NodeConfig) -> str:
+    if config.controller_advertised_listener is None:
+        raise ConfigError(f"node {config.node_id} is no controller: it begins no quorum")
+    return str(config.controller_advertised_listener)
+
+
+def _initial_controller(item: str) -> Voter:
+    node_id, at, rest = item.partition("@")
+    address, directory_id = parse_address(rest), NO_DIRECTORY
+    if address is None:
+        rest, _, text = rest.rpartition(":")
+        address = parse_address(rest)
+        try:
+            directory_id = decode_uuid(text)
+        except ValueError:
+            address = None
+    if not at or not node_id.isdecimal() or address is None or not address.host:
+        raise ConfigError(f"--initial-controllers: {item!r} is not id@host:port[:directory id]")
+    return Voter(ReplicaKey(int(node_id), directory_id), str(address))
 
 
 def format_directory(
@@ -37,11 +120,13 @@ def format_directory(
     rng: Rng,
     *,
     ignore_formatted: bool = False,
+    first: FirstVoters | None = None,
 ) -> list[str]:
     """Write ``meta.properties`` into every directory, durably; return those that were written.
 
-    Nothing is written if any of them belongs to another cluster or node, or is formatted already
-    (``ignore_formatted``: those are left as they are). Raises LogDirectoryError.
+    With ``first``, also who begins the quorum. Nothing is written if any of the directories belongs
+    to another cluster or node, or is formatted already (``ignore_formatted``: those are left as
+    they are). Raises LogDirectoryError.
     """
     fresh = []
     for path in dict.fromkeys(dirs):
@@ -55,7 +140,14 @@ def format_directory(
                 "use --ignore-formatted to keep it, or empty it to format it again"
             )
     for path in fresh:
-        format_log_directory(disk, path, MetaProperties(cluster_id, node_id, _random_uuid(rng)))
+        if first is not None and path == first.metadata_directory:
+            properties = MetaProperties(cluster_id, node_id, first.directory_id)
+            format_log_directory(
+                disk, path, properties, before=partial(first.write, disk, cluster_id)
+            )
+        else:
+            properties = MetaProperties(cluster_id, node_id, random_directory_id(rng))
+            format_log_directory(disk, path, properties)
     return fresh
 
 
@@ -86,14 +178,3 @@ def _directory_id(path: str, properties: MetaProperties) -> bytes:
         raise LogDirectoryError(
             f"{path}/{META_PROPERTIES_FILE}: directory.id: {error}; restore the file"
         ) from None
-
-
-def _random_uuid(rng: Rng) -> str:
-    """A random UUID (version 4); never one whose text begins with a dash, as in Kafka."""
-    while True:
-        raw = bytearray(rng.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        text = encode_uuid(bytes(raw))
-        if not text.startswith("-"):
-            return text

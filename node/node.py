@@ -21,7 +21,11 @@ from runtime.metrics_http import MetricsServer
 from runtime.quorum import Quorum
 from runtime.quorum_config import QuorumConfig, QuorumVoter
 from stele.errors import ErrorCode
-from stele.wire.v1.raft_pb2 import DescribeQuorumResponse, TransferLeadershipResponse
+from stele.wire.v1.raft_pb2 import (
+    DescribeQuorumResponse,
+    TransferLeadershipResponse,
+    VoterChangeResponse,
+)
 from stele.world import Service, UnaryHandler, World
 from storage.directory import LOCK_FILE
 from storage.errors import LogDirectoryError
@@ -34,6 +38,8 @@ T = TypeVar("T")
 _OF_THE_QUORUM = {
     "DescribeQuorum": DescribeQuorumResponse,
     "TransferLeadership": TransferLeadershipResponse,
+    "AddVoter": VoterChangeResponse,
+    "RemoveVoter": VoterChangeResponse,
 }
 
 
@@ -212,11 +218,15 @@ def build(config: NodeConfig, world: World) -> Node:
 
 def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> QuorumConfig:
     """The quorum's part of a node's configuration."""
+    advertised = config.controller_advertised_listener
     return QuorumConfig(
         cluster_id=cluster_id,
         node_id=config.node_id,
         directory_id=directory_id,
         voters=tuple(QuorumVoter(voter.id, voter.host, voter.port) for voter in config.voters),
+        bootstrap=config.bootstrap_controllers,
+        is_controller=config.is_controller,
+        endpoint="" if advertised is None else str(advertised),
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,

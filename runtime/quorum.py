@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
 from raft.core import RaftCore, ReplicaView
+from raft.membership import VoterChange
 from raft.messages import (
     Batch,
     CallFailed,
@@ -36,7 +37,7 @@ from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import leader_to_wire
-from runtime.quorum_peers import Peers
+from runtime.quorum_peers import Endpoints, Peers
 from runtime.quorum_service import QuorumService
 from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ErrorCode
@@ -73,22 +74,28 @@ class Quorum:
         self._on_fatal = on_fatal
         self._listeners: list[QuorumListener] = []
         self._core: RaftCore | None = None  # None before start and after the end
-        self._service = QuorumService(
-            config,
-            submit=self._submit,
-            standing=self._standing,
-            describe=self._describe,
-            transfer=self.transfer_leadership,
-        )
-        self._peers = Peers(
-            config, world.network, on_answer=self._on_answer, on_failure=self._on_failure
-        )
+        self._endpoints = Endpoints(config)
         self._changes = QuorumChanges(
             config.node_id,
             core=lambda: self._core,
             guard=self._guard,
             leader=lambda: self.leader,
             now=self._now,
+        )
+        self._service = QuorumService(
+            config,
+            submit=self._submit,
+            standing=self._standing,
+            describe=self._describe,
+            changes=self._changes,
+            endpoints=self._endpoints,
+        )
+        self._peers = Peers(
+            config,
+            world.network,
+            self._endpoints,
+            on_answer=self._on_answer,
+            on_failure=self._on_failure,
         )
         self._status = Status(Role.UNATTACHED, 0, None)  # as the listeners were last told
         self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
@@ -130,8 +137,21 @@ class Quorum:
 
     @property
     def in_touch(self) -> bool:
-        """Whether this voter leads or follows a leader that answers."""
-        return self._core is not None and self._core.in_touch(self._now())
+        """Whether this replica leads or hears from a leader."""
+        if self._core is None:
+            return False
+        if self._status.role is Role.OBSERVER:
+            return self._status.leader_id is not None
+        return self._core.in_touch(self._now())
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest that this replica knows of; they may not be committed yet."""
+        return self._config.first_voters if self._core is None else self._core.voters
+
+    def endpoint(self, node_id: int) -> tuple[str, int] | None:
+        """Host and port of a controller; None if it is not known here."""
+        return self._endpoints.get(node_id)
 
     def next_offset(self) -> int:
         return self.log_end_offset
@@ -175,11 +195,15 @@ class Quorum:
             timing_of(config),
             self._world.rng,
             snapshot=self._log.snapshots.newest,
+            bootstrap=self._endpoints.bootstrap_ids,
         )
+        self._settle_peers()
         self._service.open(self._log)
         self._spawn(self._sync_forever(), "quorum-sync")
         self._spawn(self._delivery.run(), "quorum-delivery")
         self._spawn(self._checkpoint_forever(), "quorum-checkpoint")
+        if config.own_endpoint:
+            self._spawn(self._keep_endpoint_known(), "quorum-endpoint")
         self._guard(lambda core: core.start(self._now()))
 
     async def stop(self) -> None:
@@ -270,6 +294,11 @@ class Quorum:
         then who leads is in ``leader``."""
         await self._changes.transfer_leadership(to)
 
+    async def change_voters(self, change: VoterChange) -> None:
+        """Add, remove or update a voter; return once that is committed. Raises NotLeaderError
+        (nothing was changed), or ApiError with what happened."""
+        await self._changes.change_voters(change)
+
     def _submit(self, request_id: int, message: Request) -> None:
         self._step(RequestReceived(request_id, message))
 
@@ -331,6 +360,8 @@ class Quorum:
             self._delivery.committed(ready.committed[1])
         if ready.status is not None:
             self._tell_status(ready.status)
+        if ready.status is not None or ready.voters is not None:
+            self._settle_peers()
         self._maybe_claim()
         self._changes.wake()
         self._arm(ready.deadline)
@@ -346,8 +377,13 @@ class Quorum:
             self._delivery.installed(ready.install)
 
     async def _check_snapshot(self, snapshot: SnapshotId) -> None:
-        sound = await self._log.snapshots.check_received(snapshot)
-        self._guard(lambda core: core.snapshot_checked(snapshot, self._now(), sound=sound))
+        content = await self._log.snapshots.check_received(snapshot)
+        voters = None if content is None else content.voters
+        self._guard(
+            lambda core: core.snapshot_checked(
+                snapshot, self._now(), sound=content is not None, voters=voters
+            )
+        )
         if self._log.snapshots.newest != snapshot:
             self._log.snapshots.discard(snapshot)  # unsound, or this replica follows no more
 
@@ -393,7 +429,17 @@ class Quorum:
             if self._snapshots is not None:
                 await self._snapshots.take_if_due(self._core)
 
+    async def _keep_endpoint_known(self) -> None:
+        """Tell the leader where this voter is, whenever the record of the voters is wrong."""
+        while True:
+            await asyncio.sleep(self._config.fetch_timeout_ms / 1000)
+            await self._changes.correct_endpoint(self._config, self._peers)
+
     # ----------------------------------------------------------------------------- telling
+
+    def _settle_peers(self) -> None:
+        if self._core is not None:
+            self._peers.settle(self._core.voters, self._status.leader_id)
 
     def _tell_status(self, status: Status) -> None:
         was, self._status = self._status, status
@@ -459,7 +505,11 @@ class Quorum:
         now_ms = self._world.clock.time_ms()
         for view in core.describe(now):
             states = response.voters if view.is_voter else response.observers
-            states.append(_replica_state(view, now, now_ms))
+            state = _replica_state(view, now, now_ms)
+            voter = core.voters.get(view.key.id)
+            if view.is_voter and voter is not None:
+                state.endpoint = voter.endpoint
+            states.append(state)
         return response
 
 

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.core import RaftCore
+from raft.membership import AddVoter, UpdateVoter, VoterChange
+from raft.quorum import ReplicaKey, Voter
 from raft.ready import Ready, Role
+from runtime.quorum_config import QuorumConfig
+from runtime.quorum_messages import UPDATE_VOTER, MessageError, parse
+from runtime.quorum_peers import Peers
 from stele.errors import ApiError, ErrorCode
+from stele.ids import encode_uuid
+from stele.wire.v1 import raft_pb2 as pb
+from stele.world import RpcError
+
+_log = logging.getLogger(__name__)
 
 TRANSFER_TIMEOUT_FACTOR = 5  # times the election timeout: to catch up, and for an election or two
+OUTCOME_TIMEOUT_FACTOR = (
+    5  # times the election timeout: for who leads next to settle what was begun
+)
+
+_UNDONE = "leadership was lost before the change was committed: nothing changed. Ask again"
+_UNKNOWN = (
+    "leadership was lost before the change was committed, and it is not known whether it will be: "
+    "look with stele quorum describe, and ask again if need be"
+)
 
 _TRANSFER_REFUSALS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this voter does not lead",
@@ -77,6 +97,95 @@ class QuorumChanges:
             raise NotLeaderError(self._leader())
         leads = core.status.role is Role.LEADER and core.transferring_to is None
         return leads or (core.epoch > epoch and self._leader().leader_id is not None)
+
+    # ------------------------------------------------------------------------------- voters
+
+    async def change_voters(self, change: VoterChange) -> None:
+        """Add, remove or update a voter; return once that is committed.
+
+        Raises NotLeaderError when nothing was changed because this replica does not lead, and
+        ApiError: refused, not caught up, undone by who led next, or of unknown outcome.
+        """
+        core = self._leading()
+        refusal = core.change_refusal(change, self._now())
+        if refusal is not None:
+            raise ApiError(refusal.error, refusal.message)
+        epoch, before = core.epoch, core.voters_offset
+        self._guard(lambda core: core.change_voters(change, self._now()))
+        if isinstance(change, AddVoter):
+            await self._until(lambda: self._is_appended(change, epoch))
+        offset = self._appended(change, epoch, before)
+        try:
+            async with asyncio.timeout(OUTCOME_TIMEOUT_FACTOR * core.timing.election_timeout_s):
+                await self._until(lambda: self._is_decided(offset, epoch))
+        except TimeoutError:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN) from None
+        if not self._is_committed(offset, epoch):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNDONE)
+
+    def _is_appended(self, change: AddVoter, epoch: int) -> bool:
+        """Or will never be."""
+        core = self._core()
+        if core is None or core.epoch != epoch or core.status.role is not Role.LEADER:
+            return True
+        return core.adding != change.voter
+
+    def _appended(self, change: VoterChange, epoch: int, before: int) -> int:
+        """Where the record of the change is. Raises NotLeaderError, ApiError: there is none."""
+        core = self._core()
+        if core is None or core.epoch != epoch:
+            raise NotLeaderError(self._leader())
+        if core.voters_offset != before:
+            return core.voters_offset
+        if isinstance(change, AddVoter) and core.status.role is Role.LEADER:
+            voter = change.voter.key
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"controller {voter.id} with the directory id {encode_uuid(voter.directory_id)} "
+                f"did not catch up within {change.timeout_s:g} s: nothing changed. Look at its lag "
+                "with stele quorum describe, and add it when that is near 0",
+            )
+        raise NotLeaderError(self._leader())
+
+    def _is_decided(self, offset: int, epoch: int) -> bool:
+        core = self._core()
+        if core is None:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN)
+        return self._is_committed(offset, epoch) or core.log.epoch_of(offset) != epoch
+
+    def _is_committed(self, offset: int, epoch: int) -> bool:
+        core = self._core()
+        if core is None:
+            return False
+        return core.high_watermark > offset and core.log.epoch_of(offset) == epoch
+
+    async def correct_endpoint(self, config: QuorumConfig, peers: Peers) -> None:
+        """If the voters' record has another endpoint for this voter, have the leader correct it."""
+        core = self._core()
+        own = None if core is None else core.voters.get(config.node_id)
+        if core is None or own is None or own.endpoint == config.own_endpoint:
+            return
+        if own.key != ReplicaKey(config.node_id, config.directory_id) or core.change_pending:
+            return
+        request = pb.UpdateVoterRequest(
+            cluster_id=config.cluster_id,
+            voter_id=config.node_id,
+            voter_directory_id=config.directory_id,
+            endpoint=config.own_endpoint,
+        )
+        leader_id = self._leader().leader_id
+        if leader_id is None:
+            return
+        try:
+            if leader_id == config.node_id:
+                await self.change_voters(UpdateVoter(Voter(own.key, config.own_endpoint)))
+                return
+            answer = await peers.ask(leader_id, UPDATE_VOTER, request.SerializeToString())
+            message = parse(pb.VoterChangeResponse, answer).message
+        except (ApiError, RpcError, MessageError) as error:
+            message = str(error)
+        if message:  # asked again later
+            _log.warning("the quorum does not know that this voter has moved: %s", message)
 
     # ------------------------------------------------------------------------------ waiting
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raft.quorum import ReplicaKey, Voter, VoterSet
+from runtime.config import Address
+
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_PARTITION = 0
 
@@ -19,7 +22,8 @@ class QuorumVoter:
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """Identity and timing of one replica. A node whose id is no voter's is an observer.
+    """Identity and timing of one replica. Who votes is in the log, once anything is: a node that
+    is no voter there is an observer.
 
     Defaults are Kafka's: ``controller.quorum.*``.
     """
@@ -27,7 +31,10 @@ class QuorumConfig:
     cluster_id: str
     node_id: int
     directory_id: bytes
-    voters: tuple[QuorumVoter, ...]
+    voters: tuple[QuorumVoter, ...]  # the first ones; empty: not by configuration
+    bootstrap: tuple[tuple[str, int], ...] = ()  # host, port of controllers that may know more
+    is_controller: bool = False  # it serves the quorum, as a voter or to become one
+    endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000
@@ -38,5 +45,21 @@ class QuorumConfig:
     snapshot_interval_ms: int = 3_600_000  # 0: only by bytes
 
     @property
-    def is_voter(self) -> bool:
-        return any(voter.id == self.node_id for voter in self.voters)
+    def may_vote(self) -> bool:
+        return self.is_controller or any(voter.id == self.node_id for voter in self.voters)
+
+    @property
+    def own_endpoint(self) -> str:
+        """Where the others reach this node, as far as it serves the quorum; else ""."""
+        if self.endpoint:
+            return self.endpoint
+        own = (voter for voter in self.voters if voter.id == self.node_id)
+        return next((str(Address(voter.host, voter.port)) for voter in own), "")
+
+    @property
+    def first_voters(self) -> VoterSet:
+        """Those that the configuration names: they vote as long as no record says who does."""
+        return VoterSet(
+            Voter(ReplicaKey(voter.id), str(Address(voter.host, voter.port)))
+            for voter in self.voters
+        )

@@ -9,20 +9,19 @@ from typing import Final, NamedTuple
 
 from raft.api import CommittedBatch
 from raft.log_view import LogView
-from raft.messages import Batch, LeaderChange, SnapshotId
-from raft.quorum import NO_DIRECTORY
+from raft.messages import Batch, SnapshotId
 from raft.ready import HardState, ReadRange
+from raft.voter_history import VoterHistory
 from runtime import quorum_state
 from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC, QuorumConfig
+from runtime.quorum_control import ControlRecordError, encode_control, voters_in
 from runtime.quorum_snapshots import SnapshotError, SnapshotStore
 from runtime.quorum_state import QuorumStateError
 from stele.errors import SteleError
 from stele.wire.batch import (
     BatchBuilder,
     BatchHeader,
-    ControlType,
     batches,
-    control_key,
     decode,
 )
 from stele.world import Buffer, World
@@ -152,7 +151,7 @@ class QuorumLog:
     def _check_vote_is_known(self, state: HardState | None) -> None:
         """No record reaches the log of a voter before its epoch is in the file."""
         used = self._log.end_offset > 0 or self.snapshots.newest is not None
-        if state is None and self._config.is_voter and used:
+        if state is None and self._config.may_vote and used:
             self._log.close()
             raise QuorumStateError(
                 f"{self._state_path} is missing beside a log: this voter no longer knows how it"
@@ -215,9 +214,9 @@ class QuorumLog:
         return data
 
     def _encoded(self, batch: Batch) -> bytes:
-        if isinstance(batch.payload, LeaderChange):
-            return encode_leader_change(batch, batch.payload, self._clock.time_ms())
-        return batch.payload
+        if isinstance(batch.payload, bytes):
+            return batch.payload
+        return encode_control(batch, batch.payload, self._clock.time_ms())
 
     def truncate_to(self, offset: int) -> None:
         """Raises StorageError. What is left is durable."""
@@ -323,6 +322,34 @@ class QuorumLog:
                 found.append(_committed(data, position, header))
         return Committed(found, offset, len(data))
 
+    async def voter_history(self) -> VoterHistory:
+        """The voters as the oldest snapshot and the records after it say, or, without either, as
+        `stele format` or the configuration does. Raises SteleError."""
+        try:
+            history = self._first_voters()
+            offset = self._log.start_offset
+            while offset < self._log.end_offset:
+                data = await self.read(ReadRange(offset, _READ_BYTES))
+                for position, header in batches(data):
+                    offset = header.next_offset
+                    if header.is_control and (voters := voters_in(data, position)) is not None:
+                        history.append(header.base_offset, voters)
+        except (SnapshotError, ControlRecordError) as error:
+            raise CorruptMetadataLogError(
+                f"{self.directory}: {error}. Wipe it and add the node to the quorum again"
+            ) from error
+        return history
+
+    def _first_voters(self) -> VoterHistory:
+        if self.snapshots.ids:
+            oldest = self.snapshots.ids[0]
+            voters = self.snapshots.load(oldest).voters
+            if voters is not None:
+                return VoterHistory(voters, oldest.end_offset - 1)
+        else:
+            voters = self.snapshots.first_voters()
+        return VoterHistory(self._config.first_voters if voters is None else voters)
+
     # ------------------------------------------------------------------- as the log's owner
 
     def dirty(self, log: PartitionLog) -> None:
@@ -347,17 +374,3 @@ def _committed(data: Buffer, position: int, header: BatchHeader) -> CommittedBat
     return CommittedBatch(
         header.base_offset, header.leader_epoch, header.base_timestamp_ms, records
     )
-
-
-def encode_leader_change(batch: Batch, change: LeaderChange, time_ms: int) -> bytes:
-    """The control batch at the start of an epoch, as Kafka's LeaderChangeMessage version 1."""
-    value = bytearray((1).to_bytes(2, "big"))
-    value += change.leader_id.to_bytes(4, "big", signed=True)
-    for voters in (change.voters, change.granting_voters):
-        value.append(len(voters) + 1)  # a compact array's length
-        for voter in voters:
-            value += voter.to_bytes(4, "big", signed=True) + NO_DIRECTORY + b"\0"
-    value += b"\0"  # no tagged fields
-    builder = BatchBuilder(batch.base_offset)
-    builder.append(control_key(ControlType.LEADER_CHANGE), bytes(value), timestamp_ms=time_ms)
-    return bytes(builder.build(leader_epoch=batch.epoch, is_control=True))

@@ -14,6 +14,8 @@ from google.protobuf.message import DecodeError, Message
 
 from raft import messages
 from raft.quorum import NO_DIRECTORY
+from runtime.config import parse_address
+from runtime.quorum_control import ControlRecordError, voters_in
 from stele.errors import ErrorCode, SteleError
 from stele.wire.batch import BatchError, batches, check_crc
 from stele.wire.v1 import raft_pb2 as pb
@@ -26,6 +28,9 @@ FETCH = _PREFIX + "Fetch"
 FETCH_SNAPSHOT = _PREFIX + "FetchSnapshot"
 DESCRIBE_QUORUM = _PREFIX + "DescribeQuorum"
 TRANSFER_LEADERSHIP = _PREFIX + "TransferLeadership"
+ADD_VOTER = _PREFIX + "AddVoter"
+REMOVE_VOTER = _PREFIX + "RemoveVoter"
+UPDATE_VOTER = _PREFIX + "UpdateVoter"
 
 
 class MessageError(SteleError):
@@ -57,8 +62,10 @@ def _error(wire: int) -> ErrorCode:
 # ------------------------------------------------------------------------------ requests
 
 
-def encode_request(request: messages.Request, cluster_id: str) -> tuple[str, bytes]:
-    """The method to call and its argument."""
+def encode_request(
+    request: messages.Request, cluster_id: str, own_endpoint: str = ""
+) -> tuple[str, bytes]:
+    """The method to call and its argument. ``own_endpoint``: where the asker is reached."""
     match request:
         case messages.VoteRequest():
             vote = pb.VoteRequest(
@@ -80,6 +87,7 @@ def encode_request(request: messages.Request, cluster_id: str) -> tuple[str, byt
                 epoch=request.epoch,
                 voter_id=request.voter_id,
                 voter_directory_id=request.voter_directory_id,
+                leader_endpoint=own_endpoint,
             )
             return BEGIN_QUORUM_EPOCH, begin.SerializeToString()
         case messages.EndQuorumEpochRequest():
@@ -119,9 +127,9 @@ def encode_request(request: messages.Request, cluster_id: str) -> tuple[str, byt
 def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
     return messages.VoteRequest(
         candidate_id=wire.candidate_id,
-        candidate_directory_id=_directory(wire.candidate_directory_id),
+        candidate_directory_id=directory_id(wire.candidate_directory_id),
         voter_id=wire.voter_id,
-        voter_directory_id=_directory(wire.voter_directory_id),
+        voter_directory_id=directory_id(wire.voter_directory_id),
         epoch=wire.epoch,
         last_offset=wire.last_offset,
         last_epoch=wire.last_epoch,
@@ -131,7 +139,7 @@ def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
 
 def _begin_request(wire: pb.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
     return messages.BeginQuorumEpochRequest(
-        wire.leader_id, wire.epoch, wire.voter_id, _directory(wire.voter_directory_id)
+        wire.leader_id, wire.epoch, wire.voter_id, directory_id(wire.voter_directory_id)
     )
 
 
@@ -144,7 +152,7 @@ def _end_request(wire: pb.EndQuorumEpochRequest) -> messages.EndQuorumEpochReque
 def _fetch_request(wire: pb.QuorumFetchRequest) -> messages.FetchRequest:
     return messages.FetchRequest(
         replica_id=wire.replica_id,
-        replica_directory_id=_directory(wire.replica_directory_id),
+        replica_directory_id=directory_id(wire.replica_directory_id),
         epoch=wire.epoch,
         fetch_offset=wire.fetch_offset,
         last_fetched_epoch=wire.last_fetched_epoch,
@@ -157,7 +165,7 @@ def _fetch_request(wire: pb.QuorumFetchRequest) -> messages.FetchRequest:
 def _fetch_snapshot_request(wire: pb.FetchSnapshotRequest) -> messages.FetchSnapshotRequest:
     return messages.FetchSnapshotRequest(
         replica_id=wire.replica_id,
-        replica_directory_id=_directory(wire.replica_directory_id),
+        replica_directory_id=directory_id(wire.replica_directory_id),
         epoch=wire.epoch,
         snapshot=messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch),
         position=wire.position,
@@ -169,7 +177,8 @@ def _snapshot_to_wire(snapshot: messages.SnapshotId) -> pb.SnapshotId:
     return pb.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
 
 
-def _directory(wire: bytes) -> bytes:
+def directory_id(wire: bytes) -> bytes:
+    """A directory id as it came in; the unknown one for none."""
     if wire and len(wire) != len(NO_DIRECTORY):
         raise MessageError(f"a directory id of {len(wire)} bytes")
     return wire or NO_DIRECTORY
@@ -178,12 +187,15 @@ def _directory(wire: bytes) -> bytes:
 # ----------------------------------------------------------------------------- responses
 
 
-def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
+def encode_response(
+    response: messages.Response, records: bytes = b"", *, leader_endpoint: str = ""
+) -> bytes:
     """``records`` are the whole batches that a fetch is answered with."""
-    known = {
+    known: dict[str, Any] = {
         "error": int(response.error),
         "leader_id": leader_to_wire(response.leader_id),
         "epoch": response.epoch,
+        "leader_endpoint": leader_endpoint,
     }
     match response:
         case messages.VoteResponse():
@@ -194,9 +206,7 @@ def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
             return pb.EndQuorumEpochResponse(**known).SerializeToString()
         case messages.FetchResponse():
             fetch = pb.QuorumFetchResponse(
-                error=int(response.error),
-                leader_id=leader_to_wire(response.leader_id),
-                epoch=response.epoch,
+                **known,
                 high_watermark=response.high_watermark,
                 log_start_offset=response.log_start_offset,
                 records=records,
@@ -210,9 +220,7 @@ def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
             return fetch.SerializeToString()
         case messages.FetchSnapshotResponse():
             piece = pb.FetchSnapshotResponse(
-                error=int(response.error),
-                leader_id=leader_to_wire(response.leader_id),
-                epoch=response.epoch,
+                **known,
                 size=response.size,
                 position=response.position,
                 data=response.data,
@@ -222,32 +230,40 @@ def encode_response(response: messages.Response, records: bytes = b"") -> bytes:
             return piece.SerializeToString()
 
 
-def decode_response(method: str, data: bytes) -> messages.Response:
-    """The answer to a call of ``method``. Batches are checked against their CRC."""
-    return _RESPONSES[method](data)
+def decode_response(method: str, data: bytes) -> tuple[messages.Response, str]:
+    """The answer to a call of ``method``, and where the leader is that it names ("": unknown).
+
+    Batches are checked against their CRC.
+    """
+    kind, decode = _RESPONSES[method]
+    wire = parse(kind, data)
+    return decode(wire), endpoint(wire.leader_endpoint)
 
 
-def _vote_response(data: bytes) -> messages.VoteResponse:
-    wire = parse(pb.VoteResponse, data)
+def endpoint(wire: str) -> str:
+    """An endpoint as it came in: host:port, or "" for an unknown one."""
+    if wire and parse_address(wire) is None:
+        raise MessageError(f"{wire!r} is no endpoint")
+    return wire
+
+
+def _vote_response(wire: pb.VoteResponse) -> messages.VoteResponse:
     return messages.VoteResponse(
         _error(wire.error), _leader(wire.leader_id), wire.epoch, wire.granted
     )
 
 
-def _begin_response(data: bytes) -> messages.BeginQuorumEpochResponse:
-    wire = parse(pb.BeginQuorumEpochResponse, data)
+def _begin_response(wire: pb.BeginQuorumEpochResponse) -> messages.BeginQuorumEpochResponse:
     return messages.BeginQuorumEpochResponse(
         _error(wire.error), _leader(wire.leader_id), wire.epoch
     )
 
 
-def _end_response(data: bytes) -> messages.EndQuorumEpochResponse:
-    wire = parse(pb.EndQuorumEpochResponse, data)
+def _end_response(wire: pb.EndQuorumEpochResponse) -> messages.EndQuorumEpochResponse:
     return messages.EndQuorumEpochResponse(_error(wire.error), _leader(wire.leader_id), wire.epoch)
 
 
-def _fetch_response(data: bytes) -> messages.FetchResponse:
-    wire = parse(pb.QuorumFetchResponse, data)
+def _fetch_response(wire: pb.QuorumFetchResponse) -> messages.FetchResponse:
     diverging = snapshot = None
     if wire.HasField("diverging"):
         diverging = messages.EpochEnd(wire.diverging.epoch, wire.diverging.end_offset)
@@ -280,17 +296,17 @@ def decode_batches(records: bytes) -> tuple[messages.Batch, ...]:
                     header.last_offset_delta + 1,
                     header.leader_epoch,
                     records[position:end],
+                    voters_in(records, position) if header.is_control else None,
                 )
             )
-    except BatchError as error:
+    except (BatchError, ControlRecordError) as error:
         raise MessageError(f"not record batches: {error}") from error
     if end != len(records):
         raise MessageError(f"{len(records) - end} bytes of a batch that is not whole")
     return tuple(found)
 
 
-def _fetch_snapshot_response(data: bytes) -> messages.FetchSnapshotResponse:
-    wire = parse(pb.FetchSnapshotResponse, data)
+def _fetch_snapshot_response(wire: pb.FetchSnapshotResponse) -> messages.FetchSnapshotResponse:
     return messages.FetchSnapshotResponse(
         error=_error(wire.error),
         leader_id=_leader(wire.leader_id),
@@ -302,12 +318,12 @@ def _fetch_snapshot_response(data: bytes) -> messages.FetchSnapshotResponse:
     )
 
 
-_RESPONSES: dict[str, Callable[[bytes], messages.Response]] = {
-    VOTE: _vote_response,
-    BEGIN_QUORUM_EPOCH: _begin_response,
-    END_QUORUM_EPOCH: _end_response,
-    FETCH: _fetch_response,
-    FETCH_SNAPSHOT: _fetch_snapshot_response,
+_RESPONSES: dict[str, tuple[type[Message], Callable[[Any], messages.Response]]] = {
+    VOTE: (pb.VoteResponse, _vote_response),
+    BEGIN_QUORUM_EPOCH: (pb.BeginQuorumEpochResponse, _begin_response),
+    END_QUORUM_EPOCH: (pb.EndQuorumEpochResponse, _end_response),
+    FETCH: (pb.QuorumFetchResponse, _fetch_response),
+    FETCH_SNAPSHOT: (pb.FetchSnapshotResponse, _fetch_snapshot_response),
 }
 
 

@@ -1,4 +1,4 @@
-"""The calls of one replica to the voters, each in a task of its own."""
+"""The calls of one replica to the others, each in a task of its own, and where those are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,80 @@ import logging
 from collections.abc import Callable
 
 from raft.messages import FetchRequest, Response
+from raft.quorum import VoterSet
 from raft.ready import Call
-from runtime.quorum_config import QuorumConfig, QuorumVoter
+from runtime.config import Address, parse_address
+from runtime.quorum_config import QuorumConfig
 from runtime.quorum_messages import MessageError, decode_response, encode_request
 from stele.world import Channel, Network, RpcCode, RpcError
 
 _log = logging.getLogger(__name__)
+
+FIRST_BOOTSTRAP_ID = -2
+"""The configured servers to ask have no ids; they are called -2, -3, … as in Kafka."""
+
+
+class Endpoints:
+    """Where each peer is reached, by node id.
+
+    Of a voter, the voters record knows; of a leader that is not in the newest one here, other
+    replicas do; of the rest, the configuration. One that does not answer gives way to the next.
+    """
+
+    def __init__(self, config: QuorumConfig) -> None:
+        self._own_id, self._own = config.node_id, parse_address(config.own_endpoint)
+        self._configured = {each.id: Address(each.host, each.port) for each in config.voters}
+        for number, (host, port) in enumerate(config.bootstrap):
+            self._configured[FIRST_BOOTSTRAP_ID - number] = Address(host, port)
+        self._recorded: dict[int, Address] = {}
+        self._told: dict[int, Address] = {}
+        self._failures: dict[int, int] = {}  # in a row, by id: how far down its addresses it is
+
+    @property
+    def bootstrap_ids(self) -> tuple[int, ...]:
+        return tuple(sorted((each for each in self._configured if each < 0), reverse=True))
+
+    def settle(self, voters: VoterSet, leader_id: int | None) -> None:
+        """These are the voters now, and this is the leader, which need not be one of them: it may
+        have been added behind the end of this log, or be about to leave."""
+        if leader_id is not None and leader_id in self._recorded:
+            self._told.setdefault(leader_id, self._recorded[leader_id])
+        recorded = {each.id: parse_address(each.endpoint) for each in voters.voters}
+        found = {node_id: address for node_id, address in recorded.items() if address is not None}
+        if found != self._recorded:
+            self._recorded = found
+            self._failures.clear()
+        for node_id in [each for each in self._told if each not in (*voters.ids, leader_id)]:
+            del self._told[node_id]
+
+    @property
+    def in_use(self) -> set[Address]:
+        """Where those are that this replica may have to call."""
+        ids = [*self._recorded, *self._told, *self._configured]
+        return {address for each in ids if (address := self.get(each)) is not None}
+
+    def tell(self, node_id: int | None, endpoint: str) -> None:
+        """Another replica says that this node is there."""
+        address = parse_address(endpoint)
+        if node_id is not None and address is not None and self._told.get(node_id) != address:
+            self._told[node_id] = address
+            self._failures.pop(node_id, None)
+
+    def failed(self, node_id: int) -> None:
+        """It was not reached where it was thought to be."""
+        self._failures[node_id] = self._failures.get(node_id, 0) + 1
+
+    def get(self, node_id: int) -> Address | None:
+        """None: nobody knows where this node is."""
+        if node_id == self._own_id and self._own is not None:
+            return self._own
+        known = self._known(node_id)
+        return known[self._failures.get(node_id, 0) % len(known)] if known else None
+
+    def _known(self, node_id: int) -> list[Address]:
+        sources = (self._recorded, self._told, self._configured)
+        found = (source.get(node_id) for source in sources)
+        return list(dict.fromkeys(address for address in found if address is not None))
 
 
 class Peers:
@@ -25,16 +93,18 @@ class Peers:
         self,
         config: QuorumConfig,
         network: Network,
+        endpoints: Endpoints,
         *,
         on_answer: Callable[[Call, Response], None],
         on_failure: Callable[[Call, RpcCode], None],
     ) -> None:
         self._config = config
         self._network = network
+        self._endpoints = endpoints
         self._on_answer = on_answer
         self._on_failure = on_failure
-        self._voters: dict[int, QuorumVoter] = {voter.id: voter for voter in config.voters}
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[Address, Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
 
     def send(self, call: Call) -> None:
@@ -49,6 +119,15 @@ class Peers:
         if task is not None:
             task.cancel()
 
+    def settle(self, voters: VoterSet, leader_id: int | None) -> None:
+        """These are the voters and the leader now: leave those that nobody needs any more."""
+        self._endpoints.settle(voters, leader_id)
+        in_use = self._endpoints.in_use
+        for address in [each for each in self._channels if each not in in_use]:
+            task = asyncio.get_running_loop().create_task(self._channels.pop(address).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
     async def finish(self, *, timeout_s: float) -> None:
         """Wait for the calls that are out, so long at most."""
         try:
@@ -59,36 +138,46 @@ class Peers:
 
     async def close(self) -> None:
         """Give up every call and every channel."""
-        tasks = list(self._calls.values())
-        for task in tasks:
+        tasks = [*self._calls.values(), *self._closing]
+        for task in self._calls.values():
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
 
+    async def ask(self, node_id: int, method: str, request: bytes) -> bytes:
+        """One call that is not the core's. Raises RpcError."""
+        timeout_s = self._config.request_timeout_ms / 1000
+        return await self._channel(node_id).call(method, request, timeout_s=timeout_s)
+
     async def _call(self, call: Call) -> None:
-        method, request = encode_request(call.message, self._config.cluster_id)
+        config = self._config
+        method, request = encode_request(call.message, config.cluster_id, config.own_endpoint)
         try:
             answer = await self._channel(call.to).call(
                 method, request, timeout_s=self._timeout_s(call)
             )
-            response = decode_response(method, answer)
+            response, leader_endpoint = decode_response(method, answer)
         except RpcError as error:
-            _log.debug("%s to voter %d failed: %s", method, call.to, error)
+            _log.debug("%s to node %d failed: %s", method, call.to, error)
+            if error.code is not RpcCode.DEADLINE_EXCEEDED:
+                self._endpoints.failed(call.to)
             self._on_failure(call, error.code)
         except MessageError as error:
-            _log.error("voter %d answers %s with nonsense: %s", call.to, method, error)
+            _log.error("node %d answers %s with nonsense: %s", call.to, method, error)
             self._on_failure(call, RpcCode.INTERNAL)
         else:
+            self._endpoints.tell(response.leader_id, leader_endpoint)
             self._on_answer(call, response)
 
-    def _channel(self, voter_id: int) -> Channel:
-        channel = self._channels.get(voter_id)
+    def _channel(self, node_id: int) -> Channel:
+        address = self._endpoints.get(node_id)
+        if address is None:
+            raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where node {node_id} is")
+        channel = self._channels.get(address)
         if channel is None:
-            voter = self._voters[voter_id]
-            channel = self._network.channel(voter.host, voter.port)
-            self._channels[voter_id] = channel
+            channel = self._channels[address] = self._network.channel(address.host, address.port)
         return channel
 
     def _timeout_s(self, call: Call) -> float:

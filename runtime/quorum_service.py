@@ -4,28 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
+from google.protobuf.message import Message
+
+from raft.membership import AddVoter, RemoveVoter, UpdateVoter, VoterChange
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
+from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter
 from raft.ready import ReadRange, Reply
+from runtime.quorum_changes import QuorumChanges
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import (
+    ADD_VOTER,
     DESCRIBE_QUORUM,
     METHODS,
+    REMOVE_VOTER,
     TRANSFER_LEADERSHIP,
+    UPDATE_VOTER,
     MessageError,
+    directory_id,
     encode_response,
+    endpoint,
     leader_to_wire,
     parse,
 )
+from runtime.quorum_peers import Endpoints
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError, Service
 
 _log = logging.getLogger(__name__)
+
+CATCH_UP_TIMEOUT_MS = 20_000
+"""How long an observer that is to be a voter may take where the request does not say."""
 
 
 class QuorumService:
@@ -42,13 +63,15 @@ class QuorumService:
         submit: Callable[[int, Request], None],
         standing: Callable[[], tuple[int | None, int]],
         describe: Callable[[], pb.DescribeQuorumResponse],
-        transfer: Callable[[int], Awaitable[None]],
+        changes: QuorumChanges,
+        endpoints: Endpoints,
     ) -> None:
         self._config = config
         self._submit = submit
         self._standing = standing
         self._describe = describe
-        self._transfer = transfer
+        self._changes = changes
+        self._endpoints = endpoints
         self._log: QuorumLog | None = None  # None while the replica does not run
         self._waiting: dict[int, asyncio.Future[Reply]] = {}  # by request id
         self._last_request_id = 0
@@ -70,6 +93,9 @@ class QuorumService:
                 **unary,
                 DESCRIBE_QUORUM: self._describe_quorum,
                 TRANSFER_LEADERSHIP: self._transfer_leadership,
+                ADD_VOTER: self._add_voter,
+                REMOVE_VOTER: self._remove_voter,
+                UPDATE_VOTER: self._update_voter,
             }
         )
 
@@ -87,8 +113,10 @@ class QuorumService:
             if wire.cluster_id != self._config.cluster_id:
                 _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
                 refusal = method.refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, *self._standing())
-                return encode_response(refusal)
+                return self._encoded(refusal)
             message = method.decode(wire)
+            if isinstance(message, BeginQuorumEpochRequest):
+                self._endpoints.tell(message.leader_id, endpoint(wire.leader_endpoint))
         except MessageError as error:
             raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
         reply = await self._ask(message)
@@ -108,9 +136,9 @@ class QuorumService:
     async def _encode(self, reply: Reply) -> bytes:
         message: Response = reply.message
         if isinstance(message, FetchSnapshotResponse) and message.error is ErrorCode.NONE:
-            return encode_response(await self._fill(message))
+            return self._encoded(await self._fill(message))
         if reply.read is None or not isinstance(message, FetchResponse):
-            return encode_response(message)
+            return self._encoded(message)
         log = self._running()
         max_bytes = min(reply.read.max_bytes, self._config.fetch_max_bytes)
         try:
@@ -121,8 +149,15 @@ class QuorumService:
         if epoch != message.epoch or leader_id != self._config.node_id:
             # The log may have been cut while the bytes were fetched from the device.
             refusal = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id, epoch)
-            return encode_response(refusal)
-        return encode_response(message, bytes(records))
+            return self._encoded(refusal)
+        return self._encoded(message, bytes(records))
+
+    def _encoded(self, response: Response, records: bytes = b"") -> bytes:
+        leader_id = response.leader_id
+        address = None if leader_id is None else self._endpoints.get(leader_id)
+        return encode_response(
+            response, records, leader_endpoint="" if address is None else str(address)
+        )
 
     def _running(self) -> QuorumLog:
         if self._log is None:
@@ -148,15 +183,70 @@ class QuorumService:
 
     async def _transfer_leadership(self, data: bytes) -> bytes:
         self._running()
-        try:
-            request: pb.TransferLeadershipRequest = parse(pb.TransferLeadershipRequest, data)
-        except MessageError as error:
-            raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
+        request: pb.TransferLeadershipRequest = _parsed(pb.TransferLeadershipRequest, data)
         answer = pb.TransferLeadershipResponse()
         try:
-            await self._transfer(request.voter_id)
+            await self._changes.transfer_leadership(request.voter_id)
         except ApiError as error:
             answer.error, answer.message = int(error.code), error.message
         leader_id, answer.epoch = self._standing()
         answer.leader_id = leader_to_wire(leader_id)
         return answer.SerializeToString()
+
+    # ------------------------------------------------------------------------------- voters
+
+    async def _add_voter(self, data: bytes) -> bytes:
+        request: pb.AddVoterRequest = _parsed(pb.AddVoterRequest, data)
+
+        def change() -> VoterChange:
+            if not request.endpoint:
+                raise MessageError("where is it reached? The endpoint is empty")
+            voter = Voter(_key(request), endpoint(request.endpoint))
+            timeout_ms = request.timeout_ms if request.timeout_ms > 0 else CATCH_UP_TIMEOUT_MS
+            return AddVoter(voter, timeout_ms / 1000)
+
+        return await self._change(request.cluster_id, change)
+
+    async def _remove_voter(self, data: bytes) -> bytes:
+        request: pb.RemoveVoterRequest = _parsed(pb.RemoveVoterRequest, data)
+        return await self._change(request.cluster_id, lambda: RemoveVoter(_key(request)))
+
+    async def _update_voter(self, data: bytes) -> bytes:
+        request: pb.UpdateVoterRequest = _parsed(pb.UpdateVoterRequest, data)
+        return await self._change(
+            request.cluster_id,
+            lambda: UpdateVoter(Voter(_key(request), endpoint(request.endpoint))),
+        )
+
+    async def _change(self, cluster_id: str, change: Callable[[], VoterChange]) -> bytes:
+        self._running()
+        answer = pb.VoterChangeResponse()
+        try:
+            if cluster_id not in ("", self._config.cluster_id):
+                raise ApiError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    f"this is cluster {self._config.cluster_id}, not {cluster_id}",
+                )
+            await self._changes.change_voters(change())
+        except MessageError as error:
+            answer.error, answer.message = int(ErrorCode.INVALID_REQUEST), str(error)
+        except ApiError as error:
+            answer.error, answer.message = int(error.code), error.message
+        leader_id, answer.epoch = self._standing()
+        answer.leader_id = leader_to_wire(leader_id)
+        return answer.SerializeToString()
+
+
+def _key(request: pb.AddVoterRequest | pb.RemoveVoterRequest | pb.UpdateVoterRequest) -> ReplicaKey:
+    """Raises MessageError: which replica is meant must be said in full."""
+    directory = directory_id(request.voter_directory_id)
+    if directory == NO_DIRECTORY:
+        raise MessageError(f"which directory of controller {request.voter_id}? Its id is missing")
+    return ReplicaKey(request.voter_id, directory)
+
+
+def _parsed(kind: type[Message], data: bytes) -> Any:
+    try:
+        return parse(kind, data)
+    except MessageError as error:
+        raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None

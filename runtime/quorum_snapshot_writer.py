@@ -58,8 +58,11 @@ class SnapshotWriter:
         snapshot = SnapshotId(end_offset, core.log.epoch_of(end_offset - 1))
         self._taken_at = self._clock.monotonic()
         self._bytes_then = self._delivery.bytes_delivered
+        voters = core.voters_at(end_offset)
         try:
-            await self._log.snapshots.write(snapshot, self._delivery.timestamp_ms, values)
+            await self._log.snapshots.write(
+                snapshot, self._delivery.timestamp_ms, values, voters if len(voters) else None
+            )
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

@@ -1,8 +1,8 @@
 """Snapshots of the metadata log on disk (KIP-630): ``<end offset>-<epoch>.checkpoint``.
 
-A snapshot is record batches from offset 0 on: a control batch that opens it, the records of the
-image, a control batch that ends it. Every batch carries the epoch of the last record contained.
-It gets its name only once it is whole, sound and synced.
+A snapshot is record batches from offset 0 on: a control batch that opens it and names the voters,
+the records of the image, a control batch that ends it. Every batch carries the epoch of the last
+record contained. It gets its name only once it is whole, sound and synced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from raft.messages import SnapshotId
+from raft.quorum import VoterSet
 from raft.ready import SnapshotPiece
+from runtime.quorum_control import (
+    ControlRecordError,
+    encode_version,
+    encode_voters,
+    voters_in,
+)
 from stele.errors import SteleError
 from stele.wire.batch import (
     BatchBuilder,
@@ -29,6 +36,9 @@ from stele.wire.batch import (
     decode,
 )
 from stele.world import Buffer, Disk
+
+BOOTSTRAP: Final = SnapshotId(0, 0)
+"""What `stele format` writes: it holds the first voters and no records, for an empty log."""
 
 _SUFFIX: Final = ".checkpoint"
 _PART: Final = ".part"
@@ -53,6 +63,7 @@ class Snapshot:
     id: SnapshotId
     timestamp_ms: int
     records: tuple[bytes, ...]
+    voters: VoterSet | None  # None: no record of voters had been written by then
 
 
 def file_name(snapshot: SnapshotId) -> str:
@@ -73,10 +84,11 @@ class _Encoder:
         self._timestamp_ms = timestamp_ms
         self._offset = 0
 
-    def control(self, kind: ControlType, value: bytes) -> bytes:
+    def control(self, *records: tuple[ControlType, bytes]) -> bytes:
         builder = BatchBuilder(self._offset)
-        builder.append(control_key(kind), value, timestamp_ms=self._timestamp_ms)
-        self._offset += 1
+        for kind, value in records:
+            builder.append(control_key(kind), value, timestamp_ms=self._timestamp_ms)
+        self._offset += len(records)
         return bytes(builder.build(leader_epoch=self._epoch, is_control=True))
 
     def records(self, values: list[bytes]) -> bytes:
@@ -88,12 +100,19 @@ class _Encoder:
 
 
 def encode(
-    snapshot: SnapshotId, cluster_id: str, timestamp_ms: int, values: Iterable[bytes]
+    snapshot: SnapshotId,
+    cluster_id: str,
+    timestamp_ms: int,
+    values: Iterable[bytes],
+    voters: VoterSet | None = None,
 ) -> Iterable[bytes]:
     """The batches, one by one. The same arguments always give the same bytes."""
     encoder = _Encoder(snapshot, timestamp_ms)
-    opening = _HEADER.pack(0, timestamp_ms) + _owner(cluster_id)
-    yield encoder.control(ControlType.SNAPSHOT_HEADER, opening)
+    opening = [(ControlType.SNAPSHOT_HEADER, _HEADER.pack(0, timestamp_ms) + _owner(cluster_id))]
+    if voters is not None:
+        opening.append((ControlType.KRAFT_VERSION, encode_version()))
+        opening.append((ControlType.KRAFT_VOTERS, encode_voters(voters)))
+    yield encoder.control(*opening)
     pending: list[bytes] = []
     size = 0
     for value in values:
@@ -104,7 +123,7 @@ def encode(
             pending, size = [], 0
     if pending:
         yield encoder.records(pending)
-    yield encoder.control(ControlType.SNAPSHOT_FOOTER, _VERSION.pack(0) + _NO_TAGS)
+    yield encoder.control((ControlType.SNAPSHOT_FOOTER, _VERSION.pack(0) + _NO_TAGS))
 
 
 def _owner(cluster_id: str) -> bytes:
@@ -140,6 +159,10 @@ def check(data: Buffer, snapshot: SnapshotId, cluster_id: str) -> list[tuple[int
     opening = decode(data, found[0][0])[0].value or b""
     if len(opening) < _HEADER.size or opening[_HEADER.size :] != _owner(cluster_id):
         raise SnapshotError(f"it is not of cluster {cluster_id}")
+    try:
+        voters_in(data, found[0][0])
+    except ControlRecordError as error:
+        raise SnapshotError(str(error)) from error
     return found
 
 
@@ -153,7 +176,7 @@ def read(data: Buffer, snapshot: SnapshotId, cluster_id: str) -> Snapshot:
         if not header.is_control
         for record in decode(data, position)
     ]
-    return Snapshot(snapshot, timestamp_ms, tuple(values))
+    return Snapshot(snapshot, timestamp_ms, tuple(values), voters_in(data, found[0][0]))
 
 
 # -------------------------------------------------------------------------------- on disk
@@ -167,11 +190,11 @@ class SnapshotStore:
         self._disk = disk
         self._cluster_id = cluster_id
         self._directory = directory
-        self.ids: list[SnapshotId] = []  # ascending; all whole and synced
+        self.ids: list[SnapshotId] = []  # ascending; all whole and synced; not the bootstrap one
         for name in disk.list(directory) if disk.exists(directory) else []:
             if name.endswith(_SUFFIX + _PART):
                 disk.remove(f"{directory}/{name}")
-            elif (snapshot := parse_name(name)) is not None:
+            elif (snapshot := parse_name(name)) is not None and snapshot != BOOTSTRAP:
                 self.ids.append(snapshot)
         self.ids.sort(key=lambda snapshot: (snapshot.end_offset, snapshot.epoch))
 
@@ -189,13 +212,19 @@ class SnapshotStore:
         except SnapshotError as error:
             raise SnapshotError(f"{self.path(snapshot)}: {error}") from error
 
-    async def write(self, snapshot: SnapshotId, timestamp_ms: int, values: Iterable[bytes]) -> None:
+    async def write(
+        self,
+        snapshot: SnapshotId,
+        timestamp_ms: int,
+        values: Iterable[bytes],
+        voters: VoterSet | None = None,
+    ) -> None:
         """Write a new snapshot under its temporary name and sync it. Raises OSError."""
         path = self.path(snapshot) + _PART
         file = self._disk.open(path, create=True)
         try:
             file.truncate(0)
-            for batch in encode(snapshot, self._cluster_id, timestamp_ms, values):
+            for batch in encode(snapshot, self._cluster_id, timestamp_ms, values, voters):
                 file.append([batch])
                 await asyncio.sleep(0)  # a large image leaves the loop to others, too
         finally:
@@ -212,16 +241,21 @@ class SnapshotStore:
         finally:
             file.close()
 
-    async def check_received(self, snapshot: SnapshotId) -> bool:
-        """Sync what was received and check it; what is not sound is removed. Raises OSError."""
+    async def check_received(self, snapshot: SnapshotId) -> Snapshot | None:
+        """Sync what was received and read it; what is not sound is removed. Raises OSError."""
         path = self.path(snapshot) + _PART
         await self._disk.sync([path])
         try:
-            check(self._disk.read_file(path), snapshot, self._cluster_id)
+            return read(self._disk.read_file(path), snapshot, self._cluster_id)
         except SnapshotError:
             self._disk.remove(path)
-            return False
-        return True
+            return None
+
+    def first_voters(self) -> VoterSet | None:
+        """Those that `stele format` wrote down; None: it did not. Raises SnapshotError, OSError."""
+        if not self._disk.exists(self.path(BOOTSTRAP)):
+            return None
+        return self.load(BOOTSTRAP).voters
 
     def adopt(self, snapshot: SnapshotId) -> None:
         """Give a synced snapshot its name, durably. Raises OSError."""

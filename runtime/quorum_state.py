@@ -8,8 +8,8 @@ from typing import Any, Final
 from raft.quorum import NO_DIRECTORY
 from raft.ready import HardState
 from stele.errors import SteleError
+from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk
-from storage.checkpoints import decode_uuid, encode_uuid
 
 FILE_NAME: Final = "quorum-state"
 _VERSION: Final = 1

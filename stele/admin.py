@@ -10,8 +10,9 @@ from typing import Self, TypeVar, Unpack
 from stele.cluster_view import ClusterView, Message, error_code
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.errors import ApiError, BulkError, ErrorCode
+from stele.quorum_admin import QuorumAdmin, QuorumDescription
 from stele.records import TopicPartition
-from stele.wire.v1 import admin_pb2, raft_pb2
+from stele.wire.v1 import admin_pb2
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -105,23 +106,6 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDescription:
-    replica_id: int
-    log_end_offset: int | None
-    last_fetch_time_ms: int | None
-    last_caught_up_time_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
-    leader_id: int | None
-    epoch: int
-    high_watermark: int
-    voters: tuple[ReplicaDescription, ...]
-    observers: tuple[ReplicaDescription, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigResource:
     """What has configs: a topic, a broker, or (broker with an empty name) all brokers."""
 
@@ -170,6 +154,7 @@ class Admin:
     ) -> None:
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
         self._view = ClusterView(self._config, world or real_world())
+        self._quorum = QuorumAdmin(self._view, self._config, self._ask)
         # The metadata offset of this client's newest change: descriptions are at least as new.
         self._changed_at = 0
 
@@ -358,27 +343,24 @@ class Admin:
 
     async def describe_quorum(self) -> QuorumDescription:
         """The controllers (voters) and brokers (observers) of the metadata log."""
-        response = await self._ask(
-            "DescribeQuorum",
-            raft_pb2.DescribeQuorumRequest(),
-            raft_pb2.DescribeQuorumResponse.FromString,
-        )
-        return QuorumDescription(
-            _known(response.leader_id),
-            response.epoch,
-            response.high_watermark,
-            tuple(_replica(each) for each in response.voters),
-            tuple(_replica(each) for each in response.observers),
-        )
+        return await self._quorum.describe()
 
     async def transfer_leadership(self, voter_id: int) -> int:
         """Make that controller the active one; return the epoch in which it leads."""
-        response = await self._ask(
-            "TransferLeadership",
-            raft_pb2.TransferLeadershipRequest(voter_id=voter_id),
-            raft_pb2.TransferLeadershipResponse.FromString,
-        )
-        return response.epoch
+        return await self._quorum.transfer_leadership(voter_id)
+
+    async def add_voter(
+        self, voter_id: int, directory_id: str, endpoint: str, *, cluster_id: str = ""
+    ) -> None:
+        """Make a running controller a voter, at ``endpoint`` (host:port), once it has caught up.
+
+        ``directory_id``: of its metadata directory; ``cluster_id``: refuse if it is another one's.
+        """
+        await self._quorum.add_voter(voter_id, directory_id, endpoint, cluster_id)
+
+    async def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
+        """Let a controller vote no more. It may be down, and it may be the leader."""
+        await self._quorum.remove_voter(voter_id, directory_id, cluster_id)
 
     # ------------------------------------------------------------------------ configs
 
@@ -521,15 +503,6 @@ def _broker(broker: admin_pb2.BrokerDescription) -> BrokerDescription:
         broker.fenced,
         broker.in_controlled_shutdown,
         broker.broker_epoch,
-    )
-
-
-def _replica(replica: raft_pb2.ReplicaState) -> ReplicaDescription:
-    return ReplicaDescription(
-        replica.replica_id,
-        _known(replica.log_end_offset),
-        _known(replica.last_fetch_time_ms),
-        _known(replica.last_caught_up_time_ms),
     )
 
 

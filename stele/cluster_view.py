@@ -261,9 +261,16 @@ class ClusterView:
             raise RpcError(RpcCode.INTERNAL, f"an answer that cannot be read: {error}") from error
 
     async def ask_any(
-        self, method: str, request: Message, parse: Callable[[bytes], Answer]
+        self,
+        method: str,
+        request: Message,
+        parse: Callable[[bytes], Answer],
+        *,
+        timeout_s: float | None = None,
     ) -> Answer:
         """One attempt at each known broker until one answers. Raises UnreachableError.
+
+        ``timeout_s``: for one attempt, where an answer takes its time.
 
         Bootstraps first if no broker is known, and again if none of the known ones answers.
         """
@@ -275,7 +282,7 @@ class ClusterView:
             for broker_id in self._in_turn():
                 try:
                     answer = await self.ask(
-                        broker_id, method, request, parse, timeout_s=self.attempt_s
+                        broker_id, method, request, parse, timeout_s=timeout_s or self.attempt_s
                     )
                 except RpcError as error:
                     self._check_open()

@@ -24,12 +24,12 @@ from stele.admin import (
     CreatedTopic,
     NewTopic,
     PartitionReassignment,
-    QuorumDescription,
     TopicDescription,
 )
 from stele.config import ClientOptions, ClientWorld, ConsumerOptions, ProducerOptions
 from stele.errors import ClosedError, SteleError
 from stele.producer import HeadersArgument
+from stele.quorum_admin import QuorumDescription
 from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
 
 Result = TypeVar("Result")
@@ -505,6 +505,14 @@ class Admin(_Face):
 
     def transfer_leadership(self, voter_id: int) -> int:
         return self._run(self._admin.transfer_leadership(voter_id))
+
+    def add_voter(
+        self, voter_id: int, directory_id: str, endpoint: str, *, cluster_id: str = ""
+    ) -> None:
+        self._run(self._admin.add_voter(voter_id, directory_id, endpoint, cluster_id=cluster_id))
+
+    def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
+        self._run(self._admin.remove_voter(voter_id, directory_id, cluster_id=cluster_id))
 
     def alter_configs(
         self,

@@ -5,12 +5,12 @@ Each is replaced whole and atomically, so a malformed one is never the work of a
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk
 from storage.errors import LogDirectoryError
 
@@ -103,19 +103,6 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
         return [(int(epoch), int(start)) for epoch, start in _decode_lines(path, text)]
     except ValueError:
         raise _malformed(path, "an entry is not <epoch> <start offset>") from None
-
-
-def encode_uuid(value: bytes) -> str:
-    """Kafka's text form of a 16-byte id: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value).decode().rstrip("=")
-
-
-def decode_uuid(text: str) -> bytes:
-    """Raises ValueError."""
-    value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if len(value) != 16:
-        raise ValueError(f"{text} is not the text of a 16-byte id")
-    return value
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:

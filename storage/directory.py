@@ -47,9 +47,16 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
-def format_directory(disk: Disk, path: str, properties: MetaProperties) -> None:
+def format_directory(
+    disk: Disk,
+    path: str,
+    properties: MetaProperties,
+    *,
+    before: Callable[[], None] = lambda: None,
+) -> None:
     """Make ``path`` a log directory of a cluster and node, durably.
 
+    ``before`` is called when it is found empty, to write what must be there once it is formatted.
     Raises LogDirectoryError if it is one already, or holds anything else.
     """
     disk.make_directory(path)
@@ -64,6 +71,7 @@ def format_directory(disk: Disk, path: str, properties: MetaProperties) -> None:
         raise LogDirectoryError(
             f"{path} is not empty ({foreign[0]}) and no log directory; choose another"
         )
+    before()
     disk.replace_file_now(f"{path}/{META_PROPERTIES_FILE}", properties.encode())
     disk.sync_now(path.rpartition("/")[0] or "/")
 

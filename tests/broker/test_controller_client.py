@@ -28,7 +28,7 @@ class _Controllers:
         for voter_id in VOTERS:
             self.start(voter_id)
         self.client = ControllerClient(
-            network=self.network, clock=FakeClock(), voters=VOTERS, leader=lambda: self.known
+            network=self.network, clock=FakeClock(), endpoint=VOTERS.get, leader=lambda: self.known
         )
 
     def start(self, voter_id: int) -> None:

@@ -84,7 +84,7 @@ class _Cluster:
         self.epochs: list[int] = []
         self.failures: list[ApiError] = []
         self.client = ControllerClient(
-            network=self.network, clock=self.clock, voters=VOTERS, leader=lambda: self.leader
+            network=self.network, clock=self.clock, endpoint=VOTERS.get, leader=lambda: self.leader
         )
         self.lifecycle = BrokerLifecycle(
             BrokerIdentity(

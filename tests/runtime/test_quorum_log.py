@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from raft.messages import Batch, LeaderChange
 from raft.ready import HardState
 from runtime import quorum_state
-from runtime.quorum_log import CorruptMetadataLogError, encode_leader_change
+from runtime.quorum_log import CorruptMetadataLogError
 from runtime.quorum_state import QuorumStateError
-from stele.wire.batch import ControlType, check_crc, control_type, decode, read_header
 from stele.world import Disk
 from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
 
@@ -145,18 +143,6 @@ def test_quorum_state_has_kafkas_fields() -> None:
         "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
         "data_version": 1,
     }
-
-
-def test_the_leader_change_batch() -> None:
-    change = LeaderChange(2, (1, 2, 3), (2, 3))
-    data = encode_leader_change(Batch(17, 1, 5, change), change, 1234)
-    header = read_header(data)
-    assert check_crc(data, 0, header)
-    assert (header.base_offset, header.leader_epoch, header.record_count) == (17, 5, 1)
-    assert header.is_control
-    (record,) = decode(data)
-    assert control_type(record.key) is ControlType.LEADER_CHANGE
-    assert record.timestamp_ms == 1234
 
 
 def test_a_vote_waits_for_room_on_the_disk() -> None:

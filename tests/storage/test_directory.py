@@ -4,11 +4,10 @@ import errno
 
 import pytest
 
+from stele.ids import decode_uuid, encode_uuid
 from storage.checkpoints import (
     MetaProperties,
     TopicPartition,
-    decode_uuid,
-    encode_uuid,
     read_offsets,
 )
 from storage.config import LogConfig

@@ -310,7 +310,7 @@ class Edges:
         client = ControllerClient(
             network=self.network,
             clock=self.clock,
-            voters={100: CONTROLLER},
+            endpoint={100: CONTROLLER}.get,
             leader=lambda: LeaderAndEpoch(100, 1),
         )
         self.context = BrokerContext(

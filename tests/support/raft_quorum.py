@@ -93,7 +93,7 @@ class Replica:
         self.quorum.add_listener(self.witness)
         self.quorum.take_snapshots_of(lambda: self.witness.state)
         await self.quorum.start()
-        if self.config.is_voter:
+        if self.config.may_vote:
             await world.network.serve(self.machine, PORT, self.quorum.service())
 
     async def stop(self) -> None:
@@ -181,7 +181,7 @@ class QuorumCluster:
         return [
             other
             for other in self.replicas.values()
-            if other is not replica and other.config.is_voter
+            if other is not replica and other.config.may_vote
         ]
 
     def isolate(self, replica: Replica) -> None:

@@ -1,0 +1,136 @@
+"""``stele format``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.output import CommandError, print_json
+from cli.server import Settings, load_config
+
+if TYPE_CHECKING:
+    from node.format import FirstVoters
+    from runtime.config import NodeConfig
+    from stele.world import Disk, Rng
+
+
+def format_command(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")],
+    cluster_id: Annotated[
+        str, typer.Option("--cluster-id", help="The cluster's id; none given: a new one.")
+    ] = "",
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="This controller begins a quorum, alone.")
+    ] = False,
+    initial_controllers: Annotated[
+        str,
+        typer.Option(
+            "--initial-controllers",
+            metavar="ID@HOST:PORT[:DIRECTORY-ID],…",
+            help="These begin a quorum together; the same on each of them.",
+        ),
+    ] = "",
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option("--no-initial-controllers", help="This node joins a quorum that there is."),
+    ] = False,
+    ignore_formatted: Annotated[
+        bool, typer.Option("--ignore-formatted", help="Leave formatted directories as they are.")
+    ] = False,
+    settings: Settings = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Prepare a node's directories: write whose they are. Every node needs the same cluster id.
+
+    Where controller.quorum.voters is not set, a controller is told how its quorum begins.
+    """
+    from node.format import directories_of, format_directory, random_cluster_id
+    from runtime.real.world import RealWorld
+
+    node = load_config(config, settings)
+    _check_beginning(node, standalone, initial_controllers, no_initial_controllers)
+    world = RealWorld()
+    disk, rng = world.world.disk, world.world.rng
+    try:
+        directories = directories_of(node)
+        chosen = cluster_id or node.cluster_id or _present_id(disk, directories)
+        chosen = chosen or random_cluster_id(rng)
+        fresh = format_directory(
+            disk,
+            directories,
+            chosen,
+            node.node_id,
+            rng,
+            ignore_formatted=ignore_formatted,
+            first=_first_voters(node, standalone, initial_controllers, rng),
+        )
+        directory_id = _directory_id(disk, node.metadata_log_dir)
+    finally:
+        world.close()
+    if as_json:
+        print_json(
+            {
+                "cluster_id": chosen,
+                "node_id": node.node_id,
+                "formatted": fresh,
+                "metadata_directory_id": directory_id,
+            }
+        )
+        return
+    for path in directories:
+        state = "formatted" if path in fresh else "left as it was"
+        print(f"{path}: {state} (cluster {chosen}, node {node.node_id})")
+    if node.is_controller:
+        print(f"as a controller its directory id is {directory_id}")
+
+
+def _check_beginning(
+    node: NodeConfig, standalone: bool, initial_controllers: str, no_initial_controllers: bool
+) -> None:
+    options = {
+        "--standalone": standalone,
+        "--initial-controllers": bool(initial_controllers),
+        "--no-initial-controllers": no_initial_controllers,
+    }
+    given = [name for name, present in options.items() if present]
+    if len(given) > 1:
+        raise CommandError(f"{given[0]} and {given[1]} exclude each other")
+    if given and node.voters:
+        raise CommandError(
+            f"{given[0]}: controller.quorum.voters says already who begins; remove that key, and "
+            "set controller.quorum.bootstrap.servers"
+        )
+    if not given and node.is_controller and not node.voters:
+        raise CommandError(
+            "how does the quorum begin? Give --standalone (with this controller alone), "
+            "--initial-controllers (with these), or --no-initial-controllers (this one joins it)"
+        )
+
+
+def _first_voters(
+    node: NodeConfig, standalone: bool, initial_controllers: str, rng: Rng
+) -> FirstVoters | None:
+    from node.format import FirstVoters
+
+    if standalone:
+        return FirstVoters.standalone(node, rng)
+    return FirstVoters.of(node, initial_controllers, rng) if initial_controllers else None
+
+
+def _present_id(disk: Disk, directories: list[str]) -> str:
+    """The cluster id of a directory that is formatted already; "" where none is."""
+    from storage.checkpoints import META_PROPERTIES_FILE, read_meta_properties
+
+    for directory in directories:
+        properties = read_meta_properties(disk, f"{directory}/{META_PROPERTIES_FILE}")
+        if properties is not None:
+            return properties.cluster_id
+    return ""
+
+
+def _directory_id(disk: Disk, directory: str) -> str:
+    from storage.directory import read_formatted
+
+    return read_formatted(disk, directory).directory_id

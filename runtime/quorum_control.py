@@ -1,0 +1,179 @@
+"""The quorum's control records, in Kafka's layout: who leads, and who votes.
+
+LeaderChangeMessage version 1, KRaftVersionRecord and VotersRecord version 0 (KIP-595, KIP-853).
+All are "flexible": lengths are varints of one more, structures end with their tagged fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from raft.messages import Batch, LeaderChange, VotersChange
+from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
+from stele.errors import SteleError
+from stele.wire.batch import BatchBuilder, ControlType, control_key, control_type, decode
+from stele.wire.kafka.primitives import MalformedMessageError, encode_uvarint, read_uvarint
+from stele.world import Buffer
+
+KRAFT_VERSION: Final = 1
+"""Of the protocol in which voters can change; the only one here."""
+
+_LISTENER: Final = b"CONTROLLER"  # the name of every controller's one endpoint
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_PORT: Final = struct.Struct(">H")
+_VERSIONS: Final = struct.Struct(">hh")  # of the protocol: from, to
+_NO_TAGS: Final = b"\0"
+
+
+class ControlRecordError(SteleError):
+    """A control record that no sound controller writes."""
+
+
+def encode_control(batch: Batch, change: LeaderChange | VotersChange, time_ms: int) -> bytes:
+    """The control batch of a change, at the batch's place in the log."""
+    if isinstance(change, LeaderChange):
+        records = [(ControlType.LEADER_CHANGE, _leader_change(change))]
+    else:
+        records = [(ControlType.KRAFT_VOTERS, encode_voters(change.voters))]
+        if change.is_first:
+            records.insert(0, (ControlType.KRAFT_VERSION, encode_version()))
+    builder = BatchBuilder(batch.base_offset)
+    for kind, value in records:
+        builder.append(control_key(kind), value, timestamp_ms=time_ms)
+    return bytes(builder.build(leader_epoch=batch.epoch, is_control=True))
+
+
+def voters_in(data: Buffer, position: int) -> VoterSet | None:
+    """The voters that a sound control batch names; None if it is about something else.
+
+    Raises ControlRecordError: this replica cannot know who votes.
+    """
+    found = None
+    for record in decode(data, position):
+        kind = control_type(record.key)
+        if kind is ControlType.KRAFT_VERSION:
+            _check_version(record.value or b"")
+        elif kind is ControlType.KRAFT_VOTERS:
+            found = decode_voters(record.value or b"")
+    return found
+
+
+# ------------------------------------------------------------------------------- records
+
+
+def _leader_change(change: LeaderChange) -> bytes:
+    value = bytearray(_INT16.pack(1) + _INT32.pack(change.leader_id))
+    for voters in (change.voters, change.granting_voters):
+        value += _size(len(voters))
+        for voter in voters:
+            value += _INT32.pack(voter) + NO_DIRECTORY + _NO_TAGS
+    return bytes(value + _NO_TAGS)
+
+
+def encode_version() -> bytes:
+    """The KRaftVersionRecord that goes before the voters of a snapshot."""
+    return _INT16.pack(0) + _INT16.pack(KRAFT_VERSION) + _NO_TAGS
+
+
+def _check_version(value: bytes) -> None:
+    if value != encode_version():
+        raise ControlRecordError(
+            f"the quorum's protocol is of a version that this node does not know: {value.hex()}"
+        )
+
+
+def encode_voters(voters: VoterSet) -> bytes:
+    """The VotersRecord."""
+    value = bytearray(_INT16.pack(0)) + _size(len(voters.voters))
+    for voter in voters.voters:
+        value += _INT32.pack(voter.key.id) + voter.key.directory_id
+        value += _endpoints(voter.endpoint)
+        value += _VERSIONS.pack(0, KRAFT_VERSION) + _NO_TAGS
+        value += _NO_TAGS
+    return bytes(value + _NO_TAGS)
+
+
+def _endpoints(endpoint: str) -> bytes:
+    if not endpoint:
+        return _size(0)
+    host, _, port = endpoint.rpartition(":")
+    name = host.removeprefix("[").removesuffix("]").encode()
+    texts = _size(len(_LISTENER)) + _LISTENER + _size(len(name)) + name
+    return _size(1) + texts + _PORT.pack(int(port)) + _NO_TAGS
+
+
+def decode_voters(value: bytes) -> VoterSet:
+    """Raises ControlRecordError."""
+    try:
+        return _Reader(value).voters()
+    except (IndexError, ValueError, MalformedMessageError) as error:
+        raise ControlRecordError(f"not a record of voters: {error}") from error
+
+
+class _Reader:
+    """Reads one VotersRecord. Raises IndexError, ValueError or MalformedMessageError."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+        self._position = 0
+
+    def voters(self) -> VoterSet:
+        (version,) = self._take(_INT16)
+        if version != 0:
+            raise ValueError(f"version {version}")
+        voters = [self._voter() for _ in range(self._size())]
+        self._skip_tags()
+        if self._position != len(self._value):
+            raise ValueError(f"{len(self._value) - self._position} bytes behind the record")
+        if len({voter.key.id for voter in voters}) != len(voters):
+            raise ValueError("a voter is named twice")
+        return VoterSet(voters)
+
+    def _voter(self) -> Voter:
+        (voter_id,) = self._take(_INT32)
+        key = ReplicaKey(voter_id, self._bytes(len(NO_DIRECTORY)))
+        endpoints = [self._endpoint() for _ in range(self._size())]
+        self._take(_VERSIONS)
+        self._skip_tags()
+        self._skip_tags()
+        return Voter(key, endpoints[0] if endpoints else "")
+
+    def _endpoint(self) -> str:
+        self._bytes(self._size())  # the listener's name
+        host = self._bytes(self._size()).decode()
+        (port,) = self._take(_PORT)
+        self._skip_tags()
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _skip_tags(self) -> None:
+        for _ in range(self._varint()):
+            self._varint()  # the tag
+            self._bytes(self._varint())
+
+    def _size(self) -> int:
+        size = self._varint() - 1
+        if size < 0:
+            raise ValueError("a length is missing")
+        return size
+
+    def _varint(self) -> int:
+        number, self._position = read_uvarint(self._value, self._position)
+        return number
+
+    def _take(self, layout: struct.Struct) -> Sequence[int]:
+        return layout.unpack(self._bytes(layout.size))
+
+    def _bytes(self, size: int) -> bytes:
+        end = self._position + size
+        if end > len(self._value):
+            raise ValueError(f"it ends after {len(self._value)} bytes")
+        start, self._position = self._position, end
+        return self._value[start:end]
+
+
+def _size(count: int) -> bytes:
+    """The length of a compact array or string."""
+    return encode_uvarint(count + 1)
