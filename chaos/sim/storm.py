@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
 
+from chaos.sim.aim import Aims
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
 from chaos.sim.disk import DiskFaults
@@ -34,6 +35,7 @@ KINDS = (
     "lose_file",
     "wipe_disk",
     "roll",
+    "aimed",
     "conditions",
 )
 """Of faults: acts, and ``conditions``: bad networks, slow disks and torn pages all the time."""
@@ -88,6 +90,7 @@ class Storm:
             self._cut_one_way: 2,
             self._jump_clock: 1,
             self._bridge: 1,
+            self._aimed: 6,
             self._fail_syncs: 1,
             self._fail_reads: 1,
             self._fail_writes: 1,
@@ -104,6 +107,14 @@ class Storm:
         if self._acts:  # what breaks is mended now and then
             self._acts += [self._heal] * 4 + [self._revive] * 7
         self._stopping: list[asyncio.Task[None]] = []
+        self._aims = Aims(
+            cluster,
+            kill=self._kill,
+            cut_power=self._cut_power,
+            revive=self._revive_one,
+            counts=self.counts,
+        )
+        self._aim: asyncio.Task[None] | None = None
 
     def draw_conditions(self) -> None:
         """How good the network and the disks are, for the whole storm."""
@@ -114,6 +125,9 @@ class Storm:
         network.lost_request = rng.choice([0, 0.02])
         network.lost_reply = rng.choice([0, 0.02])
         network.duplicate = rng.choice([0, 0.05])
+        network.late_copy = rng.choice([0, 0.1, 0.5])
+        # Across a room, or across a continent: then there is time for much to cross on its way.
+        network.latency_s = rng.choice([network.latency_s, network.latency_s, (0.005, 0.03)])
         for node in self._nodes:
             disk = self._simulation.machine(node.host).disk.faults
             disk.cold_read = rng.choice([0, 0.3])
@@ -135,6 +149,9 @@ class Storm:
             if act(node):
                 self.counts[_name(act)] += 1
         await asyncio.sleep(end - self._simulation.now)
+        if self._aim is not None:
+            self._aim.cancel()
+            await asyncio.gather(self._aim, return_exceptions=True)
 
     def _target(self) -> SimNode:
         """Half of the time somebody who matters: the active controller, or a partition's leader."""
@@ -159,7 +176,7 @@ class Storm:
         self._simulation.note("storm", "calm")
         network = self._simulation.fabric
         network.heal()
-        network.faults.slow = network.faults.duplicate = 0
+        network.faults.slow = network.faults.duplicate = network.faults.late_copy = 0
         network.faults.lost_request = network.faults.lost_reply = 0
         end = self._simulation.now + CALM_TIMEOUT_S
         while not all(node.ready for node in self._nodes):
@@ -246,6 +263,13 @@ class Storm:
         for node_id, sync_s in self._slow.items():
             self._faults(self._cluster.nodes[node_id]).sync_s = sync_s
         self._slow.clear()
+
+    def _aimed(self, _: SimNode) -> bool:
+        """Several faults in the order in which they hurt; one such row at a time."""
+        if self._aim is not None and not self._aim.done():
+            return False
+        self._aim = asyncio.get_running_loop().create_task(self._aims.next())
+        return True
 
     def _jump_clock(self, node: SimNode) -> bool:
         self._simulation.machine(node.host).clock.jump(self._rng.randint(-100_000, 100_000))

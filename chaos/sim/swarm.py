@@ -196,7 +196,10 @@ def _draw_settings(rng: random.Random) -> dict[str, str]:
     """Half of the runs with the defaults, half in a hurry or at leisure."""
     if rng.random() < 0.5:
         return {}
-    return {"replica.lag.time.max.ms": str(rng.choice([750, 1000, 3000, 30_000]))}
+    settings = {"replica.lag.time.max.ms": str(rng.choice([750, 1000, 3000, 30_000]))}
+    if rng.random() < 0.5:
+        settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    return settings
 
 
 def parse_faults(text: str) -> tuple[str, ...]:
