@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from broker.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
-from broker.follower import Following, Verdict
+from broker.follower import REST_MAX_S, Following, Verdict
 from broker.replica import Replica
 from broker.replica_config import ReplicaConfig
 from broker.types import PartitionId
@@ -202,9 +202,26 @@ class PeerFetcher:
                 number, answer = session.in_flight.popleft()
                 await self._take(session, number, answer.result())
             elif self._may_send(session):
-                self._send(session)
+                if not await self._settle_news():
+                    self._send(session)
             else:
                 await self._wake.wait()
+
+    async def _settle_news(self) -> bool:
+        """What an earlier leader sent, or this broker wrote as one, may not be durable yet.
+
+        Whether it waited for that, and anything may have changed.
+        """
+        news = [self._following[partition] for partition in self._news]
+        unsettled = [following for following in news if not following.is_durable]
+        for following in unsettled:
+            del self._news[following.replica.id]
+        await self._make_durable(unsettled)
+        for following in unsettled:
+            partition = following.replica.id
+            if self._following.get(partition) is following and not following.is_durable:
+                self._rest(partition, REST_MAX_S)
+        return bool(unsettled)
 
     def _may_send(self, session: _Session) -> bool:
         if session.in_flight:

@@ -1,11 +1,12 @@
 """Damage to what was synced: bits flip, files and whole disks are lost.
 
-What was promised must still be there afterwards. So at most one replica of a partition is hurt at
-a time, and only while another one, which is in the ISR or may be elected out of it, has all that
-it has, whole and on disk; it counts as hurt until it is in the ISR again. Of a log only such bits
-flip as must be noticed: those under a CRC, in a batch that is below a checkpoint or has a whole one
-behind it (the end of a log looks like a torn write). Files are damaged while their node is down: a
-node that runs does not look at them again.
+What was promised must still be there afterwards. So only partitions with min.insync.replicas of 2
+or more are hurt, at most one replica at a time, and only while another one, in the ISR or the ELR,
+has all that it has, whole and on disk; it counts as hurt until it is in the ISR again.
+
+Of a log only such bits flip as must be noticed: those under a CRC, in a batch that is below a
+checkpoint or has a whole one behind it (the end of a log looks like a torn write). Files are
+damaged while their node is down: a node that runs does not look at them again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.replica import ReplicaState
 from broker.types import PartitionId
 from chaos.sim.disk import VirtualDisk
+from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
 from runtime.quorum_config import METADATA_TOPIC
 from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
@@ -44,6 +46,7 @@ class _Place(NamedTuple):
     """One replica's log on disk."""
 
     id: PartitionId
+    topic: str
     name: str
     state: PartitionState
 
@@ -103,11 +106,11 @@ class Damage:
             return False
         places = self._places(node, image)
         held = [
-            _Place(PartitionId(topic.topic_id, number), f"{topic.name}-{number}", state)
+            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
             for topic, number, state in image.sorted_partitions()
             if node.id in state.replicas
         ]
-        if len(places) < len(held) or not all(self._may_hurt(node, place) for place in held):
+        if len(places) < len(held) or not all(self._may_hurt(node, image, place) for place in held):
             return False
         self._disk(node).lose(ROOT)
         for place in held:
@@ -145,7 +148,7 @@ class Damage:
     def _places(self, node: SimNode, image: MetadataImage) -> list[_Place]:
         here = set(self._disk(node).names(ROOT))
         return [
-            _Place(PartitionId(topic.topic_id, number), f"{topic.name}-{number}", state)
+            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
             for topic, number, state in image.sorted_partitions()
             if node.id in state.replicas and f"{topic.name}-{number}" in here
         ]
@@ -155,11 +158,11 @@ class Damage:
         image = self._image()
         if image is None:
             return []
-        return [place for place in self._places(node, image) if self._may_hurt(node, place)]
+        return [place for place in self._places(node, image) if self._may_hurt(node, image, place)]
 
-    def _may_hurt(self, node: SimNode, place: _Place) -> bool:
+    def _may_hurt(self, node: SimNode, image: MetadataImage, place: _Place) -> bool:
         """Whether somebody who may lead has all that this replica has, whole and on disk."""
-        if place.id in self._hurt:
+        if place.id in self._hurt or min_insync_replicas(image, place.topic) < 2:
             return False
         mine = self._batches(node, place.name)
         for broker in (*place.state.isr, *place.state.elr):

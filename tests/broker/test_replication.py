@@ -96,6 +96,28 @@ def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_afterwards() -> Non
     with_topic(scenario)
 
 
+def test_a_new_leader_is_told_no_end_that_is_not_durable() -> None:
+    """What came from the leader before may still be on its way to the disk."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        await until(lambda: cluster[2].replica().machine.high_watermark == 1)
+        cluster.simulation.machine("b3").disk.faults.sync_s = 3.0, 3.0
+        writing = asyncio.create_task(cluster[1].produce())
+        await until(lambda: ends(cluster, 2, 3) == [2, 2])
+        await until(lambda: cluster[2].replica().log.durable_offset == 2)
+        cluster.change(leader=2)
+        await until(lambda: cluster[2].replica().machine.is_leader)
+        log, leader = cluster[3].replica().log, cluster[2].replica().machine
+        while log.durable_offset < 2:
+            assert leader.high_watermark == 1
+            await asyncio.sleep(0.01)
+        await until(lambda: leader.high_watermark == 2)
+        await writing
+
+    with_topic(scenario)
+
+
 def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster[3].kill()
