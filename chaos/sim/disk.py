@@ -14,6 +14,7 @@ import posixpath
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from stele.world import Buffer
@@ -351,10 +352,11 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
         content[position : position + len(data)] = data
 
 
-def _parts(path: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
         raise ValueError(f"not an absolute path: {path!r}")
-    return [part for part in posixpath.normpath(path).split("/") if part]
+    return tuple(part for part in posixpath.normpath(path).split("/") if part)
 
 
 class SimDisk:

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chaos.sim.wire import Wire
 
@@ -50,10 +50,15 @@ class Fabric:
         self._streams = streams
         self._cuts: set[tuple[str, str]] = set()  # (from, to); only asked for membership
         self._slowness: dict[tuple[str, str], float] = {}
+        self._rngs: dict[tuple[str, str], random.Random] = {}
         self._stalled: list[Route] = []  # routes that hold something back, in order of stalling
 
     def rng(self, source: Machine, target: Machine) -> random.Random:
-        return self._streams.stream(f"link/{source.name}/{target.name}")
+        link = source.name, target.name
+        rng = self._rngs.get(link)
+        if rng is None:
+            rng = self._rngs[link] = self._streams.stream(f"link/{source.name}/{target.name}")
+        return rng
 
     # --------------------------------------------------------------------------------- faults
 
@@ -111,6 +116,25 @@ class Fabric:
             delay_s += rng.uniform(0.0, faults.slow_s)
         return delay_s + self._slowness.get((source.name, target.name), 0.0)
 
+    def send(
+        self, source: Machine, target: Machine, deliver: Callable[..., object], *args: Any
+    ) -> None:
+        """Send one thing on a way of its own: it may overtake others."""
+        delay_s = self.latency_s(source, target)
+        self.scheduler.at(delay_s, self._arrive, source, target, deliver, args)
+
+    def _arrive(
+        self,
+        source: Machine,
+        target: Machine,
+        deliver: Callable[..., object],
+        args: tuple[Any, ...],
+    ) -> None:
+        if self.passes(source, target):
+            deliver(*args)
+        else:
+            Route(self, source, target).hold_back(lambda: deliver(*args))
+
     def stall(self, route: Route) -> None:
         self._stalled.append(route)
 
@@ -150,6 +174,12 @@ class Route:
         if self._held_since is None:
             self._arm()
 
+    def hold_back(self, deliver: Deliver) -> None:
+        """Something that has just failed to arrive."""
+        now = self._fabric.scheduler.now
+        self._queue.append((now, deliver))
+        self._hold(now)
+
     def drop_queued(self, keep: int) -> None:
         """Forget all but the first ``keep`` things on their way."""
         while len(self._queue) > keep:
@@ -166,8 +196,7 @@ class Route:
     def _arm(self) -> None:
         if not self._armed and self._queue:
             self._armed = True
-            scheduler = self._fabric.scheduler
-            scheduler.at(max(0.0, self._queue[0][0] - scheduler.now), self._arrive)
+            self._fabric.scheduler.world.call_at(self._queue[0][0], self._arrive)
 
     def _arrive(self) -> None:
         self._armed = False

@@ -337,6 +337,16 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             asyncio.events._set_running_loop(previous)
             self._tasks.clear()
 
+    def hand_in(self, callback: Callable[..., object], *args: Any) -> None:
+        """From outside of the process: at once if it runs, else when it goes on.
+
+        For what resolves futures and no more: its own code runs by ``call_soon``.
+        """
+        if self.running:
+            callback(*args)
+        else:
+            self.call_soon(callback, *args)
+
     def hold(self, handle: SimHandle | SimTimer) -> None:
         """What is due now is kept for the end of the pause, or dropped with the dead."""
         if self.dead:

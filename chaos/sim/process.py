@@ -121,7 +121,7 @@ class Process:
     async def sleep(self, delay_s: float) -> None:
         """Wait as the process: the machine's device works on during a pause."""
         future = self.loop.create_future()
-        self._scheduler.at(delay_s, _wake, self, future)
+        self._scheduler.at(delay_s, self.loop.hand_in, _resolve, future)
         await future
 
     def kill(self) -> None:
@@ -169,10 +169,6 @@ def _copy_outcome(done: asyncio.Task[T], outcome: asyncio.Future[T]) -> None:
         outcome.set_exception(error)
     else:
         outcome.set_result(done.result())
-
-
-def _wake(process: Process, future: asyncio.Future[None]) -> None:
-    process.loop.call_soon(_resolve, future)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chaos.sim.fabric import Fabric, Route
+from chaos.sim.fabric import Route
 from chaos.sim.process import Machine, Process
 from chaos.sim.wire import Said, Stage
 from stele.world import RpcCode, RpcError, Service, Stream
@@ -82,11 +82,6 @@ class RpcServer:
             await asyncio.sleep(0.01)
 
 
-def _way(fabric: Fabric, source: Machine, target: Machine, deliver: Callable[[], object]) -> None:
-    """Send one message on a way of its own: it may overtake others."""
-    Route(fabric, source, target).send(deliver)
-
-
 # ------------------------------------------------------------------------------- unary calls
 
 
@@ -152,11 +147,8 @@ class ClientCall:
         return Said(source.name, target.name, self.method, self._request, answer)
 
     def _leave(self, target: Machine, request: bytes, timeout_s: float) -> None:
-        _way(
-            self.network.fabric,
-            self.process.machine,
-            target,
-            lambda: self._arrive(target, request, timeout_s),
+        self.network.fabric.send(
+            self.process.machine, target, self._arrive, target, request, timeout_s
         )
 
     def _arrive(self, target: Machine, request: bytes, timeout_s: float) -> None:
@@ -180,12 +172,7 @@ class ClientCall:
         rng = fabric.rng(source, self.process.machine)
         if faults.lost_reply and rng.random() < faults.lost_reply:
             return
-        _way(
-            fabric,
-            source,
-            self.process.machine,
-            lambda: self.process.loop.call_soon(self._take, outcome),
-        )
+        fabric.send(source, self.process.machine, self.process.loop.hand_in, self._take, outcome)
 
     def _take(self, outcome: bytes | RpcError) -> None:
         if isinstance(outcome, RpcError):
@@ -214,11 +201,8 @@ class ClientCall:
     def _cancel_at_server(self) -> None:
         for call in self.server_calls:
             if not call.over:
-                _way(
-                    self.network.fabric,
-                    self.process.machine,
-                    call.server.process.machine,
-                    call.client_left,
+                self.network.fabric.send(
+                    self.process.machine, call.server.process.machine, call.client_left
                 )
 
 
@@ -235,13 +219,9 @@ class ServerCall:
 
     def begin(self, request: bytes, timeout_s: float) -> None:
         loop = self.server.process.loop
-        loop.call_soon(self._start, request)
+        self._task = loop.create_task(self._serve(request))
         # The deadline travels with a gRPC call.
         self._deadline = loop.call_later(timeout_s, self.client_left)
-
-    def _start(self, request: bytes) -> None:
-        if not self.over:
-            self._task = self.server.process.loop.create_task(self._serve(request))
 
     async def _serve(self, request: bytes) -> None:
         method = self._client.method
@@ -349,7 +329,7 @@ class StreamEnd:
 
     def _at_the_other(self, action: Callable[[Any], None]) -> None:
         if self.other is not None:
-            self.other.process.loop.call_soon(action, self.other)
+            self.other.process.loop.hand_in(action, self.other)
 
     def take(self, message: bytes) -> None:
         if self.broken is None:
@@ -424,11 +404,8 @@ class ClientStream(StreamEnd):
             self.other = ServerStream(server, self)
             return
         error = RpcError(RpcCode.UNAVAILABLE, f"{target.name}:{port} refused")
-        _way(
-            self.network.fabric,
-            target,
-            self.process.machine,
-            lambda: self.process.loop.call_soon(self.break_off, error),
+        self.network.fabric.send(
+            target, self.process.machine, self.process.loop.hand_in, self.break_off, error
         )
 
     async def send(self, message: bytes) -> None:
