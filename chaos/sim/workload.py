@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.sim.cluster import SimCluster
+from chaos.sim.habits import Rude, Streamer
 from chaos.sim.laws import Acknowledged
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -35,6 +36,8 @@ class Load:
     admin_pause_s: float = 10.0
     partitions: int = 2
     min_insync: int = 2
+    stream_pause_s: float = 0.0  # between records of a producer that waits for nothing; 0: none
+    rude_writers: int = 0
 
     @classmethod
     def light(cls) -> Load:
@@ -55,6 +58,8 @@ class Load:
             admin_pause_s=rng.choice([0.0, 3.0, 10.0]),
             partitions=rng.randint(1, 3),
             min_insync=rng.choice([1, 2, 2, 2]),
+            stream_pause_s=rng.choice([0.0, 0.0, 0.02, 0.05]),
+            rude_writers=rng.randint(0, 2),
         )
 
 
@@ -115,6 +120,9 @@ class Workload:
         work += [self._consume() for _ in range(load.consumers)]
         if load.admin_pause_s:
             work.append(self._administrate())
+        if load.stream_pause_s:
+            work.append(self._streamer().run(load.exact_producers, lambda: self._done))
+        work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def finish(self, timeout_s: float) -> None:
@@ -163,6 +171,32 @@ class Workload:
                     self._promise(EXACT, told.partition, told.offset, value)
             await self._pause(self._load.exact_pause_s)
         await producer.close()
+
+    def _streamer(self) -> Streamer:
+        producer = Producer(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            linger_ms=5,
+            delivery_timeout_ms=int(_PATIENCE_S * 1000),
+            max_block_ms=int(_PATIENCE_S * 1000),
+        )
+        load = self._load
+        return Streamer(
+            producer, EXACT, load.partitions, load.stream_pause_s, self._rng, self._promise
+        )
+
+    def _rude(self) -> Rude:
+        load = self._load
+        return Rude(
+            self._client,
+            PLAIN,
+            load.partitions,
+            load.plain_pause_s,
+            self._rng,
+            self._promise,
+            self._violated,
+        )
 
     async def _write_plainly(self, writer: int) -> None:
         number = 0
