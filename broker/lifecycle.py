@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from broker.controller_client import BACKOFF_MAX_S, BACKOFF_MIN_S, ControllerClient
 from broker.types import PartitionId
+from metadata.features import supported_ranges
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
@@ -368,6 +369,7 @@ class BrokerLifecycle:
             previous_broker_epoch=identity.previous_broker_epoch,
             corrupt=_references(self._corrupt()),
             unsynced=_references(self._unsynced()),
+            features=supported_ranges(),
         )
 
     async def _heartbeat(self) -> bool:

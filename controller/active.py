@@ -17,7 +17,7 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataError, encode
 from metadata.snapshot import image_of
 from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Rng
 
@@ -25,17 +25,6 @@ logger = logging.getLogger(__name__)
 
 Reply = TypeVar("Reply")
 Decide = Callable[[Context], ControllerResult[Reply]]
-
-
-class OutcomeUnknownError(ApiError):
-    """Leadership was lost while a decision was being committed: it may or may not count."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            ErrorCode.REQUEST_TIMED_OUT,
-            "the controller lost its leadership before the change was committed: "
-            "look whether it took place before trying again",
-        )
 
 
 class DecisionMaker:
@@ -108,6 +97,9 @@ class DecisionMaker:
 
         Raises ApiError: the machine's refusal, or NOT_CONTROLLER when this node does not decide.
         """
+        return self._submit(decide).reply
+
+    def _submit(self, decide: Decide[Reply]) -> ControllerResult[Reply]:
         if self._quorum is None or self._epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")
         context = Context(
@@ -122,7 +114,7 @@ class DecisionMaker:
             values = [encode(record) for record in result.records]
             base_offset = self._quorum.propose(values, epoch=self._epoch)
             self._chained(base_offset, result)
-        return result.reply
+        return result
 
     def _chained(self, base_offset: int, result: ControllerResult[Reply]) -> None:
         try:
@@ -158,15 +150,15 @@ class DecisionMaker:
         """Wait until everything proposed so far is committed; False if leadership was lost."""
         return await self._chain.settled()
 
-    async def decide(self, decide: Decide[Reply]) -> Reply:
+    async def decide(self, decide: Decide[Reply], *, request_id: bytes = b"") -> Reply:
         """Decide, propose and wait for the commit.
 
         Raises ApiError when the machine refuses, with NOT_CONTROLLER when this node does not
-        decide, and OutcomeUnknownError when it stopped deciding before the commit.
+        decide (then nothing was proposed), and OutcomeUnknownError when it stopped deciding before
+        the commit.
         """
-        wrote_before = self.newest
         try:
-            reply = self.submit(decide)
+            result = self._submit(decide)
         except NotLeaderError:
             raise
         except ApiError:
@@ -174,9 +166,23 @@ class DecisionMaker:
             if self.active and not await self._chain.settled():
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost") from None
             raise
-        wrote = self.newest is not wrote_before
         if not await self._chain.settled():
-            if wrote:
-                raise OutcomeUnknownError
+            if result.records or result.repeats:
+                raise OutcomeUnknownError(
+                    "the controller lost its leadership before the change was committed", request_id
+                )
             raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")
-        return reply
+        return result.reply
+
+    async def linearizable(self) -> MetadataImage:
+        """The committed image, with every change that was acknowledged before this call.
+
+        A majority has to confirm that this node still leads: it may have been deposed and not
+        know it. Raises ApiError NOT_CONTROLLER when it does not decide, or no longer.
+        """
+        if self._quorum is None or self._epoch is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")
+        read_index = await self._quorum.confirm_leadership(epoch=self._epoch)
+        if not await self._chain.caught_up(read_index):
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")
+        return self._chain.committed

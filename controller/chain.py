@@ -74,6 +74,13 @@ class ImageChain:
 
     async def settled(self) -> bool:
         """Wait until everything proposed so far is committed; False if leadership was lost."""
-        if not self._proposed:
-            return True
-        return await asyncio.shield(self._proposed[-1].settled)
+        return await self._settled(self._proposed[-1]) if self._proposed else True
+
+    async def caught_up(self, end_offset: int) -> bool:
+        """Wait until everything proposed below ``end_offset`` is committed; else as above."""
+        below = [each for each in self._proposed if each.last_offset < end_offset]
+        return await self._settled(below[-1]) if below else True
+
+    @staticmethod
+    async def _settled(proposed: _Proposed) -> bool:
+        return await asyncio.shield(proposed.settled)

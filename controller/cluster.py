@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import NOBODY, changes, is_leaderless
-from metadata.image import BrokerRegistration, PartitionState, TopicPartition
+from metadata.features import unsupported
+from metadata.image import BrokerRegistration, FeatureRange, PartitionState, TopicPartition
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
@@ -55,6 +56,7 @@ def register(
                 endpoints=request.endpoints,
                 rack=request.rack,
                 log_directories=request.log_directories,
+                features=request.features,
             )
         )
     )
@@ -73,6 +75,11 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION,
             "a registration needs a broker id, an incarnation id and endpoints",
+        )
+    ranges = [FeatureRange(each.name, each.min_level, each.max_level) for each in request.features]
+    if (reason := unsupported(context.image, ranges)) is not None:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"broker {request.broker_id} cannot join: {reason}"
         )
 
 

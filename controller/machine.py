@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
@@ -46,6 +46,8 @@ class ControllerResult(Generic[Reply]):
     # After the records: the service keeps it instead of replaying them again.
     image: MetadataImage
     reply: Reply
+    # Whether it is the reply of an earlier decision, which may not be committed yet.
+    repeats: bool = False
 
 
 class Decision:
@@ -55,6 +57,14 @@ class Decision:
         self.context = context
         self.image = context.image
         self._records: list[pb.MetadataRecord] = []
+
+    @classmethod
+    def after(cls, context: Context, result: ControllerResult[Any]) -> Decision:
+        """Goes on with a decision: its records come first, in the same batch."""
+        decision = cls(context)
+        decision.image = result.image
+        decision._records = list(result.records)
+        return decision
 
     @property
     def next_offset(self) -> int:

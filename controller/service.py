@@ -9,16 +9,28 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from controller import cluster, configs, elections, isr, producer_ids, reassignment, topics
-from controller.active import DecisionMaker, OutcomeUnknownError
+from controller import (
+    cluster,
+    configs,
+    elections,
+    features,
+    isr,
+    producer_ids,
+    reassignment,
+    topics,
+)
+from controller.active import DecisionMaker
 from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
+from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
+from controller.request_ids import once
+from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from runtime.config import NodeConfig
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcCode, RpcError, Service, UnaryHandler, World
@@ -211,33 +223,10 @@ class ControllerService:
                     pb.AllocateProducerIdsResponse,
                     self._allocate_producer_ids,
                 ),
-                administration + "CreateTopics": self._unary(
-                    admin.CreateTopicsRequest,
-                    admin.CreateTopicsResponse,
-                    lambda request: decide(lambda ctx: topics.create_topics(ctx, request)),
+                controller + "ReadIndex": self._unary(
+                    pb.ReadIndexRequest, pb.ReadIndexResponse, self._read_index
                 ),
-                administration + "DeleteTopics": self._unary(
-                    admin.DeleteTopicsRequest,
-                    admin.DeleteTopicsResponse,
-                    lambda request: decide(lambda ctx: topics.delete_topics(ctx, request)),
-                ),
-                administration + "AlterConfigs": self._unary(
-                    admin.AlterConfigsRequest,
-                    admin.AlterConfigsResponse,
-                    lambda request: decide(lambda ctx: configs.alter_configs(ctx, request)),
-                ),
-                administration + "ElectLeaders": self._unary(
-                    admin.ElectLeadersRequest,
-                    admin.ElectLeadersResponse,
-                    lambda request: decide(lambda ctx: elections.elect_leaders(ctx, request)),
-                ),
-                administration + "AlterPartitionReassignments": self._unary(
-                    admin.AlterPartitionReassignmentsRequest,
-                    admin.AlterPartitionReassignmentsResponse,
-                    lambda request: decide(
-                        lambda ctx: reassignment.alter_partition_reassignments(ctx, request)
-                    ),
-                ),
+                **self._changes(),
                 administration + "ListPartitionReassignments": self._unary(
                     admin.ListPartitionReassignmentsRequest,
                     admin.ListPartitionReassignmentsResponse,
@@ -245,18 +234,88 @@ class ControllerService:
                         lambda ctx: reassignment.list_partition_reassignments(ctx, request)
                     ),
                 ),
-                administration + "DescribeConfigs": self._unary(
-                    admin.DescribeConfigsRequest, None, self._describe_configs
-                ),
-                administration + "DescribeCluster": self._unary(
-                    admin.DescribeClusterRequest, None, self._describe_cluster
-                ),
-                administration + "DescribeTopics": self._unary(
-                    admin.DescribeTopicsRequest, None, self._describe_topics
-                ),
+                **self._descriptions(),
             },
             streams={controller + "Heartbeat": self._heartbeats.serve},
         )
+
+    def _changes(self) -> dict[str, UnaryHandler]:
+        """What administrators may change: each request with an id takes effect once."""
+        kinds: list[tuple[str, Any, Any, Callable[[Context, Any], ControllerResult[Any]]]] = [
+            (
+                "CreateTopics",
+                admin.CreateTopicsRequest,
+                admin.CreateTopicsResponse,
+                topics.create_topics,
+            ),
+            (
+                "DeleteTopics",
+                admin.DeleteTopicsRequest,
+                admin.DeleteTopicsResponse,
+                topics.delete_topics,
+            ),
+            (
+                "AlterConfigs",
+                admin.AlterConfigsRequest,
+                admin.AlterConfigsResponse,
+                configs.alter_configs,
+            ),
+            (
+                "ElectLeaders",
+                admin.ElectLeadersRequest,
+                admin.ElectLeadersResponse,
+                elections.elect_leaders,
+            ),
+            (
+                "AlterPartitionReassignments",
+                admin.AlterPartitionReassignmentsRequest,
+                admin.AlterPartitionReassignmentsResponse,
+                reassignment.alter_partition_reassignments,
+            ),
+            (
+                "UpdateFeatures",
+                admin.UpdateFeaturesRequest,
+                admin.UpdateFeaturesResponse,
+                features.update_features,
+            ),
+        ]
+        return {
+            f"/stele.v1.Admin/{name}": self._unary(
+                request_type, response_type, self._change(name, response_type, decide)
+            )
+            for name, request_type, response_type, decide in kinds
+        }
+
+    def _change(
+        self,
+        name: str,
+        response_type: Any,
+        decide: Callable[[Context, Any], ControllerResult[Any]],
+    ) -> Callable[[Any], Awaitable[Any]]:
+        async def handle(request: Any) -> Any:
+            return await self._decisions.decide(
+                lambda context: once(context, name, request, response_type, decide),
+                request_id=request.request_id,
+            )
+
+        return handle
+
+    def _descriptions(self) -> dict[str, UnaryHandler]:
+        prefix = "/stele.v1.Admin/"
+        return {
+            prefix + "DescribeConfigs": self._unary(
+                admin.DescribeConfigsRequest, None, self._describe_configs
+            ),
+            prefix + "DescribeCluster": self._unary(
+                admin.DescribeClusterRequest, None, self._describe_cluster
+            ),
+            prefix + "DescribeTopics": self._unary(
+                admin.DescribeTopicsRequest, None, self._describe_topics
+            ),
+            prefix + "DescribeFeatures": self._unary(
+                admin.DescribeFeaturesRequest, None, self._describe_features
+            ),
+        }
 
     def _unary(
         self,
@@ -278,7 +337,7 @@ class ControllerService:
                 response = await handle(request)
             except ApiError as error:
                 if response_type is None:
-                    raise
+                    raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
                 if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                     logger.error("%s is refused: %s", request_type.DESCRIPTOR.name, error)
                 response = response_type(error=self._code(response_type, error))
@@ -288,7 +347,7 @@ class ControllerService:
                 response.leader_id = self.leader_id
                 if "metadata_offset" in response_type.DESCRIPTOR.fields_by_name:
                     # Committed before the reply, so whoever has applied this sees the change.
-                    response.metadata_offset = max(0, self._decisions.committed.offset)
+                    response.metadata_offset = max(0, self.image.offset)
             return bytes(response.SerializeToString(deterministic=True))
 
         return handler
@@ -330,16 +389,24 @@ class ControllerService:
         )
         return pb.AllocateProducerIdsResponse(first=block.first, count=block.size)
 
+    async def _read_index(self, request: pb.ReadIndexRequest) -> pb.ReadIndexResponse:
+        image = await self._decisions.linearizable()
+        return pb.ReadIndexResponse(metadata_offset=image.offset)
+
+    async def _image_for(self, request: Any) -> MetadataImage:
+        """The committed image; for a linearizable read once that is sure to be the newest."""
+        return await self._decisions.linearizable() if request.linearizable else self.image
+
     async def _describe_configs(
         self, request: admin.DescribeConfigsRequest
     ) -> admin.DescribeConfigsResponse:
-        return configs.describe_configs(self.image, self._config.raw, request)
+        return configs.describe_configs(await self._image_for(request), self._config.raw, request)
 
     async def _describe_cluster(
         self, request: admin.DescribeClusterRequest
     ) -> admin.DescribeClusterResponse:
         return describe_cluster(
-            self.image,
+            await self._image_for(request),
             cluster_id=self._cluster_id,
             controller_id=self.leader_id,
             listener=self._config.inter_broker_listener_name,
@@ -348,4 +415,9 @@ class ControllerService:
     async def _describe_topics(
         self, request: admin.DescribeTopicsRequest
     ) -> admin.DescribeTopicsResponse:
-        return describe_topics(self.image, request)
+        return describe_topics(await self._image_for(request), request)
+
+    async def _describe_features(
+        self, request: admin.DescribeFeaturesRequest
+    ) -> admin.DescribeFeaturesResponse:
+        return describe_features(await self._image_for(request))

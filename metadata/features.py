@@ -12,6 +12,8 @@ from typing import NamedTuple
 from metadata.image import BrokerRegistration, FeatureRange, MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2 as pb
 
 REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
@@ -98,3 +100,38 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
             )
         )
     return found
+
+
+def describe(image: MetadataImage) -> admin.DescribeFeaturesResponse:
+    """Every feature: finalized level, who supports what, and what all do and this node too."""
+    answers = []
+    for name in sorted({*SUPPORTED, *image.features}):
+        here = SUPPORTED.get(name, FeatureRange(name, 0, 0))
+        brokers = [
+            (registration.broker_id, supported_by(registration, name))
+            for registration in image.sorted_brokers()
+        ]
+        everywhere = [here, *(known for _, known in brokers)]
+        answers.append(
+            admin.DescribeFeaturesResponse.Feature(
+                name=name,
+                level=image.features.get(name, 0),
+                min_level=max(known.min_level for known in everywhere),
+                max_level=min(known.max_level for known in everywhere),
+                brokers=[
+                    admin.DescribeFeaturesResponse.Supported(
+                        broker_id=broker_id, min_level=known.min_level, max_level=known.max_level
+                    )
+                    for broker_id, known in brokers
+                ],
+            )
+        )
+    return admin.DescribeFeaturesResponse(features=answers, metadata_offset=max(0, image.offset))
+
+
+def supported_ranges() -> list[pb.FeatureRange]:
+    """What this node tells when it registers."""
+    return [
+        pb.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
+        for _, each in sorted(SUPPORTED.items())
+    ]

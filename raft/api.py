@@ -90,6 +90,14 @@ class MetadataQuorum(Protocol):
         """
         ...
 
+    async def confirm_leadership(self, *, epoch: int) -> int:
+        """Return the high watermark as of the call, once a majority has confirmed that this node
+        led ``epoch`` then: nothing else was committed anywhere.
+
+        Raises NotLeaderError, also when leadership is lost meanwhile. Only after ``on_claimed``.
+        """
+        ...
+
     def next_offset(self) -> int:
         """The base offset that the next ``propose`` will get (leader only)."""
         ...

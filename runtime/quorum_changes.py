@@ -98,6 +98,27 @@ class QuorumChanges:
         leads = core.status.role is Role.LEADER and core.transferring_to is None
         return leads or (core.epoch > epoch and self._leader().leader_id is not None)
 
+    async def confirm_leadership(self, epoch: int) -> int:
+        """As ``raft.api.MetadataQuorum.confirm_leadership``."""
+        if self._leading().epoch != epoch:
+            raise NotLeaderError(self._leader())
+        read_index, number = self._leading().high_watermark, 0
+
+        def ask(core: RaftCore) -> Ready:
+            nonlocal number
+            number, ready = core.confirm_leadership(self._now())
+            return ready
+
+        self._guard(ask)
+        await self._until(lambda: self._is_confirmed(epoch, number))
+        return read_index
+
+    def _is_confirmed(self, epoch: int, number: int) -> bool:
+        core = self._leading()
+        if core.epoch != epoch:
+            raise NotLeaderError(self._leader())
+        return core.reads_confirmed >= number
+
     # ------------------------------------------------------------------------------- voters
 
     async def change_voters(self, change: VoterChange) -> None:

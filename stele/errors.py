@@ -188,6 +188,24 @@ class ApiError(SteleError):
         self.message = message
 
 
+class OutcomeUnknownError(ApiError):
+    """Whether the change took place, or still will, is not known.
+
+    The same request with the same id, ``request_id``, finds out: it takes effect once at most.
+    """
+
+    def __init__(self, message: str, request_id: bytes = b"") -> None:
+        if request_id:
+            message += (
+                f"; whether it was done is not known: the request id {request_id.hex()}, "
+                "sent again, finds out"
+            )
+        else:
+            message += "; whether it was done is not known: look before trying again"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.request_id = request_id
+
+
 class ConfigError(SteleError):
     """An option has a value that cannot be; the text names option, value and what is allowed."""
 

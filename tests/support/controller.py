@@ -11,6 +11,7 @@ from controller.configs import bootstrap
 from controller.machine import Context, ControllerResult
 from metadata.delta import replay_values
 from metadata.effective import min_insync_replicas
+from metadata.features import supported_ranges
 from metadata.image import (
     EMPTY,
     NO_LEADER,
@@ -76,14 +77,16 @@ class Machine:
         rack: str = "",
         **more: object,
     ) -> int:
-        request = pb.RegisterBrokerRequest(
-            cluster_id=CLUSTER_ID,
-            broker_id=broker_id,
-            incarnation_id=incarnation(broker_id, number),
-            endpoints=endpoints(broker_id),
-            rack=rack,
-            **more,  # type: ignore[arg-type]
-        )
+        fields: dict[str, object] = {
+            "cluster_id": CLUSTER_ID,
+            "broker_id": broker_id,
+            "incarnation_id": incarnation(broker_id, number),
+            "endpoints": endpoints(broker_id),
+            "rack": rack,
+            "features": supported_ranges(),
+        }
+        fields.update(more)
+        request = pb.RegisterBrokerRequest(**fields)  # type: ignore[arg-type]
         return self.do(lambda context: cluster.register(context, request, session_alive=alive))
 
     def heartbeat(

@@ -9,6 +9,7 @@ from typing import Any
 from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation
 from controller.service import ControllerService
+from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from runtime.config import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
@@ -42,6 +43,11 @@ class FakeQuorum:
 
     def next_offset(self) -> int:
         return self._next
+
+    async def confirm_leadership(self, *, epoch: int) -> int:
+        if self.leader != LeaderAndEpoch(self.node_id, epoch):
+            raise NotLeaderError(self.leader)
+        return self.high_watermark
 
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         if self.leader != LeaderAndEpoch(self.node_id, epoch):
@@ -169,6 +175,7 @@ class StubBroker:
             broker_id=self.broker_id,
             incarnation_id=self.incarnation,
             endpoints=endpoints(self.broker_id, self.name),
+            features=supported_ranges(),
         )
         response: pb.RegisterBrokerResponse = await self.call(
             "/stele.v1.Controller/RegisterBroker", request, pb.RegisterBrokerResponse

@@ -39,6 +39,11 @@ class FakeQuorum:
     def add_listener(self, listener: QuorumListener) -> None:
         self._listeners.append(listener)
 
+    async def confirm_leadership(self, *, epoch: int) -> int:
+        if self._leader != LeaderAndEpoch(self.node_id, epoch):
+            raise NotLeaderError(self._leader)
+        return self._high_watermark
+
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         if self._leader != LeaderAndEpoch(self.node_id, epoch):
             raise NotLeaderError(self._leader)

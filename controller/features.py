@@ -1,0 +1,94 @@
+"""Feature levels: finalized, raised and lowered (KIP-584, KIP-778)."""
+
+from __future__ import annotations
+
+from controller.machine import Context, ControllerResult, Decision
+from metadata.features import SUPPORTED, losses, supported_by
+from metadata.image import MetadataImage
+from metadata.records import METADATA_VERSION
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.admin_pb2 import UpdateFeaturesRequest, UpdateFeaturesResponse, UpgradeType
+
+Update = UpdateFeaturesRequest.Update
+Answer = UpdateFeaturesResponse.Feature
+
+
+def update_features(
+    context: Context, request: UpdateFeaturesRequest
+) -> ControllerResult[UpdateFeaturesResponse]:
+    """Finalize other levels: all that are asked for, or when one is refused none."""
+    decision = Decision(context)
+    names = [update.name for update in request.updates]
+    answers = []
+    for update in request.updates:
+        before = context.image.features.get(update.name, 0)
+        answer = Answer(name=update.name, level_before=before, level=update.level)
+        try:
+            if names.count(update.name) > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is updated twice")
+            _check(context.image, update, before)
+        except ApiError as error:
+            answer.error, answer.message, answer.level = error.code, error.message, before
+        else:
+            if update.level != before:
+                record = pb.FeatureLevelRecord(name=update.name, level=update.level)
+                decision.add(pb.MetadataRecord(feature_level=record))
+        answers.append(answer)
+    response = UpdateFeaturesResponse(features=answers)
+    if any(answer.error for answer in answers):
+        _attempt_none(response)
+        return decision.nothing(response)
+    return decision.nothing(response) if request.validate_only else decision.result(response)
+
+
+def _attempt_none(response: UpdateFeaturesResponse) -> None:
+    for answer in response.features:
+        if not answer.error:
+            answer.error = ErrorCode.OPERATION_NOT_ATTEMPTED
+            answer.message = f"{answer.name}: another update of the request is refused"
+            answer.level = answer.level_before
+
+
+def _check(image: MetadataImage, update: Update, before: int) -> None:
+    name, level = update.name, update.level
+    supported = SUPPORTED.get(name)
+    if supported is None:
+        raise _refusal(f"there is no feature {name!r}: there is {', '.join(sorted(SUPPORTED))}")
+    if level == 0 and name == METADATA_VERSION:
+        raise _refusal(f"{name} cannot be disabled")
+    if level not in supported:
+        raise _refusal(
+            f"{name} has no level {level}: the active controller supports {supported.min_level} to "
+            f"{supported.max_level}"
+        )
+    if level > before and update.type != UpgradeType.UPGRADE:
+        raise _refusal(f"{name} is at {before}: {level} would be an upgrade, not a downgrade")
+    if level < before and update.type not in (
+        UpgradeType.SAFE_DOWNGRADE,
+        UpgradeType.UNSAFE_DOWNGRADE,
+    ):
+        raise _refusal(f"{name} is at {before}: {level} would be a downgrade, not an upgrade")
+    for registration in image.sorted_brokers():
+        known = supported_by(registration, name)
+        if level not in known:
+            raise _refusal(
+                f"broker {registration.broker_id} supports {name} {known.min_level} to "
+                f"{known.max_level}, not {level}: start it with a version of Stele that does"
+            )
+    if name == METADATA_VERSION and level < before:
+        _check_losses(image, update)
+
+
+def _check_losses(image: MetadataImage, update: Update) -> None:
+    unsafe = update.type == UpgradeType.UNSAFE_DOWNGRADE
+    for loss in losses(image, update.level):
+        if not (unsafe and loss.may_be_dropped):
+            way_out = "; an unsafe downgrade does it all the same" if loss.may_be_dropped else ""
+            raise _refusal(
+                f"{update.name} {update.level} would lose something: {loss.what}{way_out}"
+            )
+
+
+def _refusal(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, message)
