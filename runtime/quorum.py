@@ -89,6 +89,7 @@ class Quorum:
             describe=self._describe,
             changes=self._changes,
             endpoints=self._endpoints,
+            failed=self._fail,
         )
         self._peers = Peers(
             config,
@@ -288,6 +289,10 @@ class Quorum:
             raise
         self._guard(lambda core: core.propose(payload, len(records), self._now()))
         return base_offset
+
+    async def confirm_leadership(self, *, epoch: int) -> int:
+        """See ``raft.api.MetadataQuorum``."""
+        return await self._changes.confirm_leadership(epoch)
 
     async def transfer_leadership(self, to: int) -> None:
         """Hand leadership to voter ``to``; return once it leads. Raises NotLeaderError, ApiError:

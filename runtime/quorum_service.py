@@ -42,6 +42,7 @@ from runtime.quorum_peers import Endpoints
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError, Service
+from storage.errors import CorruptLogError, StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -65,13 +66,16 @@ class QuorumService:
         describe: Callable[[], pb.DescribeQuorumResponse],
         changes: QuorumChanges,
         endpoints: Endpoints,
+        failed: Callable[[BaseException], None],
     ) -> None:
+        """``failed`` is told that the disk gives nothing any more: the replica cannot go on."""
         self._config = config
         self._submit = submit
         self._standing = standing
         self._describe = describe
         self._changes = changes
         self._endpoints = endpoints
+        self._failed = failed
         self._log: QuorumLog | None = None  # None while the replica does not run
         self._waiting: dict[int, asyncio.Future[Reply]] = {}  # by request id
         self._last_request_id = 0
@@ -120,7 +124,13 @@ class QuorumService:
         except MessageError as error:
             raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
         reply = await self._ask(message)
-        return await self._encode(reply)
+        try:
+            return await self._encode(reply)
+        except FileNotFoundError as error:  # a snapshot has taken that part's place meanwhile
+            raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
+        except (StorageError, CorruptLogError, OSError) as error:
+            self._failed(error)
+            raise RpcError(RpcCode.UNAVAILABLE, f"the disk fails: {error}") from None
 
     async def _ask(self, message: Request) -> Reply:
         self._last_request_id += 1
@@ -143,6 +153,8 @@ class QuorumService:
         max_bytes = min(reply.read.max_bytes, self._config.fetch_max_bytes)
         try:
             records = await log.read(ReadRange(reply.read.offset, max_bytes))
+        except StorageError:
+            raise
         except ApiError as error:
             raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
         leader_id, epoch = self._standing()

@@ -265,6 +265,22 @@ def test_a_failed_write_is_the_end_of_the_replica() -> None:
     run(cluster, main())
 
 
+def test_a_leader_that_cannot_read_its_log_for_others_is_no_leader_any_more() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        epoch = leader.quorum.leader.epoch
+        faults = leader.process.machine.disk.faults
+        faults.cold_read, faults.failing_read = 1.0, True
+        await leader.propose(b"x")
+        assert await cluster.leader(after_epoch=epoch) is not leader
+        assert len(leader.fatal) == 1
+        await leader.process.run(leader.quorum.stop())
+
+    run(cluster, main())
+
+
 def test_a_full_disk_refuses_and_does_not_kill() -> None:
     cluster = QuorumCluster()
 
