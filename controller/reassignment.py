@@ -4,8 +4,9 @@ A reassignment is started, given another target or cancelled here. What brings i
 ``controller.partitions.change`` completes it in the decision that puts the last of its target into
 the ISR, whatever caused that.
 
-Stricter than Kafka in one point: replicas are never dropped where nobody would be left who is in
-sync or eligible, also where the topic allows unclean elections.
+Stricter than Kafka in one point: what a cancellation or another target takes back may not leave
+fewer than min.insync.replicas who have everything, if there were that many. Kafka is content with
+one, or with none where the topic allows unclean elections.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
     record = change(key, state, rules, assignment=Assignment.towards(state, target))
     if record is None:
         return
-    _check_outcome(wish, state, changed_state(state, record.partition_change))
+    after = changed_state(state, record.partition_change)
+    enough = min(rules.min_insync_replicas, state.replication_factor)
+    _check_outcome(wish, state, after, enough)
     decision.add(record)
 
 
@@ -110,15 +113,20 @@ def _check_target(
         )
 
 
-def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState) -> None:
-    """Who is dropped deletes its log, so somebody else must have everything."""
+def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState, enough: int) -> None:
+    """Who is dropped deletes its log: enough others must have everything."""
     dropped = [each for each in before.replicas if each not in after.replicas]
-    is_lossy = after.unclean_elections > before.unclean_elections or not after.isr
-    if dropped and is_lossy:
+    if not dropped or set(after.isr) == set(after.replicas):
+        return
+    knowing = len({*before.isr, *before.elr})
+    left = 0 if after.unclean_elections > before.unclean_elections else len(after.isr + after.elr)
+    if left < min(enough, knowing) or not after.isr:
+        lagging = [each for each in after.replicas if each not in before.isr]
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{wish.topic}-{wish.partition}: without {_list(dropped)} nobody would be in sync (the "
-            f"ISR is {_list(before.isr)}): wait until one of {_list(after.replicas)} is",
+            f"{wish.topic}-{wish.partition}: without {_list(dropped)} too few would have every "
+            f"record (the ISR is {_list(before.isr)}): wait until more of {_list(lagging)} are in "
+            "sync, or give a target that keeps the others",
         )
 
 

@@ -238,6 +238,17 @@ class SimClient:
         if created.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(created.error), created.message)
 
+    async def delete_topic(self, name: str) -> None:
+        request = admin_pb2.DeleteTopicsRequest(names=[name])
+        answer = admin_pb2.DeleteTopicsResponse.FromString(
+            await self._administrate("DeleteTopics", request.SerializeToString())
+        )
+        if answer.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error))
+        (deleted,) = answer.topics
+        if deleted.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(deleted.error), deleted.message)
+
     async def reassign(self, topic: str, partition: int, target: Sequence[int] | None) -> None:
         """Move a partition to these brokers, or (None) cancel its move.
 

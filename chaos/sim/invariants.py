@@ -17,6 +17,7 @@ from chaos.sim.laws import (
     SomeoneHasEverything,
 )
 from chaos.sim.log_laws import LogsRememberWhatTheyHold
+from chaos.sim.replica_laws import ReplicasFitTogether
 from chaos.sim.wire_laws import (
     FencedBrokersAcknowledgeNothing,
     IsrProposalsAreFresh,
@@ -46,7 +47,12 @@ class Invariants:
         self.committed = CommittedRecordsStay()
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
-        self._quorum_laws: list[Law] = [OneVotePerEpoch(), MajorityHolds(), EpochsOnlyGrow()]
+        self._quorum_laws: list[Law] = [
+            OneVotePerEpoch(),
+            MajorityHolds(),
+            EpochsOnlyGrow(),
+            ReplicasFitTogether(),
+        ]
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
             (self.committed, _COSTLY_EVERY_LOOKS),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata.effective import min_insync_replicas
-from metadata.image import NO_LEADER
+from metadata.image import NO_LEADER, PartitionState
 from stele.errors import ErrorCode
 from tests.support.controller import Machine
 
@@ -146,14 +146,19 @@ class History:
             assert not state.is_reassigning
         else:
             assert error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            assert not set(before.isr) & set(before.original_replicas)
+            knowing, left = {*before.isr, *before.elr}, {*before.original_replicas}
+            assert len(knowing & left) < min(self.enough(before), len(knowing)) or not (
+                left & {*before.isr}
+            )
             assert state is before
 
     def write(self) -> None:
         state = self.machine.partition(TOPIC)
-        enough = min(min_insync_replicas(self.machine.image, TOPIC), state.replication_factor)
-        if state.leader != NO_LEADER and len(state.isr) >= enough:
+        if state.leader != NO_LEADER and len(state.isr) >= self.enough(state):
             self.data.commit(state.isr)
+
+    def enough(self, state: PartitionState) -> int:
+        return min(min_insync_replicas(self.machine.image, TOPIC), state.replication_factor)
 
 
 @settings(max_examples=60, deadline=None)

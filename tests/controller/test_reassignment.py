@@ -148,25 +148,36 @@ def test_cancel_restores_replicas_and_their_order(machine: Machine) -> None:
 
 def test_cancel_takes_leadership_from_an_added_replica(machine: Machine) -> None:
     machine.reassign(T, 4, 5, 1)
-    machine.alter(T, 1, 2, 4)
+    machine.alter(T, 1, 2, 3, 4)
     machine.fence(1)
     assert machine.partition(T).leader == 4
-    machine.reassign(T)
+    assert machine.reassign(T) is ErrorCode.NONE
     state = machine.partition(T)
-    assert (state.replicas, state.isr, state.leader, state.elr) == ((1, 2, 3), (2,), 2, ())
+    assert (state.replicas, state.isr, state.leader, state.elr) == ((1, 2, 3), (2, 3), 2, ())
 
 
 def test_cancel_elects_an_eligible_replica_where_no_other_is_in_sync(machine: Machine) -> None:
     machine.reassign(T, 4, 5, 1)
-    machine.alter(T, 1, 4)
+    machine.alter(T, 1, 2, 3, 4)
     machine.fence(1)
+    machine.alter(T, 4)
     state = machine.partition(T)
-    assert (state.isr, state.elr) == ((4,), (1,)), "below min.insync.replicas"
-    assert machine.reassign(T) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "1 is not there"
-    machine.heartbeat(1)
+    assert (state.isr, state.leader, state.elr) == ((4,), 4, (2, 3)), "below min.insync.replicas"
     assert machine.reassign(T) is ErrorCode.NONE
     state = machine.partition(T)
-    assert (state.replicas, state.isr, state.leader, state.elr) == ((1, 2, 3), (1,), 1, ())
+    assert (state.replicas, state.isr, state.leader, state.elr) == ((1, 2, 3), (2,), 2, (3,))
+
+
+def test_cancel_leaves_min_insync_replicas_in_sync(machine: Machine) -> None:
+    machine.reassign(T, 4, 5, 1)
+    machine.alter(T, 1, 4, 5)
+    assert machine.partition(T).is_reassigning is False
+    machine.reassign(T, 1, 2, 3)
+    machine.alter(T, 1, 2)
+    assert machine.reassign(T) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "1 alone would be left"
+    machine.alter(T, 1, 2, 5)
+    assert machine.reassign(T) is ErrorCode.NONE
+    assert machine.partition(T).isr == (1, 5)
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
