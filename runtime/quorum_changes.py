@@ -135,6 +135,8 @@ class QuorumChanges:
         self._guard(lambda core: core.change_voters(change, self._now()))
         if isinstance(change, AddVoter):
             await self._until(lambda: self._is_appended(change, epoch))
+        if isinstance(change, UpdateVoter) and core.voters_offset == before:
+            return  # it is so already
         offset = self._appended(change, epoch, before)
         try:
             async with asyncio.timeout(OUTCOME_TIMEOUT_FACTOR * core.timing.election_timeout_s):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from chaos.sim import membership
 from chaos.sim.client import SimClient
 from chaos.sim.invariants import Invariants
 from chaos.sim.process import Process
@@ -14,7 +16,7 @@ from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import Node, build
-from runtime.config import NodeConfig, from_settings
+from runtime.config import Address, NodeConfig, from_settings
 from stele.errors import SteleError
 from stele.world import World
 
@@ -146,7 +148,8 @@ class SimCluster:
         controller_ids = range(first, first + (brokers if combined else controllers))
         letter = "b" if combined else "c"
         voters = ",".join(f"{i}@{letter}{i}:{CONTROLLER_PORT}" for i in controller_ids)
-        common = {"controller.quorum.voters": voters, "metrics.listener": "", **(settings or {})}
+        self._settings = {"metrics.listener": "", **(settings or {})}
+        common = {**self._settings, "controller.quorum.voters": voters}
 
         def node(node_id: int, host: str, roles: str) -> SimNode:
             return SimNode(self.simulation, _config(node_id, host, roles, common), host)
@@ -154,7 +157,7 @@ class SimCluster:
         roles = "broker,controller" if combined else "broker"
         self.brokers = {i: node(i, f"b{i}", roles) for i in broker_ids}
         self.controllers = (
-            self.brokers
+            dict(self.brokers)
             if combined
             else {i: node(i, f"c{i}", "controller") for i in controller_ids}
         )
@@ -167,6 +170,47 @@ class SimCluster:
             {i: (broker.host, KAFKA_PORT, GRPC_PORT) for i, broker in self.brokers.items()},
         )
         self.client.on_acknowledged = self.invariants.fenced.acknowledged
+
+    # --------------------------------------------------------------------------------- voters
+
+    def add_controller(self) -> SimNode:
+        """A new machine with a controller, started, that observes until it is made a voter.
+
+        From their next start on, all nodes know it as one to ask for the quorum's leader.
+        """
+        node_id = max(FIRST_CONTROLLER_ID - 1, *self.controllers) + 1
+        host = f"c{node_id}"
+        known = ",".join(f"{each.host}:{CONTROLLER_PORT}" for each in self.controllers.values())
+        settings = {**self._settings, "controller.quorum.bootstrap.servers": known}
+        node = SimNode(self.simulation, _config(node_id, host, "controller", settings), host)
+        self.controllers[node_id] = self.nodes[node_id] = node
+        servers = tuple(Address(each.host, CONTROLLER_PORT) for each in self.controllers.values())
+        for each in self.nodes.values():
+            each.config = replace(each.config, bootstrap_controllers=servers)
+        node.start()
+        return node
+
+    async def add_voter(self, node_id: int) -> None:
+        """One attempt to make a controller that runs a voter, with the disk that it has now.
+
+        Raises ApiError: refused, not caught up, or the outcome is unknown; RpcError: no broker
+        answers. So does ``remove_voter``.
+        """
+        endpoint = f"{self.controllers[node_id].host}:{CONTROLLER_PORT}"
+        await membership.add(self, node_id, endpoint)
+
+    async def remove_voter(self, node_id: int) -> None:
+        await membership.remove(self, node_id)
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """By the newest voters that any controller knows; they may not be committed."""
+        return membership.newest_voters(self).ids
+
+    def wipe(self, node: SimNode) -> None:
+        """A node that is down gets an empty disk. As a voter it has to be removed and added."""
+        assert not node.alive, f"node {node.id} runs"
+        self.simulation.machine(node.host).disk.lose("/data")
 
     # -------------------------------------------------------------------------------- running
 

@@ -6,14 +6,14 @@ and what machines have on disk, and disturb neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from metadata.image import MetadataImage
 from raft.core import RaftCore
-from raft.quorum import ReplicaKey
+from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Role
 from stele.wire.batch import BatchHeader, batches
 from storage.log import PartitionLog
@@ -39,7 +39,7 @@ class OneVotePerEpoch:
 
     def __init__(self) -> None:
         # Only votes that are durable: an earlier one has promised nothing yet.
-        self._votes: dict[tuple[int, int], ReplicaKey] = {}
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
@@ -49,7 +49,7 @@ class OneVotePerEpoch:
             replica = core._replica
             if replica.voted is None or not replica.promises_durable:
                 continue
-            first = self._votes.setdefault((node.id, replica.epoch), replica.voted)
+            first = self._votes.setdefault((replica.local, replica.epoch), replica.voted)
             if first != replica.voted:
                 report(
                     f"controller {node.id} voted for {first.id} and for {replica.voted.id} "
@@ -66,25 +66,38 @@ class MajorityHolds:
         self._high_watermarks: dict[str, int] = {}  # by process
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        # A voter that is down may have acknowledged more than it was last seen to have.
-        ends = {
-            node.id: None if (core := core_of(node)) is None else core.log.durable_end_offset
-            for node in cluster.controllers.values()
-        }
-        for node in cluster.controllers.values():
-            core = core_of(node)
-            if core is None:
-                continue
+        # A voter that is down, or lost its disk, may have acknowledged more than it was seen with.
+        ends: dict[ReplicaKey, int] = {}
+        cores = [(node, core) for node in cluster.controllers.values() if (core := core_of(node))]
+        for _, core in cores:
+            ends[core._replica.local] = core.log.durable_end_offset
+        for node, core in cores:
             process, high_watermark = process_of(node), core.high_watermark
             before = self._high_watermarks.get(process, -1)
             if high_watermark < before:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
-            if core.status.role is not Role.LEADER:
-                continue
-            holders = sum(end is None or end >= high_watermark for end in ends.values())
-            if holders * 2 <= len(cluster.controllers):
+            if core.status.role is Role.LEADER and not any(
+                _is_held(voters, ends, high_watermark) for voters in _deciding(core)
+            ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
+
+
+def _deciding(core: RaftCore) -> list[VoterSet]:
+    """By whose majority a leader may have committed: until the newest voters are committed
+    themselves, those before them."""
+    history = core._replica.history
+    settled = core.high_watermark > history.latest_offset
+    return [history.latest] if settled else [history.latest, history.previous]
+
+
+def _is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bool:
+    """By a majority, as far as is known."""
+    behind = 0
+    for voter in voters.voters:
+        known = [end for key, end in ends.items() if voter.key.matches(key)]
+        behind += bool(known) and known[0] < offset
+    return behind * 2 < len(voters) or not len(voters)
 
 
 class EpochsOnlyGrow:

@@ -1,0 +1,73 @@
+"""Voters of a simulated quorum: changed as an administrator changes them, and disks replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.core import RaftCore
+from raft.quorum import VoterSet
+from stele.errors import ApiError, ErrorCode
+from stele.ids import decode_uuid
+from stele.wire.v1 import raft_pb2 as pb
+from storage.checkpoints import META_PROPERTIES_FILE
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+CATCH_UP_S = 10.0
+_META_PROPERTIES = f"/data/{META_PROPERTIES_FILE}"
+
+
+def directory_id(cluster: SimCluster, node: SimNode) -> bytes | None:
+    """Of the node's disk as it is now; None while it is not formatted."""
+    disk = cluster.simulation.machine(node.host).disk
+    if disk.find(_META_PROPERTIES) is None:
+        return None
+    lines = bytes(disk.file(_META_PROPERTIES).data).decode().splitlines()
+    (text,) = (line.partition("=")[2] for line in lines if line.startswith("directory.id="))
+    return decode_uuid(text)
+
+
+def newest_voters(cluster: SimCluster) -> VoterSet:
+    """The newest voters that any controller that runs knows of; they may not be committed."""
+    cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
+    newest = max(cores, key=lambda core: (core.log.last_epoch, core.voters_offset), default=None)
+    return VoterSet([]) if newest is None else newest.voters
+
+
+async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:
+    node = cluster.controllers[node_id]
+    request = pb.AddVoterRequest(
+        voter_id=node_id,
+        voter_directory_id=directory_id(cluster, node) or b"",
+        endpoint=endpoint,
+        timeout_ms=int(CATCH_UP_S * 1000),
+    )
+    await _change(cluster, "AddVoter", request)
+
+
+async def remove(cluster: SimCluster, node_id: int) -> None:
+    """As the newest voters know it: with the directory id of a disk that may be lost."""
+    voter = newest_voters(cluster).get(node_id)
+    known = None if voter is None else voter.key.directory_id
+    directory = known or directory_id(cluster, cluster.controllers[node_id]) or b""
+    await _change(
+        cluster,
+        "RemoveVoter",
+        pb.RemoveVoterRequest(voter_id=node_id, voter_directory_id=directory),
+    )
+
+
+async def _change(
+    cluster: SimCluster, method: str, request: pb.AddVoterRequest | pb.RemoveVoterRequest
+) -> None:
+    data = await cluster.client._administrate(method, request.SerializeToString())
+    answer = pb.VoterChangeResponse.FromString(data)
+    if answer.error != ErrorCode.NONE:
+        raise ApiError(ErrorCode(answer.error), answer.message)
+
+
+def _core(node: SimNode) -> RaftCore | None:
+    if not node.alive or node.node is None or node.node.quorum is None:
+        return None
+    return node.node.quorum._core

@@ -1,0 +1,106 @@
+"""The quorum's voters change while a whole cluster works: growth, shrinking, replaced disks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chaos.sim.cluster import SimCluster, SimNode
+from stele.errors import ApiError, ErrorCode
+from tests.support.sim_cluster import TOPIC, a_topic, write
+
+
+async def until_voters(cluster: SimCluster, *ids: int) -> None:
+    await cluster.until(lambda: cluster.voter_ids == ids, f"{ids} vote, not {cluster.voter_ids}")
+
+
+async def until_ready(cluster: SimCluster, node: SimNode) -> None:
+    await cluster.until(lambda: node.ready, f"{node.host} votes or observes")
+
+
+async def until_another_leads(cluster: SimCluster, old: SimNode) -> None:
+    await cluster.until(lambda: cluster.active_controller not in (None, old), "another one leads")
+
+
+async def refused(attempt: object) -> ErrorCode:
+    with pytest.raises(ApiError) as refusal:
+        await attempt  # type: ignore[misc]
+    assert refusal.value.message
+    return refusal.value.code
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_controller_becomes_five_and_three_again(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        for count in range(2, 6):
+            node = cluster.add_controller()
+            await until_ready(cluster, node)
+            await cluster.add_voter(node.id)
+            await until_voters(cluster, *range(101, 101 + count))
+            await cluster.client.create_topic(f"with-{count}")
+            await write(cluster, 2, f"voters {count}")
+        for _ in range(2):
+            leader = cluster.active_controller
+            assert leader is not None
+            await cluster.remove_voter(leader.id)
+            await until_another_leads(cluster, leader)
+            await leader.stop()
+            await write(cluster, 2, f"without {leader.id}")
+        assert len(cluster.voter_ids) == 3
+        await cluster.until_isr(TOPIC, 3)
+        leader = cluster.active_controller
+        assert leader is not None
+        leader.kill()
+        await cluster.client.create_topic("after-the-leader")
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed, controllers=1).run(scenario)
+
+
+def test_a_wiped_controller_votes_again_when_it_is_removed_and_added() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        active = cluster.active_controller
+        wiped = next(each for each in cluster.controllers.values() if each is not active)
+        wiped.kill()
+        cluster.wipe(wiped)
+        wiped.start()
+        await cluster.until(lambda: wiped.ready, "the wiped one observes")
+        assert await refused(cluster.add_voter(wiped.id)) is ErrorCode.DUPLICATE_VOTER
+        await cluster.remove_voter(wiped.id)
+        await cluster.add_voter(wiped.id)
+        assert cluster.voter_ids == (101, 102, 103)
+        other = next(
+            each
+            for each in cluster.controllers.values()
+            if each is not wiped and each is not cluster.active_controller
+        )
+        other.kill()  # so that the wiped one is needed
+        await cluster.client.create_topic("needs-the-wiped-one")
+
+    SimCluster(3).run(scenario)
+
+
+def test_brokers_follow_a_quorum_of_which_nobody_is_left() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        first = cluster.controllers[101]
+        new = cluster.add_controller()
+        await cluster.until(lambda: new.ready, "it observes")
+        await cluster.add_voter(new.id)
+        await cluster.remove_voter(first.id)
+        await cluster.until(lambda: cluster.active_controller is new, "the new one leads")
+        await first.stop()
+        await write(cluster, 3, "without the first")
+        await asyncio.sleep(5.0)
+        assert all(broker.ready for broker in cluster.brokers.values())
+        for broker in cluster.brokers.values():
+            broker.kill()
+            broker.start()
+        await cluster.until_isr(TOPIC, 3)
+        await write(cluster, 3, "restarted")
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(4, controllers=1).run(scenario)
