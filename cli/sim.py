@@ -12,11 +12,15 @@ from cli.output import CommandError
 
 
 def sim(
-    seeds: Annotated[str, typer.Option("--seeds", help="FIRST..LAST, or one seed.")] = "0..99",
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="FIRST..LAST, or one seed; 0..99, with --mutants 0..39."),
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Run this one seed.")] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1, help="Virtual seconds of faults.")
-    ] = 60.0,
+        float | None,
+        typer.Option("--seconds", min=1, help="Virtual seconds of faults: 60, with --mutants 30."),
+    ] = None,
     faults: Annotated[
         str, typer.Option("--faults", help="all, none, or kinds: kill,pause,…")
     ] = "all",
@@ -32,6 +36,9 @@ def sim(
     only: Annotated[
         str, typer.Option("--only", help="With --mutants: those with this in their name.")
     ] = "",
+    record: Annotated[
+        bool, typer.Option("--record", help="With --mutants: note for the tests what caught them.")
+    ] = False,
     directory: Annotated[
         Path, typer.Option("--dir", help="Where transcripts of failures go.")
     ] = Path("sim-failures"),
@@ -43,18 +50,21 @@ def sim(
 
     if (trace and seed is None) or (trace and mutants):
         raise typer.BadParameter("--trace goes with --seed")
+    if record and not mutants:
+        raise typer.BadParameter("--record goes with --mutants")
     try:
         kinds = parse_faults(faults)
-        span = _span(seeds) if seed is None else range(seed, seed + 1)
+        span = _span(seeds or ("0..39" if mutants else "0..99"))
+        if seed is not None:
+            span = range(seed, seed + 1)
     except ValueError as error:
         raise CommandError(str(error)) from None
+    jobs = jobs or os.cpu_count() or 1
     if mutants:
-        return sim_run.mutants(span, seconds, only, as_json=as_json)
+        return sim_run.mutants(span, seconds or 30.0, only, jobs, as_json=as_json, note_down=record)
     if trace:
-        return sim_run.trace(span.start, seconds, kinds)
-    return sim_run.seeds(
-        span, seconds, kinds, jobs or os.cpu_count() or 1, directory, as_json=as_json
-    )
+        return sim_run.trace(span.start, seconds or 60.0, kinds)
+    return sim_run.seeds(span, seconds or 60.0, kinds, jobs, directory, as_json=as_json)
 
 
 def _span(text: str) -> range:

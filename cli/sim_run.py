@@ -5,25 +5,29 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from chaos.sim.mutants.catalogue import MUTANTS
 from chaos.sim.mutants.harness import (
-    MutantError,
     Verdict,
     hunt,
     outcomes,
+    record,
     source_tree,
     worker,
 )
 from chaos.sim.shrink import shortest
 from chaos.sim.swarm import Outcome, Plan, run, silent
 from cli.output import CommandError, note, print_json, print_table
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 EXIT_OK, EXIT_FAILED = 0, 1
 _BLOCK = 8  # seeds that a process takes at a time
@@ -78,18 +82,30 @@ def _failed(results: list[Outcome]) -> list[Outcome]:
 def _parallel(
     root: Path, span: range, seconds: float, faults: tuple[str, ...], jobs: int
 ) -> Iterator[Outcome]:
-    """Outcomes as they come, from so many processes; a thread reads from each."""
-    blocks: queue.SimpleQueue[range] = queue.SimpleQueue()
-    for start in range(span.start, span.stop, _BLOCK):
-        blocks.put(range(start, min(start + _BLOCK, span.stop)))
-    results: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()
+    """Outcomes as they come, from so many processes."""
+    starts = range(span.start, span.stop, _BLOCK)
+    blocks = [range(start, min(start + _BLOCK, span.stop)) for start in starts]
+    return _in_parallel(
+        blocks,
+        lambda block: outcomes(worker(root, block, seconds=seconds, faults=faults)),
+        jobs,
+    )
+
+
+def _in_parallel(
+    items: Sequence[Item], do: Callable[[Item], Iterator[Result]], jobs: int
+) -> Iterator[Result]:
+    """What comes of the items, as it comes; a thread each takes one after the other."""
+    waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    results: queue.SimpleQueue[list[Result] | Exception | None] = queue.SimpleQueue()
 
     def work() -> None:
         try:
             while True:
-                block = blocks.get_nowait()
-                for outcome in outcomes(worker(root, block, seconds=seconds, faults=faults)):
-                    results.put(outcome)
+                for result in do(waiting.get_nowait()):
+                    results.put([result])
         except queue.Empty:
             results.put(None)
         except Exception as error:
@@ -104,7 +120,7 @@ def _parallel(
         elif isinstance(result, Exception):
             raise CommandError(str(result))
         else:
-            yield result
+            yield from result
 
 
 def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
@@ -144,30 +160,32 @@ def _summary(results: list[Outcome]) -> dict[str, int | float]:
 # -------------------------------------------------------------------------------- planted bugs
 
 
-def mutants(span: range, seconds: float, only: str, *, as_json: bool) -> int:
+def mutants(
+    span: range, seconds: float, only: str, jobs: int, *, as_json: bool, note_down: bool
+) -> int:
     chosen = [each for each in MUTANTS if only in each.name]
     if not chosen:
         raise CommandError(f"no planted bug has {only!r} in its name")
     verdicts: list[Verdict] = []
     with _progress("planted bugs", len(chosen), quiet=as_json) as advance:
-        for mutant in chosen:
-            try:
-                verdicts.append(
-                    hunt(mutant, seeds=len(span), first_seed=span.start, seconds=seconds)
-                )
-            except MutantError as error:
-                raise CommandError(str(error)) from None
+        hunts = _in_parallel(chosen, lambda each: iter([hunt(each, span, seconds=seconds)]), jobs)
+        for verdict in hunts:
+            verdicts.append(verdict)
             advance()
+    verdicts.sort(key=lambda verdict: chosen.index(verdict.mutant))
+    if note_down:
+        record(verdicts)
     rows = [
         (
             each.mutant.name,
             "caught" if each.caught else "NOT CAUGHT",
             each.seeds,
+            round(each.real_s, 1),
             each.caught_by.violations[0][:120] if each.caught_by else "",
         )
         for each in verdicts
     ]
-    columns = ("mutant", "result", "seeds", "by")
+    columns = ("mutant", "result", "seeds", "seconds", "by")
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:

@@ -21,6 +21,7 @@ from chaos.sim.workload import Load, Workload
 DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
 HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
 _MAX_VIOLATIONS = 20
+_HASTE_S = 0.05  # how often a hasty run looks whether it is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Plan:
     faults: tuple[str, ...] = KINDS  # none: a quiet run
     acts: int | None = None  # no more acts of the storm than these
     light: bool = False  # three controllers, three brokers and light load whatever the seed
+    hasty: bool = False  # end at the first violation: one is enough
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class _Run:
         outcome, cluster = self._outcome, self._cluster
         started = time.perf_counter()
         try:
-            cluster.run(self._scenario)
+            cluster.run(self._until_violated if self._plan.hasty else self._scenario)
         except Exception as error:  # whatever a broken cluster came to is what we are here for
             outcome.violations.append(f"{type(error).__name__}: {error}")
         outcome.real_s = time.perf_counter() - started
@@ -141,6 +143,20 @@ class _Run:
         if not outcome.violations:
             self._check_not_vacuous()
         return outcome
+
+    async def _until_violated(self, cluster: SimCluster) -> None:
+        scenario = asyncio.create_task(self._scenario(cluster))
+        while not scenario.done():
+            if (
+                cluster.invariants.violations
+                or self._workload.history.violations
+                or cluster.simulation.scheduler.errors
+            ):
+                scenario.cancel()
+                await asyncio.gather(scenario, return_exceptions=True)
+                return
+            await asyncio.sleep(_HASTE_S)
+        await scenario
 
     async def _scenario(self, cluster: SimCluster) -> None:
         plan, workload, storm = self._plan, self._workload, self._storm

@@ -1,6 +1,7 @@
-"""A worker process: ``python -m chaos.sim.worker FIRST END SECONDS KINDS`` runs a range of seeds.
+"""A worker process: ``python -m chaos.sim.worker SEEDS SECONDS KINDS [hasty]`` runs seeds.
 
-For each it prints one line of JSON, as it ends. What nodes log is not for anybody.
+``SEEDS`` and ``KINDS`` have commas between. For each seed it prints one line of JSON, as it ends;
+``hasty``: at the first violation. What nodes log is not for anybody.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import sys
 from chaos.sim.swarm import Plan, run, silent
 
 
-def main(first: str, end: str, seconds: str, kinds: str) -> None:
+def main(seeds: str, seconds: str, kinds: str, haste: str = "") -> None:
     faults = tuple(kinds.split(",")) if kinds else ()
     with silent():
-        for seed in range(int(first), int(end)):
-            print(run(Plan(seed, float(seconds), faults)).to_json(), flush=True)
+        for seed in map(int, seeds.split(",")):
+            plan = Plan(seed, float(seconds), faults, hasty=haste == "hasty")
+            print(run(plan).to_json(), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,54 +5,65 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Mutant(NamedTuple):
+class Edit(NamedTuple):
     """A change of one file's text; ``old`` stands in it exactly once."""
 
-    name: str
     path: str
     old: str
     new: str
 
 
+class Mutant(NamedTuple):
+    """One bug. Where two checks cover each other, taking one away changes nothing that anybody
+    could see: then the bug is that both are gone."""
+
+    name: str
+    edits: tuple[Edit, ...]
+
+
+def _bug(name: str, path: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Edit(path, old, new),))
+
+
 RAFT = [
-    Mutant(
+    _bug(
         "raft: vote twice in an epoch",
         "raft/election.py",
         "        return replica.voted == candidate\n",
         "        replica.voted = None\n",
     ),
-    Mutant(
+    _bug(
         "raft: forget the vote in a crash",
         "raft/core.py",
         "self._replica = Replica(local, voters, log, hard_state, timing, rng",
         "self._replica = Replica(local, voters, log, HardState(hard_state.epoch), timing, rng",
     ),
-    Mutant(
+    _bug(
         "raft: vote for a worse log",
         "raft/election.py",
         "    if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):\n",
         "    if False:\n",
     ),
-    Mutant(
+    _bug(
         "raft: answer before the vote is durable",
         "raft/replica.py",
         "        durable = self._promise_ticket <= self._persisted_ticket\n",
         "        durable = True\n",
     ),
-    Mutant(
+    _bug(
         "raft: leader counts itself before its log is durable",
         "raft/replica.py",
         "self.log.durable_end_offset",
         "self.log.end_offset",
     ),
-    Mutant(
+    _bug(
         "raft: follower fetches on before its log is durable",
         "raft/replication.py",
         "    if replica.log.durable_end_offset < replica.log.end_offset or not "
         "replica.promises_durable:\n",
         "    if False:\n",
     ),
-    Mutant(
+    _bug(
         "raft: never see that logs diverge",
         "raft/replication.py",
         "    if end.epoch == message.last_fetched_epoch and end.end_offset >= "
@@ -62,27 +73,40 @@ RAFT = [
 ]
 
 CONTROLLER = [
-    Mutant(
+    _bug(
         "controller: reply before the commit",
         "controller/active.py",
-        "        if not await self._chain.settled():\n            if wrote:",
-        "        if False:\n            if wrote:",
+        "        if not await self._chain.settled():\n            if result.records",
+        "        if False:\n            if result.records",
     ),
-    Mutant(
+    _bug(
         "controller: take an ISR proposed under a stale partition epoch",
         "controller/isr.py",
         "    if proposal.partition_epoch < state.partition_epoch:\n",
         "    if False:\n",
     ),
     Mutant(
+        # Every change of a leader raises the partition epoch too, so that a fenced leader's
+        # proposal is stale in both: the check of that stands aside as well, for other epochs only.
         "controller: take an ISR proposed by a fenced leader",
-        "controller/isr.py",
-        "    if proposal.leader_epoch < state.leader_epoch:\n"
-        "        return ErrorCode.FENCED_LEADER_EPOCH\n"
-        "    if broker_id != state.leader:\n",
-        "    if False:\n",
+        (
+            Edit(
+                "controller/isr.py",
+                "    if proposal.leader_epoch < state.leader_epoch:\n"
+                "        return ErrorCode.FENCED_LEADER_EPOCH\n"
+                "    if broker_id != state.leader:\n",
+                "    if False:\n",
+            ),
+            Edit(
+                "controller/isr.py",
+                "    if proposal.partition_epoch < state.partition_epoch:\n",
+                "    if proposal.leader_epoch == state.leader_epoch and (\n"
+                "        proposal.partition_epoch < state.partition_epoch\n"
+                "    ):\n",
+            ),
+        ),
     ),
-    Mutant(
+    _bug(
         "controller: let a broker's earlier registration into the ISR",
         "controller/isr.py",
         "            or registration.broker_epoch != member.broker_epoch\n",
@@ -91,79 +115,79 @@ CONTROLLER = [
 ]
 
 REPLICATION = [
-    Mutant(
+    _bug(
         "replication: high watermark over the committed ISR alone",
         "broker/partition.py",
         "            members.update(member.broker_id for member in self._proposal.isr)\n",
         "            pass\n",
     ),
-    Mutant(
+    _bug(
         "replication: leader counts itself before its log is durable",
         "broker/partition.py",
         "        least = self._log.durable_offset\n",
         "        least = self._log.end_offset\n",
     ),
-    Mutant(
+    _bug(
         "replication: high watermark without the followers",
         "broker/partition.py",
         "            if progress.end_offset < least and (\n",
         "            if progress.end_offset < -1 and (\n",
     ),
-    Mutant(
+    _bug(
         "replication: join the ISR below the high watermark",
         "broker/partition.py",
         ">= max(self.high_watermark, self.epoch_start_offset)",
         ">= 0",
     ),
-    Mutant(
+    _bug(
         "replication: join the ISR before the epoch's start",
         "broker/partition.py",
         ">= max(self.high_watermark, self.epoch_start_offset)",
         ">= self.high_watermark",
     ),
-    Mutant(
+    _bug(
         "replication: acks=1 before the sync",
         "broker/partition.py",
         "        tokens = self._durable.reach(self._log.durable_offset)\n",
         "        tokens = self._durable.reach(self._log.end_offset)\n",
     ),
-    Mutant(
+    _bug(
         "replication: acks=all below min.insync.replicas",
         "broker/partition.py",
         "        return len(self._state.isr) < self.min_insync\n",
         "        return False\n",
     ),
-    Mutant(
+    _bug(
         "replication: a leader without a lease acknowledges",
         "broker/replicas_produce.py",
         "        if self._lease_valid():\n",
         "        if True:\n",
     ),
-    Mutant(
+    _bug(
         "replication: serve requests of a stale leader epoch",
         "broker/partition.py",
         "            if current_leader_epoch < self._state.leader_epoch:\n",
         "            if False:\n",
     ),
-    Mutant(
+    _bug(
         "replication: follower fetches on before its log is durable",
         "broker/follower.py",
         "log.durable_offset == log.end_offset",
         "log.durable_offset <= log.end_offset",
     ),
-    Mutant(
+    _bug(
         "replication: consumers see what is not committed",
         "broker/replicas_fetch.py",
         "log.end_offset if query.replica_id >= 0 else machine.high_watermark",
         "log.end_offset",
     ),
-    Mutant(
+    _bug(
         "replication: truncate to the high watermark",
         "broker/follower.py",
         "        before = log.end_offset\n",
         "        before = log.end_offset\n        target = replica.machine.high_watermark\n",
     ),
-    Mutant(
+    _bug(
         "replication: never truncate",
         "broker/follower.py",
         "        log.truncate_to(target)\n",
@@ -172,43 +196,43 @@ REPLICATION = [
 ]
 
 STORAGE = [
-    Mutant(
+    _bug(
         "storage: durable before the sync",
         "storage/log.py",
         "        if self.config.strict_flush:\n            if not self._dirty:\n",
         "        if False:\n            if not self._dirty:\n",
     ),
-    Mutant(
+    _bug(
         "storage: forget producers after a truncation",
         "storage/log.py",
         "        replay(self.segments.all(), offset, self.producers.update_from)\n",
         "        self.producers.clear()\n",
     ),
-    Mutant(
+    _bug(
         "storage: keep producers of what was cut",
         "storage/log.py",
         "        self._unflushed_records = 0\n        self._rebuild_producers()\n",
         "        self._unflushed_records = 0\n",
     ),
-    Mutant(
+    _bug(
         "storage: epochs stay when the log is cut",
         "storage/log.py",
         "        self.epochs.truncate_from(self.end_offset)\n",
         "",
     ),
-    Mutant(
+    _bug(
         "storage: drop no duplicates",
         "storage/log.py",
         "            if original is not None:\n",
         "            if False:\n",
     ),
-    Mutant(
+    _bug(
         "storage: take batches out of sequence",
         "storage/producer_state.py",
         "        if header.base_sequence != expected:\n",
         "        if False:\n",
     ),
-    Mutant(
+    _bug(
         "storage: followers remember no producers",
         "storage/log.py",
         "                self.producers.update(header, header.base_offset)\n",
@@ -217,7 +241,7 @@ STORAGE = [
 ]
 
 CLIENT = [
-    Mutant(
+    _bug(
         "client: repeat a batch without its producer",
         "stele/idempotence.py",
         "        entry.attempt += 1\n",
@@ -226,18 +250,49 @@ CLIENT = [
         "            entry.identity, entry.sequence = ANONYMOUS, -1\n",
     ),
     Mutant(
+        # The broker refuses what comes out of sequence, and the client takes that for an echo of
+        # the failure before: with such a broker nothing comes of it.
         "client: send on past a batch that failed",
-        "stele/idempotence.py",
-        "            and not self.recovering\n",
-        "",
+        (
+            Edit("stele/idempotence.py", "            and not self.recovering\n", ""),
+            Edit(
+                "stele/idempotence.py",
+                "        if self.recovering:\n"
+                "            return None if self.any_in_flight or not self.window else "
+                "self.window[0]\n",
+                "",
+            ),
+            Edit(
+                "storage/producer_state.py",
+                "        if header.base_sequence != expected:\n",
+                "        if header.base_sequence < expected:\n",
+            ),
+        ),
     ),
     Mutant(
+        # Our brokers answer with nothing below the offset that was asked for, and a record that was
+        # handed out is left out once more when its batch is decoded. So the client asks again for
+        # what it has, too, and leaves nothing out.
         "client: read a batch twice",
-        "stele/positions.py",
-        "            if header.next_offset <= self.fetch_offset:\n",
-        "            if False:\n",
+        (
+            Edit(
+                "stele/positions.py",
+                "            if header.next_offset <= self.fetch_offset:\n",
+                "            if False:\n",
+            ),
+            Edit(
+                "stele/positions.py",
+                "            self.fetch_offset = header.next_offset\n",
+                "            self.fetch_offset = header.base_offset\n",
+            ),
+            Edit(
+                "stele/positions.py",
+                "            if offset >= position\n",
+                "            if offset >= 0\n",
+            ),
+        ),
     ),
-    Mutant(
+    _bug(
         "client: skip what follows a batch",
         "stele/positions.py",
         "            self.fetch_offset = header.next_offset\n",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from chaos.sim.mutants.catalogue import Mutant
 from chaos.sim.storm import KINDS
@@ -27,10 +30,20 @@ ROOMS = (
     "stele",
     "storage",
 )
+RECORD = Path(__file__).with_name("record.json")
+"""For each planted bug by name the first seed that caught it, when they were last all hunted."""
 
 
 class MutantError(Exception):
     """The catalogue and the source do not fit together."""
+
+
+class Catch(NamedTuple):
+    """Where a bug was caught: a run of a seed over so many seconds of faults."""
+
+    seed: int
+    seconds: float
+    real_s: float  # the run took then
 
 
 @dataclass(slots=True)
@@ -40,6 +53,7 @@ class Verdict:
     mutant: Mutant
     seeds: int = 0  # tried, the one that caught it included
     caught_by: Outcome | None = None
+    real_s: float = 0.0  # the whole hunt
 
     @property
     def caught(self) -> bool:
@@ -47,15 +61,17 @@ class Verdict:
 
 
 def mutate(mutant: Mutant, root: Path) -> None:
-    """Change the source under ``root``. Raises MutantError when the text is not there once."""
-    file = root / mutant.path
-    text = file.read_text()
-    count = text.count(mutant.old)
-    if count != 1:
-        raise MutantError(
-            f"{mutant.name}: its text stands {count} times in {mutant.path}, not once"
-        )
-    file.write_text(text.replace(mutant.old, mutant.new))
+    """Change the source under ``root``. Raises MutantError where a text is not there once."""
+    for edit in mutant.edits:
+        file = root / edit.path
+        text = file.read_text()
+        count = text.count(edit.old)
+        if count != 1:
+            raise MutantError(
+                f"{mutant.name}: its text stands {count} times in {edit.path}, not once: "
+                f"{edit.old.strip()[:60]!r}"
+            )
+        file.write_text(text.replace(edit.old, edit.new))
 
 
 @contextmanager
@@ -71,18 +87,26 @@ def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
 
 
 def worker(
-    root: Path, seeds: range, *, seconds: float, faults: tuple[str, ...] = KINDS
+    root: Path,
+    seeds: Sequence[int],
+    *,
+    seconds: float,
+    faults: tuple[str, ...] = KINDS,
+    hasty: bool = False,
 ) -> subprocess.Popen[str]:
-    """A process that runs seeds on the source under ``root``: a line of JSON for each outcome."""
+    """A process that runs seeds on the source under ``root``: a line of JSON for each outcome.
+
+    ``hasty``: each ends at its first violation.
+    """
     return subprocess.Popen(
         [
             sys.executable,
             "-m",
             "chaos.sim.worker",
-            str(seeds.start),
-            str(seeds.stop),
+            ",".join(map(str, seeds)),
             str(seconds),
             ",".join(faults),
+            "hasty" if hasty else "",
         ],
         cwd=root,
         env={"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
@@ -107,17 +131,16 @@ def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
 
 def hunt(
     mutant: Mutant,
+    seeds: Sequence[int],
     *,
-    seeds: int,
     seconds: float,
-    first_seed: int = 0,
     on_seed: Callable[[int], None] = lambda _: None,
 ) -> Verdict:
-    """Run seeds with the bug planted until one of them fails."""
+    """Run seeds, in their order, with the bug planted until one of them fails."""
     verdict = Verdict(mutant)
+    started = time.monotonic()
     with source_tree(mutant) as root:
-        process = worker(root, range(first_seed, first_seed + seeds), seconds=seconds)
-        running = outcomes(process)
+        running = outcomes(worker(root, seeds, seconds=seconds, hasty=True))
         try:
             for outcome in running:
                 verdict.seeds += 1
@@ -127,4 +150,29 @@ def hunt(
                     break
         finally:
             running.close()  # type: ignore[attr-defined]
+    verdict.real_s = time.monotonic() - started
     return verdict
+
+
+# ------------------------------------------------------------------------------- the record
+
+
+def recorded(path: Path = RECORD) -> dict[str, Catch]:
+    """What ``record`` wrote last, by the mutants' names."""
+    if not path.exists():
+        return {}
+    return {name: Catch(*fields) for name, fields in json.loads(path.read_text()).items()}
+
+
+def record(verdicts: Sequence[Verdict], path: Path = RECORD) -> None:
+    """Note where each was caught; those that were not hunted now keep what they had."""
+    catches: Mapping[str, Catch] = recorded(path)
+    found = dict(catches)
+    for verdict in verdicts:
+        found.pop(verdict.mutant.name, None)
+        outcome = verdict.caught_by
+        if outcome is not None:
+            plan = outcome.plan
+            found[verdict.mutant.name] = Catch(plan.seed, plan.seconds, round(outcome.real_s, 1))
+    lines = [f"  {json.dumps(name)}: {json.dumps(list(found[name]))}" for name in sorted(found)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -1,24 +1,16 @@
-"""Runs of the swarm, and planted bugs that it must notice."""
+"""Runs of the swarm."""
 
 import json
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from chaos.sim.mutants.catalogue import MUTANTS, Mutant
-from chaos.sim.mutants.harness import MutantError, hunt, mutate, outcomes, source_tree, worker
+from chaos.sim.mutants.harness import outcomes, source_tree, worker
 from chaos.sim.shrink import shortest
 from chaos.sim.storm import KINDS
 from chaos.sim.swarm import Outcome, Plan, parse_faults, run, silent
-
-QUICKLY_CAUGHT = (
-    "raft: follower fetches on before its log is durable",
-    "controller: reply before the commit",
-    "replication: leader counts itself before its log is durable",
-    "client: skip what follows a batch",
-)
 
 
 def quiet_run(plan: Plan) -> Outcome:
@@ -46,7 +38,7 @@ def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
     here = quiet_run(Plan(5, seconds=8))
     assert quiet_run(Plan(5, seconds=8)).digest == here.digest
     other = subprocess.run(
-        [sys.executable, "-m", "chaos.sim.worker", "5", "6", "8", ",".join(KINDS)],
+        [sys.executable, "-m", "chaos.sim.worker", "5", "8", ",".join(KINDS)],
         env={"PYTHONHASHSEED": "3"},
         capture_output=True,
         text=True,
@@ -56,6 +48,11 @@ def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
     assert there.digest == here.digest
     assert there.coverage == here.coverage
     assert quiet_run(Plan(6, seconds=8)).digest != here.digest
+
+
+def test_haste_changes_nothing_until_something_is_violated() -> None:
+    plan = Plan(1, seconds=8)
+    assert quiet_run(replace(plan, hasty=True)).coverage == quiet_run(plan).coverage
 
 
 def test_fewer_acts_are_the_beginning_of_the_same_storm() -> None:
@@ -70,28 +67,6 @@ def test_a_run_in_which_nothing_is_acknowledged_fails(monkeypatch: pytest.Monkey
     monkeypatch.setattr("chaos.sim.workload.Workload.start", lambda _: None)
     outcome = quiet_run(Plan(0, seconds=5, acts=0))
     assert any(text.startswith("vacuous: acknowledged") for text in outcome.violations)
-
-
-def test_every_planted_bug_still_has_its_place() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
-    root = Path(__file__).parents[3]
-    for mutant in MUTANTS:
-        assert (root / mutant.path).read_text().count(mutant.old) == 1, mutant.name
-        assert mutant.old != mutant.new
-
-
-def test_a_planted_bug_whose_place_is_gone_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
-    for old in ("y = 1", "x = 1"):
-        with pytest.raises(MutantError, match="not once"):
-            mutate(Mutant("m", "a.py", old, "z"), tmp_path)
-
-
-@pytest.mark.parametrize("name", QUICKLY_CAUGHT)
-def test_planted_bugs_are_caught(name: str) -> None:
-    (mutant,) = (each for each in MUTANTS if each.name == name)
-    verdict = hunt(mutant, seeds=8, seconds=10)
-    assert verdict.caught, f"not within {verdict.seeds} seeds"
 
 
 def test_an_unchanged_copy_of_the_source_gives_what_the_source_gives() -> None:
