@@ -22,6 +22,7 @@ from broker.replica_config import ReplicaConfig
 from broker.replica_manager import ReplicaManager
 from broker.types import PartitionId
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
+from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config import NodeConfig
 from runtime.metrics import MetricsRegistry
@@ -219,6 +220,7 @@ class Broker:
             ),
             metrics=self._metrics,
             lease_valid=self._lease_valid,
+            new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
         )
         self._apis = KafkaApis(self._context)
 

@@ -36,6 +36,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
+    new_request_id: Callable[[], bytes]
     topic_views: TopicViews = field(default_factory=TopicViews)
 
     @property

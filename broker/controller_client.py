@@ -10,7 +10,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from raft.api import LeaderAndEpoch
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -138,18 +138,22 @@ class ControllerClient:
         *,
         timeout_s: float = _REQUEST_TIMEOUT_S,
         attempt_s: float = _CALL_TIMEOUT_S,
+        repeat_unknown: bool = False,
     ) -> T:
         """Ask the active controller and return its answer, whose ``error`` may be any but
-        NOT_CONTROLLER. One attempt takes ``attempt_s`` at the most.
+        NOT_CONTROLLER. One attempt takes ``attempt_s`` at the most. ``repeat_unknown``: ask again
+        also when a controller says that it does not know the outcome.
 
-        Raises ApiError REQUEST_TIMED_OUT when no active controller answered in time, and
-        RpcError when the controller refused the call itself (a bug, not a failure).
+        Raises ApiError REQUEST_TIMED_OUT when no active controller answered in time, as
+        OutcomeUnknownError if one may have done what was asked, and RpcError when the controller
+        refused the call itself (a bug, not a failure).
         """
         payload = request.SerializeToString()
         deadline = self._clock.monotonic() + timeout_s
         backoff_s = BACKOFF_MIN_S
         hint: int | None = None
         reason = "no controller leads the quorum"
+        unanswered = False  # an attempt may have been carried out
         while (left_s := deadline - self._clock.monotonic()) > 0:
             hinted = hint is not None
             known = self.active_controller
@@ -159,8 +163,12 @@ class ControllerClient:
                 answer, reason = await self._attempt(
                     target, method, payload, response_type, min(left_s, attempt_s)
                 )
+                unanswered = unanswered or answer is None
                 if answer is not None:
-                    if _error(answer) != ErrorCode.NOT_CONTROLLER:
+                    error = _error(answer)
+                    if error == ErrorCode.REQUEST_TIMED_OUT and repeat_unknown:
+                        unanswered = True
+                    elif error != ErrorCode.NOT_CONTROLLER:
                         return answer
                     hint = self._hint(answer, target)
                     if hint is not None and not hinted:
@@ -171,10 +179,10 @@ class ControllerClient:
             await self.wait_for_leader_change(max(0.0, min(backoff_s, left_s)))
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
         name = method.rsplit("/", 1)[-1]
-        raise ApiError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"{name} found no active controller within {timeout_s:g} s: {reason}",
-        )
+        cause = f"{name} found no active controller within {timeout_s:g} s: {reason}"
+        if unanswered:
+            raise OutcomeUnknownError(cause)
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, cause)
 
     async def _attempt(
         self, target: int, method: str, payload: bytes, response_type: type[T], timeout_s: float

@@ -230,9 +230,7 @@ class ControllerService:
                 administration + "ListPartitionReassignments": self._unary(
                     admin.ListPartitionReassignmentsRequest,
                     admin.ListPartitionReassignmentsResponse,
-                    lambda request: decide(
-                        lambda ctx: reassignment.list_partition_reassignments(ctx, request)
-                    ),
+                    self._list_reassignments,
                 ),
                 **self._descriptions(),
             },
@@ -388,6 +386,14 @@ class ControllerService:
             lambda context: producer_ids.allocate(context, request)
         )
         return pb.AllocateProducerIdsResponse(first=block.first, count=block.size)
+
+    async def _list_reassignments(
+        self, request: admin.ListPartitionReassignmentsRequest
+    ) -> admin.ListPartitionReassignmentsResponse:
+        await self._decisions.linearizable()
+        return await self._decisions.decide(
+            lambda context: reassignment.list_partition_reassignments(context, request)
+        )
 
     async def _read_index(self, request: pb.ReadIndexRequest) -> pb.ReadIndexResponse:
         image = await self._decisions.linearizable()

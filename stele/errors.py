@@ -194,15 +194,15 @@ class OutcomeUnknownError(ApiError):
     The same request with the same id, ``request_id``, finds out: it takes effect once at most.
     """
 
-    def __init__(self, message: str, request_id: bytes = b"") -> None:
+    def __init__(self, cause: str, request_id: bytes = b"") -> None:
         if request_id:
-            message += (
-                f"; whether it was done is not known: the request id {request_id.hex()}, "
-                "sent again, finds out"
-            )
+            way_out = f"the request id {request_id.hex()}, sent again, finds out"
         else:
-            message += "; whether it was done is not known: look before trying again"
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+            way_out = "look before trying again"
+        super().__init__(
+            ErrorCode.REQUEST_TIMED_OUT, f"{cause}; whether it was done is not known: {way_out}"
+        )
+        self.cause = cause
         self.request_id = request_id
 
 

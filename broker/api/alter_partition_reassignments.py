@@ -6,7 +6,7 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code
+from broker.api.topic_requests import error_code, forwarded, known_here_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
@@ -18,25 +18,26 @@ from stele.wire.kafka.messages.alter_partition_reassignments import (
 )
 from stele.wire.v1 import admin_pb2 as pb
 
-_KNOWN_HERE_S = 1.0
-
 
 async def handle(
     context: BrokerContext, call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    timeout_s = max(request.timeout_ms, 0) / 1000
+    deadline = context.clock.monotonic() + timeout_s
     try:
-        answer = await context.controller.call(
-            "/stele.v1.Admin/AlterPartitionReassignments",
+        answer = await forwarded(
+            context,
+            "AlterPartitionReassignments",
             _wishes(request),
             pb.AlterPartitionReassignmentsResponse,
-            timeout_s=max(request.timeout_ms, 0) / 1000,
+            timeout_s=timeout_s,
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
-    if answer.error != ErrorCode.NONE:
-        return _refused(request, error_code(answer.error), answer.message)
     # A client's next question often comes to this broker: it should know by then.
-    await context.wait_until(lambda image: image.offset >= answer.metadata_offset, _KNOWN_HERE_S)
+    await context.wait_until(
+        lambda image: image.offset >= answer.metadata_offset, known_here_s(context, deadline)
+    )
     # The controller answers in the order it was asked.
     results = iter(answer.partitions)
     return AlterPartitionReassignmentsResponse(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
+from broker.changes import forward_change
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+
+R = TypeVar("R", bound=Any)
 
 _KNOWN_HERE_S = 1.0
 """How long an answer is held back until this broker's own metadata shows the change."""
@@ -20,6 +24,28 @@ def error_code(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+async def forwarded(
+    context: BrokerContext, name: str, request: Any, response_type: type[R], *, timeout_s: float
+) -> R:
+    """The active controller's answer to a change, which is not refused as a whole.
+
+    Raises ApiError: the refusal, or REQUEST_TIMED_OUT for whatever Kafka's clients know by that.
+    """
+    try:
+        answer = await forward_change(context, name, request, response_type, timeout_s=timeout_s)
+    except ApiError as error:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
+    if answer.error != ErrorCode.NONE:
+        message = answer.message or f"the controller refused {name}"
+        raise ApiError(error_code(answer.error), message)
+    return answer
+
+
+def known_here_s(context: BrokerContext, deadline: float) -> float:
+    """How long to wait until this broker knows the change, too: never past the deadline."""
+    return max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
+
+
 async def create(
     context: BrokerContext,
     topics: Sequence[pb.NewTopic],
@@ -31,19 +57,17 @@ async def create(
 
     Raises ApiError when no controller answered in time.
     """
-    answer = await context.controller.call(
-        "/stele.v1.Admin/CreateTopics",
-        pb.CreateTopicsRequest(topics=topics, validate_only=validate_only),
-        pb.CreateTopicsResponse,
-        timeout_s=timeout_s,
+    deadline = context.clock.monotonic() + timeout_s
+    request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    answer = await forwarded(
+        context, "CreateTopics", request, pb.CreateTopicsResponse, timeout_s=timeout_s
     )
-    if answer.error != ErrorCode.NONE:
-        raise ApiError(error_code(answer.error), "the controller refused CreateTopics")
     created = [t.topic_id for t in answer.topics if t.error == ErrorCode.NONE]
     if created and not validate_only:
         # A client's next request often comes to this broker: it should know the topic by then.
         await context.wait_until(
-            lambda image: all(topic_id in image.topics for topic_id in created), _KNOWN_HERE_S
+            lambda image: all(topic_id in image.topics for topic_id in created),
+            known_here_s(context, deadline),
         )
     return list(answer.topics)
 
@@ -52,17 +76,15 @@ async def delete(
     context: BrokerContext, names: Sequence[str], topic_ids: Sequence[bytes], *, timeout_s: float
 ) -> list[pb.DeleteTopicsResponse.Topic]:
     """Results for names and ids. Raises ApiError when no controller answered in time."""
-    answer = await context.controller.call(
-        "/stele.v1.Admin/DeleteTopics",
-        pb.DeleteTopicsRequest(names=names, topic_ids=topic_ids),
-        pb.DeleteTopicsResponse,
-        timeout_s=timeout_s,
+    deadline = context.clock.monotonic() + timeout_s
+    request = pb.DeleteTopicsRequest(names=names, topic_ids=topic_ids)
+    answer = await forwarded(
+        context, "DeleteTopics", request, pb.DeleteTopicsResponse, timeout_s=timeout_s
     )
-    if answer.error != ErrorCode.NONE:
-        raise ApiError(error_code(answer.error), "the controller refused DeleteTopics")
     deleted = [t.topic_id for t in answer.topics if t.error == ErrorCode.NONE]
     if deleted:
         await context.wait_until(
-            lambda image: not any(topic_id in image.topics for topic_id in deleted), _KNOWN_HERE_S
+            lambda image: not any(topic_id in image.topics for topic_id in deleted),
+            known_here_s(context, deadline),
         )
     return list(answer.topics)

@@ -1,7 +1,8 @@
 """stele.v1.Admin on a broker: changes go to the active controller, questions are answered here.
 
-DescribeCluster and DescribeTopics are read from this broker's own image, which may be a moment
-behind; a broker that has lost the controllers refuses them, for another one knows better.
+What describes topics, brokers, configs and features is read from this broker's own image, which may
+be a moment behind; a broker that has lost the controllers refuses then, for another one knows
+better. A linearizable read asks the active controller first how far the image has to be.
 DescribeQuorum and TransferLeadership go to the quorum's leader, ListPartitionReassignments too:
 what an image lacks may just have been started.
 """
@@ -9,13 +10,15 @@ what an image lacks may just have been started.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from broker.changes import forward_change
 from broker.config_view import describe_resource
 from broker.context import BrokerContext
 from broker.grpc.messages import unary
+from metadata.features import describe as describe_features
 from metadata.image import (
     GRPC,
     PLAINTEXT,
@@ -25,6 +28,7 @@ from metadata.image import (
 )
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import (
     AddVoterRequest,
     DescribeQuorumRequest,
@@ -40,7 +44,22 @@ Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 
 _TIMEOUT_S = 30.0
-_CATCH_UP_S = 5.0
+
+_ANSWER_S = 4.5
+"""Less than the 5 s that a client waits for one broker, so that it hears what is the matter."""
+
+_CHANGES: tuple[tuple[str, Any, Any], ...] = (
+    ("CreateTopics", pb.CreateTopicsRequest, pb.CreateTopicsResponse),
+    ("DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse),
+    ("AlterConfigs", pb.AlterConfigsRequest, pb.AlterConfigsResponse),
+    ("ElectLeaders", pb.ElectLeadersRequest, pb.ElectLeadersResponse),
+    (
+        "AlterPartitionReassignments",
+        pb.AlterPartitionReassignmentsRequest,
+        pb.AlterPartitionReassignmentsResponse,
+    ),
+    ("UpdateFeatures", pb.UpdateFeaturesRequest, pb.UpdateFeaturesResponse),
+)
 
 
 class AdminService:
@@ -55,22 +74,10 @@ class AdminService:
         forward = self._forward
         return Service(
             unary={
-                prefix + "CreateTopics": unary(
-                    pb.CreateTopicsRequest, forward("CreateTopics", pb.CreateTopicsResponse)
-                ),
-                prefix + "DeleteTopics": unary(
-                    pb.DeleteTopicsRequest, forward("DeleteTopics", pb.DeleteTopicsResponse)
-                ),
-                prefix + "AlterConfigs": unary(
-                    pb.AlterConfigsRequest, forward("AlterConfigs", pb.AlterConfigsResponse)
-                ),
-                prefix + "ElectLeaders": unary(
-                    pb.ElectLeadersRequest, forward("ElectLeaders", pb.ElectLeadersResponse)
-                ),
-                prefix + "AlterPartitionReassignments": unary(
-                    pb.AlterPartitionReassignmentsRequest,
-                    forward("AlterPartitionReassignments", pb.AlterPartitionReassignmentsResponse),
-                ),
+                **{
+                    prefix + name: unary(request_type, self._change(name, response_type))
+                    for name, request_type, response_type in _CHANGES
+                },
                 prefix + "ListPartitionReassignments": unary(
                     pb.ListPartitionReassignmentsRequest,
                     forward("ListPartitionReassignments", pb.ListPartitionReassignmentsResponse),
@@ -93,8 +100,24 @@ class AdminService:
                 prefix + "DescribeConfigs": unary(
                     pb.DescribeConfigsRequest, self._describe_configs
                 ),
+                prefix + "DescribeFeatures": unary(
+                    pb.DescribeFeaturesRequest, self._describe_features
+                ),
             }
         )
+
+    def _change(self, name: str, response_type: type[R]) -> Callable[[Q], Awaitable[R]]:
+        async def change(request: Q) -> R:
+            try:
+                return await forward_change(
+                    self._context, name, request, response_type, timeout_s=_ANSWER_S
+                )
+            except ApiError as error:
+                answer: Any = response_type()
+                answer.error, answer.message, answer.leader_id = error.code, error.message, -1
+                return cast(R, answer)
+
+        return change
 
     def _forward(self, name: str, response_type: type[R]) -> Callable[[Q], Awaitable[R]]:
         method = f"/stele.v1.Admin/{name}"
@@ -126,13 +149,19 @@ class AdminService:
 
     # ------------------------------------------------------------------ from the image
 
-    async def _present_image(self, min_offset: int) -> MetadataImage:
-        """The image once it has applied ``min_offset``: whoever changed something then sees it.
+    async def _present_image(self, request: Any) -> MetadataImage:
+        """The image once it has what the request needs to see: ``min_metadata_offset``, and for a
+        linearizable read everything that was acknowledged before.
 
         Raises RpcError UNAVAILABLE where the controllers were not heard of late.
         """
-        await self._context.wait_until(lambda image: image.offset >= min_offset, _CATCH_UP_S)
-        if not self._context.lease_valid():
+        deadline = self._context.clock.monotonic() + _ANSWER_S
+        min_offset = request.min_metadata_offset
+        if request.linearizable:
+            min_offset = max(min_offset, await self._read_index())
+        left_s = max(0.0, deadline - self._context.clock.monotonic())
+        await self._context.wait_until(lambda image: image.offset >= min_offset, left_s)
+        if not request.linearizable and not self._context.lease_valid():
             raise RpcError(
                 RpcCode.UNAVAILABLE,
                 f"broker {self._context.broker_id} has no contact to the active controller, "
@@ -146,10 +175,25 @@ class AdminService:
             )
         return image
 
+    async def _read_index(self) -> int:
+        """What has to be applied to see every change acknowledged before this call."""
+        try:
+            answer = await self._context.controller.call(
+                "/stele.v1.Controller/ReadIndex",
+                ReadIndexRequest(),
+                ReadIndexResponse,
+                timeout_s=_ANSWER_S,
+            )
+        except ApiError as error:
+            raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
+        if answer.error != ErrorCode.NONE:
+            raise RpcError(RpcCode.UNAVAILABLE, f"the controller answers {answer.error}")
+        return answer.metadata_offset
+
     async def _describe_cluster(
         self, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
-        image = await self._present_image(request.min_metadata_offset)
+        image = await self._present_image(request)
         controller_id = self._context.controller.active_controller
         return pb.DescribeClusterResponse(
             cluster_id=self._context.cluster_id,
@@ -176,14 +220,19 @@ class AdminService:
     async def _describe_topics(
         self, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
-        image = await self._present_image(request.min_metadata_offset)
+        image = await self._present_image(request)
         names = list(request.names) or [topic.name for topic in image.sorted_topics()]
         return pb.DescribeTopicsResponse(topics=[_topic(image, name) for name in names])
+
+    async def _describe_features(
+        self, request: pb.DescribeFeaturesRequest
+    ) -> pb.DescribeFeaturesResponse:
+        return describe_features(await self._present_image(request))
 
     async def _describe_configs(
         self, request: pb.DescribeConfigsRequest
     ) -> pb.DescribeConfigsResponse:
-        await self._present_image(request.min_metadata_offset)
+        await self._present_image(request)
         answer = pb.DescribeConfigsResponse()
         for resource in request.resources:
             described = answer.resources.add(resource=resource)

@@ -9,13 +9,20 @@ import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
+from raft.api import LeaderAndEpoch
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2
+from stele.wire.v1.controller_pb2 import ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcCode, RpcError
 from tests.support.broker_apis import CONTROLLER, Edges, topic_id
 from tests.support.broker_edges import run_virtual
+
+
+def metadata_version(level: int) -> metadata_pb2.MetadataRecord:
+    record = metadata_pb2.FeatureLevelRecord(name="metadata.version", level=level)
+    return metadata_pb2.MetadataRecord(feature_level=record)
 
 
 async def _call(edges: Edges, method: str, request: Message, answer: Any) -> Any:
@@ -28,10 +35,103 @@ async def _call(edges: Edges, method: str, request: Message, answer: Any) -> Any
 def test_changes_go_to_the_controller() -> None:
     async def main() -> None:
         edges = Edges()
-        request = pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a", partitions=3)])
+        request = pb.CreateTopicsRequest(
+            topics=[pb.NewTopic(name="a", partitions=3)], request_id=b"i" * 16
+        )
         created = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
         assert created.topics[0].topic_id == topic_id("a")
         assert edges.controller.created == [request]
+
+
+def test_a_change_without_a_request_id_gets_one_for_all_attempts() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.commit(metadata_version(2))
+        ids: list[bytes] = []
+
+        async def create(payload: bytes) -> bytes:
+            ids.append(pb.CreateTopicsRequest.FromString(payload).request_id)
+            lost = len(ids) < 3  # the leader lost its leadership, twice
+            error = ErrorCode.REQUEST_TIMED_OUT if lost else ErrorCode.NONE
+            return pb.CreateTopicsResponse(error=error).SerializeToString()
+
+        edges.network.services[CONTROLLER].unary["/stele.v1.Admin/CreateTopics"] = create
+        request = pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")])
+        answer = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
+        assert answer.error == ErrorCode.NONE
+        assert len(ids) == 3
+        assert len({*ids}) == 1
+        assert len(ids[0]) == 16
+
+    run_virtual(main())
+
+
+def test_an_outcome_that_stays_unknown_is_said_with_the_request_id() -> None:
+    async def main() -> None:
+        edges = Edges()
+
+        async def create(payload: bytes) -> bytes:
+            return pb.CreateTopicsResponse(error=ErrorCode.REQUEST_TIMED_OUT).SerializeToString()
+
+        edges.network.services[CONTROLLER].unary["/stele.v1.Admin/CreateTopics"] = create
+        request = pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")], request_id=b"i" * 16)
+        for level in (1, 2):  # once outcomes are remembered the broker tries again by itself
+            edges.commit(metadata_version(level))
+            answer = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
+            assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+            assert f"request id {(b'i' * 16).hex()}, sent again" in answer.message
+
+    run_virtual(main())
+
+
+def test_a_linearizable_read_waits_for_what_the_active_controller_has_committed() -> None:
+    async def main() -> None:
+        edges = Edges()
+        offset = edges.publisher.offset + 2  # a topic and its partition
+
+        async def read_index(payload: bytes) -> bytes:
+            return ReadIndexResponse(metadata_offset=offset).SerializeToString()
+
+        edges.network.services[CONTROLLER].unary["/stele.v1.Controller/ReadIndex"] = read_index
+        asyncio.get_running_loop().call_later(0.5, edges.add_topic, "late", [[1]])
+        edges.lease = False  # is not asked about: the controllers just have been
+        request = pb.DescribeTopicsRequest(linearizable=True)
+        answer = await _call(edges, "DescribeTopics", request, pb.DescribeTopicsResponse)
+        assert [topic.name for topic in answer.topics] == ["late"]
+
+    run_virtual(main())
+
+
+def test_a_linearizable_read_is_refused_without_an_active_controller() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.network.services.clear()
+        with pytest.raises(RpcError, match="ReadIndex found no active controller") as caught:
+            await _call(
+                edges,
+                "DescribeTopics",
+                pb.DescribeTopicsRequest(linearizable=True),
+                pb.DescribeTopicsResponse,
+            )
+        assert caught.value.code is RpcCode.UNAVAILABLE
+
+    run_virtual(main())
+
+
+def test_features_are_described() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.commit(metadata_version(1))
+        request = pb.DescribeFeaturesRequest()
+        (feature,) = (
+            await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
+        ).features
+        assert (feature.name, feature.level) == ("metadata.version", 1)
+        # These brokers said nothing of features when they registered.
+        assert (feature.min_level, feature.max_level) == (1, 1)
+        assert [each.broker_id for each in feature.brokers] == [1, 2, 3]
+
+    run_virtual(main())
 
     run_virtual(main())
 
@@ -52,18 +152,34 @@ def test_describe_quorum_comes_from_the_leader() -> None:
     run_virtual(main())
 
 
-def test_no_controller_is_unavailable_in_words() -> None:
+def test_no_controller_at_all_is_a_definite_refusal() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.leader = LeaderAndEpoch(None, 1)
+        answer = await _call(
+            edges,
+            "CreateTopics",
+            pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")]),
+            pb.CreateTopicsResponse,
+        )
+        assert answer.error == ErrorCode.NOT_CONTROLLER
+        assert "no controller leads the quorum: nothing was done" in answer.message
+
+    run_virtual(main())
+
+
+def test_a_controller_that_cannot_be_asked_leaves_the_outcome_unknown() -> None:
     async def main() -> None:
         edges = Edges()
         edges.network.services.clear()
-        with pytest.raises(RpcError, match="CreateTopics found no active controller") as caught:
-            await _call(
-                edges,
-                "CreateTopics",
-                pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")]),
-                pb.CreateTopicsResponse,
-            )
-        assert caught.value.code is RpcCode.UNAVAILABLE
+        answer = await _call(
+            edges,
+            "CreateTopics",
+            pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")]),
+            pb.CreateTopicsResponse,
+        )
+        assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+        assert "CreateTopics found no active controller" in answer.message
 
     run_virtual(main())
 
@@ -191,7 +307,7 @@ def test_what_was_changed_before_is_seen() -> None:
 
     async def main() -> None:
         edges = Edges()
-        offset = edges.publisher.offset + 1
+        offset = edges.publisher.offset + 2  # a topic and its partition
         request = pb.DescribeTopicsRequest(names=["new"], min_metadata_offset=offset)
         asking = asyncio.ensure_future(
             _call(edges, "DescribeTopics", request, pb.DescribeTopicsResponse)

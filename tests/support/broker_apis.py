@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from broker.api import KafkaApis
@@ -296,6 +298,7 @@ class Edges:
         )
         self.replicas = FakeReplicas()
         self.lease = True
+        self.leader = LeaderAndEpoch(100, 1)
         self.registry = MetricsRegistry()
         self.publisher = MetadataPublisher(
             broker_id=ME,
@@ -311,7 +314,7 @@ class Edges:
             network=self.network,
             clock=self.clock,
             endpoint={100: CONTROLLER}.get,
-            leader=lambda: LeaderAndEpoch(100, 1),
+            leader=lambda: self.leader,
         )
         self.context = BrokerContext(
             config=self.config,
@@ -327,6 +330,7 @@ class Edges:
             ),
             metrics=BrokerMetrics(self.registry),
             lease_valid=lambda: self.lease,
+            new_request_id=partial(random.Random(1).randbytes, 16),
         )
         self.apis = KafkaApis(self.context)
         self.apis.open()
