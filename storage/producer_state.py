@@ -2,8 +2,10 @@
 
 A snapshot has Kafka's layout, big-endian: version i16 = 1, CRC-32C u32 of all that follows, then
 an i32 count of entries: producer id i64, epoch i16, last sequence i32, last offset i64, offset
-delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64. It
-holds the last batch of each producer only, so a restart remembers one batch instead of five.
+delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64. A
+producer has an entry for each of its batches that are remembered, the oldest first: Kafka, which
+writes the last one only, takes the last one of several. A batch that was in flight over an orderly
+restart of the leader, with others behind it, would else pass for one out of order.
 """
 
 from __future__ import annotations
@@ -160,7 +162,11 @@ class ProducerStates:
     # -------------------------------------------------------------------------- snapshots
 
     def encode(self) -> bytes:
-        entries = [_encode_entry(entry) for _, entry in sorted(self._entries.items())]
+        entries = [
+            _encode_entry(entry, batch)
+            for _, entry in sorted(self._entries.items())
+            for batch in entry.batches or (None,)
+        ]
         body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _HEAD.pack(_VERSION, crc32c(body)) + body
 
@@ -169,6 +175,9 @@ class ProducerStates:
         """Raises SnapshotError."""
         states = cls()
         for entry in decode_snapshot(data):
+            before = states._entries.get(entry.producer_id)
+            if before is not None and before.epoch == entry.epoch:
+                entry.batches = deque([*before.batches, *entry.batches], CACHED_BATCHES)
             states._entries[entry.producer_id] = entry
         return states
 
@@ -177,15 +186,16 @@ def _following(sequence: int) -> int:
     return (sequence + 1) & _MAX_SEQUENCE
 
 
-def _encode_entry(entry: ProducerEntry) -> bytes:
+def _encode_entry(entry: ProducerEntry, batch: AppendedBatch | None) -> bytes:
+    """``batch``: one of the producer's; None if none of its epoch is known."""
     last = entry.batches[-1] if entry.batches else None
     return _ENTRY.pack(
         entry.producer_id,
         entry.epoch,
-        last.last_sequence if last else NONE,
-        last.last_offset if last else NONE,
-        last.last_offset - last.base_offset if last else 0,
-        entry.last_timestamp_ms,
+        batch.last_sequence if batch else NONE,
+        batch.last_offset if batch else NONE,
+        batch.last_offset - batch.base_offset if batch else 0,
+        batch.timestamp_ms if batch and batch is not last else entry.last_timestamp_ms,
         entry.coordinator_epoch,
         entry.transaction_first_offset,
     )

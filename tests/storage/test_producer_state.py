@@ -81,13 +81,24 @@ def test_the_snapshot_has_kafkas_layout() -> None:
     assert len(data) == 10 + 46
 
 
-def test_a_snapshot_gives_back_the_last_batch() -> None:
-    states = ProducerStates.decode(states_after(*SIX).encode())
+def test_a_snapshot_gives_back_every_batch_that_is_remembered() -> None:
+    before = states_after(*SIX)
+    states = ProducerStates.decode(before.encode())
+    assert list(states) == list(before)
+    for sequence in range(2, 12, 2):  # in flight over a restart, perhaps with others behind it
+        original = states.check(header_of(make_batch(2, producer=(7, 0, sequence))))
+        assert original is not None
+        assert original.base_offset == 100 + sequence
     assert states.check(header_of(make_batch(1, producer=(7, 0, 12)))) is None
-    original = states.check(header_of(make_batch(2, producer=(7, 0, 10))))
-    assert original is not None
-    assert (original.base_offset, original.last_offset) == (110, 111)
-    assert states.encode() == states_after(*SIX).encode()
+    assert states.encode() == before.encode()
+
+
+def test_the_last_entry_of_a_producer_is_its_last_batch() -> None:
+    """That is the one that Kafka takes."""
+    entries = decode_snapshot(states_after(*SIX, (1, 0, 3)).encode())
+    assert [(entry.epoch, entry.last_sequence) for entry in entries] == [(1, 2)]
+    entries = decode_snapshot(states_after(*SIX).encode())
+    assert [entry.last_sequence for entry in entries] == [3, 5, 7, 9, 11]
 
 
 @pytest.mark.parametrize("damage", ["short", "version", "flip", "count"])
