@@ -179,8 +179,10 @@ class Storm:
         network.faults.slow = network.faults.duplicate = network.faults.late_copy = 0
         network.faults.lost_request = network.faults.lost_reply = 0
         end = self._simulation.now + CALM_TIMEOUT_S
+        for node in self._nodes:
+            self._revive_one(node)
         while not all(node.ready for node in self._nodes):
-            for node in self._nodes:  # also those that refuse to start, and are mended then
+            for node in self._nodes:  # those that refuse to start have more to be mended
                 self._revive_one(node)
             if self._simulation.now > end:
                 late = {node.id: node.failure for node in self._nodes if not node.ready}
