@@ -1,0 +1,179 @@
+"""A quorum of one controller grows to five and shrinks to three, while records are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from stele.aio import Producer
+from tests.support.quorum_processes import QuorumProcesses
+
+pytestmark = pytest.mark.processes
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[QuorumProcesses]:
+    processes = QuorumProcesses(tmp_path)
+    try:
+        yield processes
+    finally:
+        processes.end()
+
+
+async def start_with_one_controller(cluster: QuorumProcesses, brokers: int = 3) -> None:
+    await cluster.start(cluster.controller(1), "--standalone")
+    for number in range(brokers):
+        await cluster.start(cluster.broker(101 + number))
+    await cluster.until_serving(brokers)
+    arguments = ["--partitions", "3", "--replication-factor", str(brokers)]
+    await cluster.stele("topic", "create", TOPIC, *arguments)
+
+
+async def join(cluster: QuorumProcesses, node_id: int) -> None:
+    """A new controller observes, and is made a voter on its own machine."""
+    node = cluster.controller(node_id)
+    await cluster.start(node, "--no-initial-controllers")
+    await cluster.until_observed(node_id)
+    assert f"controller {node_id}" in await cluster.add_voter(node)
+
+
+@dataclass
+class Writing:
+    acknowledged: list[bytes] = field(default_factory=list)
+    failed: list[BaseException] = field(default_factory=list)
+
+    async def goes_on(self) -> None:
+        """Records are acknowledged from now on."""
+        before = len(self.acknowledged)
+        async with asyncio.timeout(30):
+            while len(self.acknowledged) < before + 5:  # noqa: ASYNC110 - it is elsewhere
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def writing(cluster: QuorumProcesses) -> AsyncIterator[Writing]:
+    """Records with acks=all, one after the other, without a stop."""
+    written = Writing()
+
+    async def write() -> None:
+        async with Producer(cluster.bootstrap_servers, acks="all") as producer:
+            number = 0
+            while True:
+                value = b"%d" % number
+                number += 1
+                try:
+                    await (await producer.send(TOPIC, value))
+                except Exception as error:
+                    written.failed.append(error)
+                else:
+                    written.acknowledged.append(value)
+                await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(write())
+    try:
+        yield written
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_growth_to_five_and_back_to_three(cluster: QuorumProcesses) -> None:
+    await start_with_one_controller(cluster)
+    async with writing(cluster) as written:
+        for node_id in range(2, 6):
+            await join(cluster, node_id)
+            assert await cluster.voters() == list(range(1, node_id + 1))
+            await cluster.stele("topic", "create", f"with-{node_id}")
+            await written.goes_on()
+
+        # The leader is removed first, and one more.
+        for _ in range(2):
+            leader = await cluster.leader()
+            await cluster.remove_voter(leader.node_id)
+            assert await cluster.stop(leader) == 0
+            await written.goes_on()
+        assert len(await cluster.voters()) == 3
+
+        leader = await cluster.leader()
+        cluster.kill(leader)
+        await cluster.stele("topic", "create", "after-the-leader", "--timeout", "60")
+        assert (await cluster.leader()).node_id != leader.node_id
+        await written.goes_on()
+    assert not written.failed
+    out = await cluster.stele("consume", TOPIC)
+    read = out.encode().split()
+    assert set(written.acknowledged) <= set(read)
+    assert len(read) == len(set(read))
+
+
+async def test_a_wiped_controller_is_no_voter_until_it_is_added_again(
+    cluster: QuorumProcesses,
+) -> None:
+    await start_with_one_controller(cluster, brokers=1)
+    for node_id in (2, 3):
+        await join(cluster, node_id)
+    leader = await cluster.leader()
+    wiped = next(n for i, n in cluster.nodes.items() if i in (1, 2, 3) and n is not leader)
+    cluster.kill(wiped)
+    cluster.wipe(wiped)
+    await cluster.start(wiped, "--no-initial-controllers")
+    await cluster.until_observed(wiped.node_id)
+    config = ["--config", str(wiped.config_file)]
+    assert "DUPLICATE_VOTER" in await cluster.refusal("quorum", "add-voter", *config)
+    assert "directory" in await cluster.refusal("quorum", "remove-voter", *config)
+    assert await cluster.voters() == [1, 2, 3]
+
+    await cluster.remove_voter(wiped.node_id)
+    await cluster.add_voter(wiped)
+    assert await cluster.voters() == [1, 2, 3]
+    third = next(n for i, n in cluster.nodes.items() if i in (1, 2, 3) and n not in (leader, wiped))
+    cluster.kill(third)  # the wiped one is needed now
+    await cluster.stele("topic", "create", "needs-it", "--replication-factor", "1")
+
+
+async def test_what_is_refused_changes_nothing(cluster: QuorumProcesses) -> None:
+    await start_with_one_controller(cluster, brokers=1)
+    before = await cluster.describe()
+    mine = await cluster.directory_id(1)
+    other = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+    async def refused(command: str, node_id: int, directory_id: str, *more: str) -> str:
+        name = ["--id", str(node_id), "--directory-id", directory_id]
+        return await cluster.refusal("quorum", command, *name, *more)
+
+    assert "INVALID_REQUEST" in (last := await refused("remove-voter", 1, mine))
+    assert "last" in last or "only" in last
+    assert "VOTER_NOT_FOUND" in await refused("remove-voter", 1, other)
+    assert "VOTER_NOT_FOUND" in await refused("remove-voter", 7, other)
+    at = ("--endpoint", "127.0.0.1:1")
+    assert "DUPLICATE_VOTER" in await refused("add-voter", 1, mine, *at)
+    assert "DUPLICATE_VOTER" in await refused("add-voter", 1, other, *at)
+    assert "directory id" in await refused("add-voter", 7, "x", *at)
+    assert "endpoint" in await refused("add-voter", 7, other, "--endpoint", "nowhere")
+
+    # A controller that does not run never catches up, and others wait for it meanwhile.
+    absent = asyncio.create_task(refused("add-voter", 8, other, *at, "--timeout", "12"))
+    await asyncio.sleep(2)
+    assert "voter 8 is being added" in await refused("add-voter", 9, other, *at)
+    assert "REQUEST_TIMED_OUT" in await absent
+
+    foreign = QuorumProcesses(cluster.directory / "foreign", "b3RoZXItY2x1c3Rlci0xMQ")
+    stranger = foreign.controller(9)
+    await foreign.start(stranger, "--standalone")
+    try:
+        config = ["--config", str(stranger.config_file)]
+        said = await cluster.refusal("quorum", "add-voter", *config)
+        assert "INCONSISTENT_CLUSTER_ID" in said
+    finally:
+        foreign.end()
+    after = await cluster.describe()
+    assert [v["directory_id"] for v in after["voters"]] == [
+        v["directory_id"] for v in before["voters"]
+    ]
