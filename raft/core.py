@@ -8,7 +8,7 @@ what time it is, hands in messages and news of the disk, and carries out every `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from raft import election, membership, read_index, replication, snapshots, transfer
@@ -70,7 +70,8 @@ class RaftCore:
     ``voters``, ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or
     earlier) are what recovery found, all durable. ``bootstrap`` are further nodes that an observer
     may ask for the leader, under ids that the driver can call and that no replica has (negative).
-    Begin with ``start``.
+    A leader asks ``has_room`` before it appends a change of the voters, which nobody can refuse
+    then: whether the disk takes a small batch. Begin with ``start``.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class RaftCore:
         *,
         snapshot: SnapshotId | None = None,
         bootstrap: Sequence[int] = (),
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         if log.last_epoch > hard_state.epoch:
             # Records of an epoch can be durable before the epoch itself; no vote can.
@@ -91,6 +93,7 @@ class RaftCore:
         self._replica = Replica(local, voters, log, hard_state, timing, rng)
         self._replica.snapshot = snapshot
         self._replica.bootstrap = tuple(bootstrap)
+        self._replica.has_room = has_room
 
     # ------------------------------------------------------------------------------- facts
 
@@ -146,7 +149,9 @@ class RaftCore:
     def adding(self) -> Voter | None:
         """Who is to become a voter once it has caught up. When that changes to None and it is
         not in ``voters``, it was given up."""
-        return None
+        state = self._replica.state
+        adding = state.adding if isinstance(state, Leader) else None
+        return None if adding is None else adding.voter
 
     @property
     def change_pending(self) -> bool:
@@ -154,13 +159,12 @@ class RaftCore:
 
         A leader makes no other change meanwhile.
         """
-        replica = self._replica
-        return self.adding is not None or self.voters_offset >= max(replica.high_watermark, 0)
+        return self.adding is not None or self._replica.voters_pending
 
     def in_touch(self, now: float) -> bool:
-        """Whether this voter leads, or has heard from its leader within the fetch timeout."""
+        """Whether this replica leads, or has heard from its leader within the fetch timeout."""
         state = self._replica.state
-        if isinstance(state, Follower | Prospective):
+        if isinstance(state, Follower | Prospective | Observer):
             return now - state.last_contact <= self._replica.timing.fetch_timeout_s
         return isinstance(state, Leader)
 
@@ -169,28 +173,30 @@ class RaftCore:
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Leader):
             return []
-        itself = ReplicaView(replica.local, True, replica.log.end_offset, now, now)
-        voters = [
+        itself = ReplicaView(replica.local, replica.is_voter, replica.log.end_offset, now, now)
+        views = [itself] + [
             _view(ReplicaKey(voter, progress.directory_id), progress, is_voter=True)
             for voter, progress in state.progress.items()
         ]
-        observers = [
-            _view(key, progress, is_voter=False) for key, progress in state.observers.items()
-        ]
-        voters.append(itself)
-        return sorted(voters, key=lambda view: view.key.id) + sorted(
-            observers, key=lambda view: (view.key.id, view.key.directory_id)
+        views += [_view(key, progress, is_voter=False) for key, progress in state.observers.items()]
+        return sorted(
+            views, key=lambda view: (not view.is_voter, view.key.id, view.key.directory_id)
         )
 
     # ------------------------------------------------------------------------------ events
 
     def start(self, now: float) -> Ready:
         """Take up the role that the hard state implies. Never resumes a leadership or candidacy:
-        what was not durable of that epoch is lost, and another may hold it."""
-        replica = self._replica
-        leader_id = replica.leader_id if replica.leader_id in replica.voters.ids else None
-        if not replica.is_voter:
-            replica.become_observer(now, replica.voters.ids[0] if leader_id is None else leader_id)
+        what was not durable of that epoch is lost, and another may hold it.
+
+        Raises ValueError when neither voters nor bootstrap nodes are known.
+        """
+        replica, leader_id = self._replica, self._replica.leader_id
+        replica.leader_gone = leader_id == replica.local.id
+        if not replica.whom_to_ask and not replica.may_stand:
+            raise ValueError("no voters and no bootstrap nodes: nobody to ask for the log")
+        if not replica.may_stand:
+            replica.become_observer(now)
         elif leader_id == replica.local.id:
             replica.become_resigned(now)
         elif leader_id is not None:
@@ -362,6 +368,8 @@ class RaftCore:
     def _finish(self, now: float) -> Ready:
         """Send what the new state has to say, and hand out the work."""
         replica = self._replica
+        membership.settle_role(replica, now)
+        membership.advance(replica, now)
         transfer.advance(replica, now)
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
@@ -392,6 +400,7 @@ class RaftCore:
                     check_at,
                     state.parking.deadline,
                     transfer.give_up_at(state),
+                    membership.give_up_at(state),
                     read_index.ask_at(state),
                 )
 

@@ -19,6 +19,7 @@ from raft.roles import (
     Candidate,
     Follower,
     Leader,
+    Observer,
     Prospective,
     Resigned,
     Unattached,
@@ -32,10 +33,16 @@ _log = logging.getLogger(__name__)
 
 
 def on_vote_request(replica: Replica, now: float, request_id: int, message: VoteRequest) -> None:
+    """Any candidate may get the vote, also one that this replica knows for no voter.
+
+    For this log may be behind: when a voter has joined and only a majority has its record, that one
+    may be the only one who can be elected, and this vote the one that it lacks. It does no harm:
+    who is elected is decided by the candidate's set, its log and one vote per replica and epoch.
+    """
     candidate = ReplicaKey(message.candidate_id, message.candidate_directory_id or NO_DIRECTORY)
     error = _vote_error(replica, candidate, message)
     granted = False
-    if error is ErrorCode.NONE:
+    if error is ErrorCode.NONE and not _disturbs(replica, now, candidate, message):
         replica.observe(now, message.epoch, None)
         if message.pre_vote:
             granted = _would_vote(replica, now, message)
@@ -47,29 +54,49 @@ def on_vote_request(replica: Replica, now: float, request_id: int, message: Vote
 
 
 def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
+    """Who is asked by its directory is a voter for the candidate, whether it knows that yet or not:
+    it answers. Who is asked by its id only may be meant by what an emptied disk had promised; it
+    answers when it is a voter by its own log.
+    """
     asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
-    if not replica.is_voter or not asked.matches(replica.local):
+    by_directory = asked.directory_id != NO_DIRECTORY
+    if not asked.matches(replica.local) or not (by_directory or replica.may_stand):
         return ErrorCode.INVALID_VOTER_KEY
-    if candidate not in replica.voters or candidate.id == replica.local.id:
+    if candidate.id == replica.local.id:
         return ErrorCode.INCONSISTENT_VOTER_SET
     if message.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.NONE
 
 
+def _disturbs(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
+    """Whether this is a pre-vote that must not even bring its epoch in.
+
+    One that was removed does not hear of it from those who no longer count it, and may be of a
+    later epoch, in which it stood in vain. It must not depose a leader that is heard.
+    """
+    return message.pre_vote and candidate not in replica.voters and _hears_a_leader(replica, now)
+
+
 def _vote(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
     """Give the epoch's one vote, if it is free and the candidate's log is no worse."""
     if replica.voted is not None:
         return replica.voted == candidate
-    if not isinstance(replica.state, Unattached | Prospective) or replica.leader_id is not None:
+    free = isinstance(replica.state, Unattached | Prospective | Observer)
+    if not free or replica.leader_id is not None:
         return False
     if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):
         # Let the better log stand soon: the candidate may not find a majority at all.
-        replica.become_unattached(now, replica.timing.suspicion(replica.rng))
+        _await_leader(replica, now, replica.timing.suspicion(replica.rng))
         return False
     replica.give_vote(candidate)
-    replica.become_unattached(now, replica.timing.election_timeout(replica.rng))
+    _await_leader(replica, now, replica.timing.election_timeout(replica.rng))
     return True
+
+
+def _await_leader(replica: Replica, now: float, delay: float) -> None:
+    if not isinstance(replica.state, Observer):  # which looks for one all the time
+        replica.become_unattached(now, delay)
 
 
 def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
@@ -79,11 +106,9 @@ def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     ask each other, one gives way, so that they do not split the votes: the worse log, then the
     higher id; unless the one that should win was refused by the other.
     """
+    if _hears_a_leader(replica, now):
+        return False
     state = replica.state
-    if isinstance(state, Leader):
-        return False
-    if isinstance(state, Follower) and not _doubts_leader(replica, state, now):
-        return False
     theirs = (message.last_epoch, message.last_offset)
     if isinstance(state, Prospective) and message.candidate_id not in state.tally.rejected:
         ours = (replica.log.last_epoch, replica.log.end_offset)
@@ -91,8 +116,14 @@ def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     return replica.log.is_up_to_date(*theirs)
 
 
-def _doubts_leader(replica: Replica, state: Follower, now: float) -> bool:
-    return state.suspects or now - state.last_contact >= replica.timing.fetch_timeout_s
+def _hears_a_leader(replica: Replica, now: float) -> bool:
+    """Whether this replica leads, or has no reason to doubt that its leader does."""
+    state = replica.state
+    if isinstance(state, Follower | Observer):
+        suspects = isinstance(state, Follower) and state.suspects
+        silent = now - state.last_contact >= replica.timing.fetch_timeout_s
+        return not suspects and not silent and not replica.leader_gone
+    return isinstance(state, Leader)
 
 
 def _defer(replica: Replica, now: float) -> None:
@@ -118,7 +149,7 @@ def on_begin_epoch_request(
 
 
 def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> bool:
-    if leader_id not in replica.voters.ids or leader_id == replica.local.id:
+    if leader_id == replica.local.id:
         return False
     replica.observe(now, epoch, leader_id)
     if replica.leader_id != leader_id:
@@ -129,6 +160,8 @@ def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> 
         replica.become_follower(now, leader_id)
     elif isinstance(state, Follower):
         heard_from_leader(replica, now, state)
+    elif isinstance(state, Observer) and state.fetching.target != leader_id:
+        state.fetching.redirect(leader_id)
     return True
 
 
@@ -138,7 +171,7 @@ def on_end_epoch_request(
     error = ErrorCode.NONE
     if message.epoch < replica.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
-    elif message.leader_id not in replica.voters.ids or message.leader_id == replica.local.id:
+    elif message.leader_id == replica.local.id:
         error = ErrorCode.INVALID_REQUEST
     else:
         replica.observe(now, message.epoch, message.leader_id)
@@ -208,7 +241,7 @@ def ask_for_votes(replica: Replica, now: float) -> None:
 
 
 def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResponse) -> None:
-    if replica.observe(now, message.epoch, message.leader_id):
+    if _observe(replica, now, message):
         return
     state = replica.state
     if isinstance(state, Prospective | Candidate):
@@ -220,6 +253,21 @@ def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResp
             _give_up(replica, now, state)  # the leader itself answers: it lives, and leads
         else:
             judge(replica, now)
+
+
+def _observe(
+    replica: Replica,
+    now: float,
+    message: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse,
+) -> bool:
+    """Take in the epoch that a voter answers; return whether it was news.
+
+    Where another disk answers in the voter's place, only an epoch that has a leader counts: one in
+    which such a replica merely stood must not depose anybody.
+    """
+    if message.error is ErrorCode.INVALID_VOTER_KEY and message.leader_id is None:
+        return False
+    return replica.observe(now, message.epoch, message.leader_id)
 
 
 def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
@@ -251,7 +299,7 @@ def judge(replica: Replica, now: float) -> None:
 
 def _stalled(replica: Replica, state: Candidate) -> bool:
     """Everybody was heard or is out of reach, and it was not enough: do not wait it out."""
-    return replica.local.id in state.tally.granted and state.asking.exhausted
+    return replica.promises_durable and state.asking.exhausted
 
 
 def _give_up(replica: Replica, now: float, state: Prospective) -> None:
@@ -274,7 +322,10 @@ def tick(replica: Replica, now: float) -> None:
     """Do what the clock asks of a voter."""
     state = replica.state
     if isinstance(state, Unattached | Follower | Resigned) and now >= state.stand_at:
-        replica.become_prospective(now)
+        if replica.may_stand:
+            replica.become_prospective(now)
+        else:
+            replica.become_observer(now)  # a leader that has removed itself
     judge(replica, now)
     state = replica.state
     if isinstance(state, Leader) and now >= check_quorum_at(replica, state):
@@ -331,11 +382,12 @@ def on_announced(
     message: BeginQuorumEpochResponse | EndQuorumEpochResponse | None,
 ) -> None:
     """A voter answered an announcement, or could not be reached (``None``)."""
-    if message is not None and replica.observe(now, message.epoch, message.leader_id):
+    if message is not None and _observe(replica, now, message):
         return
     state = replica.state
     if isinstance(state, Leader):
-        state.progress[voter].begin_at = now + replica.timing.fetch_timeout_s / 4
+        if (progress := state.progress.get(voter)) is not None:  # else it was removed
+            progress.begin_at = now + replica.timing.fetch_timeout_s / 4
     elif isinstance(state, Resigned):
         if message is None:
             state.asking.fail(voter, now, replica.timing)

@@ -124,12 +124,13 @@ def majority_time(voters: VoterSet, times: Mapping[int, float]) -> float:
 class VoteTally:
     """The votes of one election."""
 
-    voters: VoterSet
+    voters: VoterSet  # the candidate's latest: its log stands still as long as it stands
     granted: set[int] = field(default_factory=set)  # disjoint from rejected: first answer counts
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter: int, granted: bool) -> None:
-        if voter not in self.granted and voter not in self.rejected:
+        """A candidate that is no voter of the set does not count itself (Ongaro, §4.2.2)."""
+        if voter in self.voters.ids and voter not in self.granted and voter not in self.rejected:
             (self.granted if granted else self.rejected).add(voter)
 
     @property

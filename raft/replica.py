@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from raft.log_view import LogView
 from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response, SnapshotId
@@ -79,6 +79,7 @@ class Replica:
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
         self.bootstrap: tuple[int, ...] = ()  # whom an observer may ask besides the voters
+        self.has_room: Callable[[], bool] = lambda: True  # for a change of the voters
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
         # What a snapshot holds is committed.
         self.high_watermark = (
@@ -113,6 +114,27 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         return self.local in self.voters
+
+    @property
+    def voters_pending(self) -> bool:
+        """Whether the latest voters are not known to be committed."""
+        return self.history.latest_offset >= max(self.high_watermark, 0)
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this replica may ask for votes: as one of the voters, or of those before while
+        their change is not known to be committed.
+
+        Without the latter, a leader that removes itself from two and falls would leave nobody to
+        be elected: the other lacks the record, and itself would be no voter (Ongaro, §4.2.2). It
+        does not count its own vote then, and once the change is committed it resigns.
+        """
+        return self.is_voter or (self.voters_pending and self.local in self.history.previous)
+
+    @property
+    def whom_to_ask(self) -> tuple[int, ...]:
+        """The nodes that may know the leader, one of them at least."""
+        return (*self.voters.others(self.local.id), *self.bootstrap)
 
     @property
     def known_leader(self) -> int | None:
@@ -289,11 +311,13 @@ class Replica:
     def become_unattached(self, now: float, delay: float) -> None:
         self._enter(Unattached(now + delay))
 
-    def become_follower(self, now: float, leader_id: int) -> None:
+    def become_follower(
+        self, now: float, leader_id: int, last_contact: float = float("-inf")
+    ) -> None:
         self.learn_leader(leader_id)
         self.losses = 0
         stand_at = now + self.timing.fetch_timeout_s
-        self._enter(Follower(Fetching(leader_id), stand_at, last_contact=float("-inf")))
+        self._enter(Follower(Fetching(leader_id), stand_at, last_contact))
 
     def return_to_leader(self, now: float, last_contact: float) -> None:
         """After a lost pre-vote: the others still hear the leader, so try it again."""
@@ -302,8 +326,12 @@ class Replica:
         stand_at = now + self.timing.election_timeout(self.rng)
         self._enter(Follower(Fetching(self.leader_id), stand_at, last_contact))
 
-    def become_observer(self, now: float, target: int) -> None:
-        self._enter(Observer(Fetching(target), now + self.timing.fetch_timeout_s))
+    def become_observer(self, now: float, last_contact: float = float("-inf")) -> None:
+        """Fetch from the leader, or ask around for it."""
+        leads = self.known_leader
+        target = self.whom_to_ask[0] if leads is None or leads == self.local.id else leads
+        doubt_at = now + self.timing.fetch_timeout_s
+        self._enter(Observer(Fetching(target), doubt_at, last_contact))
 
     def become_prospective(self, now: float) -> None:
         state = self.state
@@ -350,9 +378,12 @@ class Replica:
     # ----------------------------------------------------------------- news of other epochs
 
     def observe(self, now: float, epoch: int, leader_id: int | None) -> bool:
-        """Take in what a message says of epoch and leader; return whether it was news."""
-        if leader_id == self.local.id or leader_id not in self.voters.ids:
-            leader_id = None  # an epoch led before a restart, or a peer's confusion: not to follow
+        """Take in what a message says of epoch and leader; return whether it was news.
+
+        The leader need not be one of the voters known here: this log may be behind (Ongaro, §4.1).
+        """
+        if leader_id == self.local.id:
+            leader_id = None  # an epoch led before a restart: not to follow
         if epoch > self.epoch:
             self.enter_epoch(epoch)
             self.losses = 0
@@ -362,10 +393,11 @@ class Replica:
         return True
 
     def _settle(self, now: float, leader_id: int | None) -> None:
-        if not self.is_voter:
+        if not self.may_stand:
             if leader_id is not None:
                 self.learn_leader(leader_id)
-                self.become_observer(now, leader_id)
+            if leader_id is not None or not isinstance(self.state, Observer):
+                self.become_observer(now)
         elif leader_id is not None:
             self.become_follower(now, leader_id)
         else:

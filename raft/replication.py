@@ -73,11 +73,18 @@ def _serve_fetch(
 
 
 def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) -> Progress:
-    if key in replica.voters:
-        progress = state.progress[key.id]
+    """What the leader knows of the replica that has sent a request.
+
+    Where the voters do not say which directory is the voter's, the first that fetches in an epoch
+    is (and goes into the record, ``raft.membership``): what it has acknowledged, no other disk may
+    acknowledge in its name.
+    """
+    progress = state.progress.get(key.id) if key in replica.voters else None
+    if progress is None or not key.matches(ReplicaKey(key.id, progress.directory_id)):
+        return state.observers.setdefault(key, Progress(now))
+    if key.directory_id != NO_DIRECTORY:
         progress.directory_id = key.directory_id
-        return progress
-    return state.observers.setdefault(key, Progress(now))
+    return progress
 
 
 def _divergence(
@@ -187,11 +194,13 @@ def on_fetch_failed(replica: Replica, now: float, target: int) -> None:
 
 def on_fetch_response(replica: Replica, now: float, sender: int, message: FetchResponse) -> None:
     news = replica.observe(now, message.epoch, message.leader_id)
-    fetching = replica.fetching
-    if fetching is None or (news and replica.leader_id is not None):
+    fetching, leader_id = replica.fetching, replica.leader_id
+    if fetching is None or (news and leader_id is not None):
         return  # in another role, or already on the way to the leader
     if message.error is not ErrorCode.NONE:
         on_fetch_refused(replica, now, fetching, sender, message)
+    elif message.epoch == replica.epoch and sender in replica.bootstrap and leader_id is not None:
+        fetching.redirect(leader_id)  # it was the leader who answered
     elif message.epoch != replica.epoch or message.leader_id != sender:
         _log.error("node %d answers a fetch in epoch %d with %s", sender, replica.epoch, message)
         fetching.failed(now, replica.timing)
@@ -213,6 +222,8 @@ def on_fetch_refused(
     if current and sender == replica.leader_id and message.leader_id is None:
         election.leader_ended(replica, now)  # the only one who could lead this epoch does not
     hint = message.leader_id if current and message.leader_id != sender else None
+    if hint == replica.local.id:
+        hint = None  # it led this epoch, and does so no more
     if isinstance(replica.state, Observer) and hint is not None:
         fetching.redirect(hint)
     elif replica.fetching is fetching:
@@ -223,9 +234,9 @@ def on_fetch_refused(
 def _ask_next_voter(replica: Replica, after: int) -> None:
     """An observer asks around; a voter waits for its leader, or stands itself."""
     if isinstance(replica.state, Observer):
-        ids = replica.voters.ids
-        later = [voter for voter in ids if voter > after]
-        replica.state.fetching.target = later[0] if later else ids[0]
+        nodes = replica.whom_to_ask
+        position = nodes.index(after) + 1 if after in nodes else 0
+        replica.state.fetching.target = nodes[position % len(nodes)]
 
 
 def heard(replica: Replica, now: float) -> None:
@@ -234,6 +245,7 @@ def heard(replica: Replica, now: float) -> None:
         election.heard_from_leader(replica, now, state)
     elif isinstance(state, Observer):
         replica.leader_gone = False
+        state.last_contact = now
         state.doubt_at = now + replica.timing.fetch_timeout_s
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from raft.messages import SnapshotId
 from raft.progress import Parking, Progress
-from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_time
+from raft.quorum import ReplicaKey, Voter, VoterSet, VoteTally, majority_time
 from raft.timing import Timing
 
 NEVER = float("inf")
@@ -125,6 +125,16 @@ class Transfer:
 
 
 @dataclass(slots=True)
+class Adding:
+    """A voter to be, until it has caught up (``raft.membership``)."""
+
+    voter: Voter
+    give_up_at: float
+    round_end_offset: int  # it has to get there; the leader's end when the round began
+    round_began_at: float
+
+
+@dataclass(slots=True)
 class ReadRound:
     """Every other voter is asked whether it still knows this leader (``raft.read_index``)."""
 
@@ -144,10 +154,11 @@ class Reads:
 @dataclass(slots=True)
 class Leader:
     start_offset: int  # of the epoch: the high watermark passes it before it advances at all
-    progress: dict[int, Progress]  # of every voter but this one, by id
+    progress: dict[int, Progress]  # of every voter of the latest set but this one, by id
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     parking: Parking = field(default_factory=Parking)
     transfer: Transfer | None = None
+    adding: Adding | None = None
     reads: Reads = field(default_factory=Reads)
 
     def quorum_heard_at(self, voters: VoterSet) -> float:
@@ -172,6 +183,7 @@ class Resigned:
 class Observer:
     fetching: Fetching
     doubt_at: float  # then the leader is unknown; moved on by every successful fetch
+    last_contact: float = float("-inf")  # with the epoch's leader
 
 
 RoleState = Unattached | Follower | Prospective | Candidate | Leader | Resigned | Observer

@@ -31,7 +31,6 @@ from raft.messages import (
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
-from raft.voter_history import VoterHistory
 from runtime.quorum_changes import QuorumChanges
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
@@ -190,13 +189,14 @@ class Quorum:
             )
         self._core = RaftCore(
             ReplicaKey(config.node_id, config.directory_id),
-            VoterHistory(VoterSet.of_ids(*(voter.id for voter in config.voters))),
+            await self._log.voter_history(),
             self._log.view(),
             self._log.hard_state,
             timing_of(config),
             self._world.rng,
             snapshot=self._log.snapshots.newest,
             bootstrap=self._endpoints.bootstrap_ids,
+            has_room=self._log.has_room,
         )
         self._settle_peers()
         self._service.open(self._log)

@@ -202,6 +202,10 @@ class QuorumLog:
                 " the metadata log; free space on this disk"
             )
 
+    def has_room(self) -> bool:
+        """Whether a small batch would leave the reserve whole."""
+        return self._disk.free_bytes(self.directory) >= _VOTE_ROOM_BYTES + _RESERVE_BYTES
+
     def append_proposal(self, records: Sequence[bytes], epoch: int) -> bytes:
         """Append one batch as leader of ``epoch``. On StorageError nothing was appended."""
         builder = BatchBuilder(self._log.end_offset)

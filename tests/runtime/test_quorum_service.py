@@ -95,19 +95,18 @@ def test_a_fetch_over_the_wire() -> None:
 
     async def main() -> None:
         leader = await cluster.start()
-        await leader.propose(b"a", b"b")
+        offset = await leader.propose(b"a", b"b")
         await cluster.until_equal()
         asker = cluster.others(leader)[0]
         data = await asker.call(leader, FETCH, fetch(leader))
         answer = pb.QuorumFetchResponse.FromString(data)
-        assert (answer.error, answer.leader_id, answer.high_watermark) == (0, leader.id, 3)
+        assert (answer.error, answer.leader_id, answer.high_watermark) == (0, leader.id, offset + 2)
         found = [header for _, header in batches(answer.records)]
-        assert [(h.base_offset, h.leader_epoch, h.is_control) for h in found] == [
-            (0, 1, True),
-            (1, 1, False),
-        ]
-        second = decode(answer.records, found[0].size_bytes)
-        assert [record.value for record in second] == [b"a", b"b"]
+        assert [h.is_control for h in found] == [True] * (len(found) - 1) + [False]
+        assert (found[0].base_offset, found[-1].base_offset) == (0, offset)
+        assert {h.leader_epoch for h in found} == {1}
+        last = decode(answer.records, sum(header.size_bytes for header in found[:-1]))
+        assert [record.value for record in last] == [b"a", b"b"]
         for epoch, error in [
             (0, ErrorCode.FENCED_LEADER_EPOCH),
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -129,9 +128,9 @@ def test_a_parked_fetch_waits_as_long_as_it_said() -> None:
     async def main() -> None:
         leader = await cluster.start()
         await cluster.until_equal()
-        began = cluster.now
+        began, end = cluster.now, leader.quorum.log_end_offset
         request = fetch(
-            leader, fetch_offset=1, last_fetched_epoch=1, high_watermark=1, max_wait_ms=300
+            leader, fetch_offset=end, last_fetched_epoch=1, high_watermark=end, max_wait_ms=300
         )
         data = await cluster.others(leader)[0].call(leader, FETCH, request)
         assert not pb.QuorumFetchResponse.FromString(data).records
@@ -145,7 +144,7 @@ def test_describe() -> None:
 
     async def main() -> None:
         leader = await cluster.start()
-        await leader.propose(b"a")
+        end_offset = await leader.propose(b"a") + 1
         await asyncio.sleep(0.5)
         asker = cluster.others(leader)[0]
         data = await asker.call(leader, DESCRIBE_QUORUM, b"")
@@ -154,13 +153,13 @@ def test_describe() -> None:
             0,
             leader.id,
             1,
-            2,
+            end_offset,
         )
         assert [voter.replica_id for voter in answer.voters] == [1, 2, 3]
         assert [voter.directory_id for voter in answer.voters] == [
             bytes([node]) * 16 for node in (1, 2, 3)
         ]
-        assert [voter.log_end_offset for voter in answer.voters] == [2, 2, 2]
+        assert [voter.log_end_offset for voter in answer.voters] == [end_offset] * 3
         assert [observer.replica_id for observer in answer.observers] == [4]
         now_ms = leader.process.world.clock.time_ms()
         for state in [*answer.voters, *answer.observers]:

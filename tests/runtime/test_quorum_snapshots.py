@@ -155,13 +155,13 @@ def test_snapshots_by_time_only_of_what_is_new() -> None:
 
     async def main() -> None:
         leader = await start(cluster, snapshot_after_bytes=10**9, snapshot_interval_ms=10_000)
-        await leader.propose(b"a")
+        end_offset = await leader.propose(b"a") + 1
         await asyncio.sleep(8.0)
         assert snapshots(leader) == []
         await asyncio.sleep(5.0)
-        assert snapshots(leader) == [SnapshotId(2, 1)]
+        assert snapshots(leader) == [SnapshotId(end_offset, 1)]
         await asyncio.sleep(60.0)
-        assert snapshots(leader) == [SnapshotId(2, 1)]
+        assert snapshots(leader) == [SnapshotId(end_offset, 1)]
 
     run(cluster, main())
 

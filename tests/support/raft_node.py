@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from raft.core import RaftCore
 from raft.log_view import LogView
 from raft.messages import Batch, FetchResponse, FetchSnapshotResponse, Inbound, SnapshotId
-from raft.quorum import ReplicaKey, VoterSet
+from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from raft.ready import HardState, Outbound, ReadRange, Ready, Reply
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
@@ -34,7 +34,7 @@ class FakeNode:
     """Carries out Readys as ``raft.ready`` says, but syncs only when told to."""
 
     id: int
-    voters: VoterSet
+    voters: VoterSet  # of its configuration
     timing: Timing
     rng: Rng
     max_batches_per_fetch: int = 100
@@ -54,6 +54,29 @@ class FakeNode:
     received: SnapshotId | None = None  # of the pieces that came last
     # What snapshots hold, on whatever node: everything from the log's beginning on.
     contents: dict[SnapshotId, list[Batch]] = field(default_factory=dict)
+    directory_id: bytes = NO_DIRECTORY
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
+    def _voter_history(self) -> VoterHistory:
+        history = VoterHistory(self.voters)
+        if self.snapshot is not None and (voters := self.voters_in(self.snapshot)) is not None:
+            history.reset(voters, self.snapshot.end_offset - 1)
+        for batch in self.log:
+            if batch.new_voters is not None:
+                history.append(batch.base_offset, batch.new_voters)
+        return history
+
+    def voters_in(self, snapshot: SnapshotId) -> VoterSet | None:
+        """What a snapshot says of the voters."""
+        found = [batch.new_voters for batch in self.contents[snapshot] if batch.new_voters]
+        return found[-1] if found else None
+
+    def check_snapshot(self, snapshot: SnapshotId, now: float, *, sound: bool) -> Ready:
+        voters = self.voters_in(snapshot)
+        return self.running.snapshot_checked(snapshot, now, sound=sound, voters=voters)
 
     @property
     def running(self) -> RaftCore:
@@ -79,8 +102,8 @@ class FakeNode:
         self.delivered = self._before_the_log()
         self.hard_state = self.durable_hard_state
         self.core = RaftCore(
-            ReplicaKey(self.id),
-            VoterHistory(self.voters),
+            self.key,
+            self._voter_history(),
             view_of(self.log, self.snapshot),
             self.hard_state,
             self.timing,

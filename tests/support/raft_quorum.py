@@ -10,6 +10,7 @@ from typing import Any
 from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation
 from raft.api import CommittedBatch, LeaderAndEpoch
+from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
 from runtime.quorum import Quorum
 from runtime.quorum_config import QuorumConfig, QuorumVoter
@@ -138,10 +139,17 @@ class QuorumCluster:
         return self.simulation.now
 
     async def start(self) -> Replica:
-        """Start everybody; return the leader."""
+        """Start everybody; return the leader, once the log says which disk is which voter's."""
         for replica in self.replicas.values():
             await replica.start()
-        return await self.leader()
+        leader = await self.leader()
+
+        def learned() -> bool:
+            known = all(v.key.directory_id != NO_DIRECTORY for v in leader.quorum.voters.voters)
+            return known and leader.quorum.high_watermark == leader.quorum.log_end_offset
+
+        await self.until(learned)
+        return leader
 
     async def leader(self, *, after_epoch: int = 0, timeout_s: float = 10.0) -> Replica:
         """The leader of a later epoch, once it has claimed it."""

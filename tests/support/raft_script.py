@@ -76,6 +76,7 @@ class Script:
         self.cuts: set[tuple[int, int]] = set()
         self._served: list[tuple[int, int]] = []  # by our id of a received request: its caller
         self._lines: list[str] = []
+        self._snapshots: dict[SnapshotId, list[Batch]] = {}
 
     # ---------------------------------------------------------------------------- running
 
@@ -106,12 +107,16 @@ class Script:
         """voters 1 2 3: make these voters, all down, with empty disks"""
         voters = VoterSet.of_ids(*map(int, ids))
         for node in map(int, ids):
-            self.nodes[node] = FakeNode(node, voters, Timing(), LeastRng(node))
+            self._make(node, voters)
 
     def observer(self, node: str) -> None:
         """observer 4: make a node that does not vote"""
-        voters = next(iter(self.nodes.values())).voters
-        self.nodes[int(node)] = FakeNode(int(node), voters, Timing(), LeastRng(int(node)))
+        self._make(int(node), next(iter(self.nodes.values())).voters)
+
+    def _make(self, node: int, voters: VoterSet) -> None:
+        self.nodes[node] = FakeNode(
+            node, voters, Timing(), LeastRng(node), contents=self._snapshots
+        )
 
     def disk(self, node: str, epoch: str, *epochs: str) -> None:
         """disk 1 3 1 1 2: node 1, down, was last in epoch 3; its log has records of these epochs"""
@@ -236,7 +241,7 @@ class Script:
         """check 2 [damaged]: the driver of node 2 has checked the snapshot that it fetched"""
         owner = self.nodes[int(node)]
         assert owner.received is not None
-        ready = owner.running.snapshot_checked(owner.received, self.now, sound=sound == "sound")
+        ready = owner.check_snapshot(owner.received, self.now, sound=sound == "sound")
         self._carry_out(owner.id, ready, owner.apply(ready))
 
     def status(self) -> None:

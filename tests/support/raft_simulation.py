@@ -188,7 +188,7 @@ class Simulation:
     def _check_snapshot(self, node: FakeNode, life: int, snapshot: SnapshotId) -> None:
         if node.core is not None and node.life == life:
             sound = self.kind or self.rng.random() < 0.8
-            self._done(node, node.core.snapshot_checked(snapshot, self.now, sound=sound))
+            self._done(node, node.check_snapshot(snapshot, self.now, sound=sound))
 
     def _partition(self) -> None:
         if self.kind:
