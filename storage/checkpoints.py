@@ -110,9 +110,11 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id; None if the file is absent or empty. LogDirectoryError if malformed."""
-    text = _read_text(disk, path)
-    if not text:
+    """The topic id; None if the file is absent or was never written whole: it is synced before
+    anything beside it counts, and a power loss before leaves a part of it, or zeroes.
+    LogDirectoryError if malformed."""
+    text = (_read_text(disk, path) or "").rstrip("\0")
+    if len(text) < len(encode_partition_metadata(bytes(16))):
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:

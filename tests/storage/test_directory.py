@@ -157,6 +157,20 @@ async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDis
     assert again.logs[TopicPartition("t", 0)].topic_id == other
 
 
+@pytest.mark.parametrize("kept", [0, 1, 20, -1])
+async def test_a_partition_whose_file_never_reached_the_disk_is_there_without_an_id(
+    disk: MemoryDisk, kept: int
+) -> None:
+    """A power loss may leave the new directory, and of the file a part, or zeroes."""
+    directory = open_directory(disk)
+    directory.create("t", 0, TOPIC_ID)
+    file = disk.inodes[f"{PATH}/t-0/partition.metadata"]
+    file.data = file.data[:kept] or bytearray(len(file.data))
+    kill(directory)
+    log = open_directory(disk).logs[TopicPartition("t", 0)]
+    assert (log.topic_id, log.end_offset) == (None, 0)
+
+
 # ------------------------------------------------------------------------------- failure
 
 
