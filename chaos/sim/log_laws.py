@@ -10,6 +10,7 @@ from broker.replica import Replica
 from broker.types import PartitionId
 from chaos.sim.laws import CommittedRecordsStay, Report, log_bytes, online, process_of
 from stele.wire.batch import BatchHeader, batches
+from storage.log import PartitionLog
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -21,7 +22,8 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 class _Twin:
     """What the batches of one replica's log say, read from its beginning."""
 
-    generation: int  # of truncations, of the log it was read from
+    log: PartitionLog  # it was read from: a replica removed and added again has another
+    generation: int  # of its truncations
     position: int = 0  # in the file
     end_offset: int = 0
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # (epoch, last sequence)
@@ -119,8 +121,9 @@ class LogsRememberWhatTheyHold:
             return None
         key = process_of(node), replica.id
         twin = self._twins.get(key)
-        if twin is None or twin.generation != log.truncation_generation:
-            twin = self._twins[key] = _Twin(log.truncation_generation)
+        generation = log.truncation_generation
+        if twin is None or twin.log is not log or twin.generation != generation:
+            twin = self._twins[key] = _Twin(log, generation)
         data = bytes(log_bytes(self._cluster, node, repr(replica))[twin.position :])
         read = 0
         for at, header in batches(data):

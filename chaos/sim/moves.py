@@ -13,6 +13,7 @@ from stele.errors import ApiError
 from stele.world import RpcError
 
 SETTLE_TIMEOUT_S = 180.0
+_PATIENCE_S = 5.0
 
 
 class Moves:
@@ -46,10 +47,11 @@ class Moves:
         what = "cancel" if target is None else "start"
         self._cluster.simulation.note("moves", what, f"{topic}-{partition} to {target}")
         try:
-            await self._cluster.client.reassign(topic, partition, target)
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._cluster.client.reassign(topic, partition, target)
         except ApiError as error:
             outcome = f"{what}: {error.code.name}"
-        except (RpcError, OSError):
+        except (RpcError, OSError):  # of which a TimeoutError is one
             outcome = f"{what}: no answer"
         else:
             outcome = what
@@ -89,7 +91,8 @@ class Moves:
         deadline = self._cluster.simulation.now + SETTLE_TIMEOUT_S
         while True:
             try:
-                await self._cluster.client.reassign(topic, partition, target)
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._cluster.client.reassign(topic, partition, target)
             except (ApiError, RpcError, OSError) as error:
                 if self._cluster.simulation.now > deadline:
                     raise AssertionError(f"{topic}-{partition} cannot be moved") from error
