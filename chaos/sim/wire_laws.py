@@ -234,6 +234,7 @@ class FencedBrokersAcknowledgeNothing:
     def acknowledged(self, broker: int, waited_s: float) -> None:
         """``broker`` has acknowledged a write that was sent to it so many seconds ago."""
         self.checked += 1
+        self.check(self._cluster, self._report)  # it may have been unfenced since the last look
         sent_at = self._cluster.simulation.now - waited_s
         since = self._since.get(broker)
         if since is not None and since + self._session_s < sent_at:
