@@ -24,6 +24,12 @@ def sim(
     faults: Annotated[
         str, typer.Option("--faults", help="all, none, or kinds: kill,pause,…")
     ] = "all",
+    load: Annotated[
+        str,
+        typer.Option(
+            "--load", help="drawn: cluster and work from the seed; light: 3+3 nodes, little work."
+        ),
+    ] = "drawn",
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")
     ] = None,
@@ -40,18 +46,23 @@ def sim(
         bool, typer.Option("--record", help="With --mutants: note for the tests what caught them.")
     ] = False,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where transcripts of failures go.")
-    ] = Path("sim-failures"),
+        Path, typer.Option("--dir", help="For results.jsonl and transcripts of failures.")
+    ] = Path("sim-results"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the results that --dir holds.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> int:
     """Whole clusters of the real code on virtual time, with faults, each from one seed."""
-    from chaos.sim.swarm import parse_faults
+    from chaos.sim.swarm import Plan, parse_faults
     from cli import sim_run
 
     if (trace and seed is None) or (trace and mutants):
         raise typer.BadParameter("--trace goes with --seed")
     if record and not mutants:
         raise typer.BadParameter("--record goes with --mutants")
+    if load not in ("drawn", "light"):
+        raise typer.BadParameter(f"--load {load!r} is neither drawn nor light")
     try:
         kinds = parse_faults(faults)
         span = _span(seeds or ("0..39" if mutants else "0..99"))
@@ -62,9 +73,10 @@ def sim(
     jobs = jobs or os.cpu_count() or 1
     if mutants:
         return sim_run.mutants(span, seconds or 30.0, only, jobs, as_json=as_json, note_down=record)
+    order = Plan(0, seconds or 60.0, kinds, light=load == "light")
     if trace:
-        return sim_run.trace(span.start, seconds or 60.0, kinds)
-    return sim_run.seeds(span, seconds or 60.0, kinds, jobs, directory, as_json=as_json)
+        return sim_run.trace(span.start, order)
+    return sim_run.seeds(span, order, jobs, directory, resume=resume, as_json=as_json)
 
 
 def _span(text: str) -> range:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from chaos.sim.campaign import CampaignError, Results, Summary, run_seeds, source_digest
 from chaos.sim.mutants.catalogue import MUTANTS
-from chaos.sim.mutants.harness import (
-    Verdict,
-    hunt,
-    outcomes,
-    record,
-    source_tree,
-    worker,
-)
+from chaos.sim.mutants.harness import Verdict, hunt, record, source_tree
 from chaos.sim.shrink import shortest
 from chaos.sim.swarm import Outcome, Plan, run, silent
 from cli.output import CommandError, note, print_json, print_table
@@ -29,14 +25,15 @@ from cli.output import CommandError, note, print_json, print_table
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-EXIT_OK, EXIT_FAILED = 0, 1
-_BLOCK = 8  # seeds that a process takes at a time
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+RESULTS_FILE = "results.jsonl"
+_TOLD_EVERY_S = 30.0  # where there is no terminal to move a bar on
 _SHRUNK_MAX = 3  # failures that are looked at closely
 
 
-def trace(seed: int, seconds: float, faults: tuple[str, ...]) -> int:
+def trace(seed: int, order: Plan) -> int:
     with silent():
-        outcome = run(Plan(seed, seconds, faults), keep_transcript=True)
+        outcome = run(replace(order, seed=seed), keep_transcript=True)
     for line in outcome.transcript:
         print(line)
     for violation in outcome.violations:
@@ -49,47 +46,63 @@ def trace(seed: int, seconds: float, faults: tuple[str, ...]) -> int:
 
 
 def seeds(
-    span: range,
-    seconds: float,
-    faults: tuple[str, ...],
-    jobs: int,
-    directory: Path,
-    *,
-    as_json: bool,
+    span: range, order: Plan, jobs: int, directory: Path, *, resume: bool, as_json: bool
 ) -> int:
-    results: list[Outcome] = []
-    with source_tree() as root, _progress("seeds", len(span), quiet=as_json) as advance:
-        for outcome in _parallel(root, span, seconds, faults, jobs):
-            results.append(outcome)
-            advance()
-    results.sort(key=lambda each: each.plan.seed)
-    failures = [_explain(each, directory) for each in _failed(results)[:_SHRUNK_MAX]]
-    summary = _summary(results)
+    """Every outcome is in the results file as soon as it is there; Ctrl-C sums up those."""
+    began_s = time.perf_counter()
+    interrupted = False
+    try:
+        with source_tree() as root:
+            results = Results(directory / RESULTS_FILE, order, source_digest(root))
+            with closing(results):
+                done = [each for each in results.open(resume=resume) if each.plan.seed in span]
+                interrupted = _run_rest(root, order, span, jobs, done, results, quiet=as_json)
+    except CampaignError as error:
+        raise CommandError(str(error)) from None
+    done.sort(key=lambda each: each.plan.seed)
+    failed = [each for each in done if not each.ok]
+    shown = [] if interrupted else failed[:_SHRUNK_MAX]
+    failures = [_explain(each, directory) for each in shown]
+    summary = {**Summary.of(done).rows(), "seconds": round(time.perf_counter() - began_s, 1)}
     if as_json:
-        print_json({"summary": summary, "failures": failures})
+        print_json({"summary": summary, "failures": failures, "interrupted": interrupted})
     else:
         print_table(["what", "how much"], [(key, f"{value:,}") for key, value in summary.items()])
         for failure in failures:
             for key, value in failure.items():
                 print(f"{key}: {value}")
-    return EXIT_FAILED if failures else EXIT_OK
+    if interrupted:
+        note(f"interrupted: {len(done)} of {len(span)} seeds; --resume goes on")
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if failed else EXIT_OK
 
 
-def _failed(results: list[Outcome]) -> list[Outcome]:
-    return [each for each in results if not each.ok]
-
-
-def _parallel(
-    root: Path, span: range, seconds: float, faults: tuple[str, ...], jobs: int
-) -> Iterator[Outcome]:
-    """Outcomes as they come, from so many processes."""
-    starts = range(span.start, span.stop, _BLOCK)
-    blocks = [range(start, min(start + _BLOCK, span.stop)) for start in starts]
-    return _in_parallel(
-        blocks,
-        lambda block: outcomes(worker(root, block, seconds=seconds, faults=faults)),
-        jobs,
-    )
+def _run_rest(
+    root: Path,
+    order: Plan,
+    span: range,
+    jobs: int,
+    done: list[Outcome],
+    results: Results,
+    *,
+    quiet: bool,
+) -> bool:
+    """Add to ``done`` what is missing; whether that was interrupted."""
+    missing = set(span) - {each.plan.seed for each in done}
+    try:
+        with (
+            _progress("seeds", len(span), quiet=quiet, begun=len(done)) as advance,
+            closing(run_seeds(root, order, missing, jobs)) as outcomes,
+        ):
+            for outcome in outcomes:
+                results.add(outcome)
+                done.append(outcome)
+                if not outcome.ok:
+                    note(f"seed {outcome.plan.seed} failed: {outcome.violations[0]}")
+                advance()
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def _in_parallel(
@@ -139,24 +152,6 @@ def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
     }
 
 
-def _summary(results: list[Outcome]) -> dict[str, int | float]:
-    covered: Counter[str] = Counter()
-    faults: Counter[str] = Counter()
-    for outcome in results:
-        covered.update(outcome.coverage)
-        faults.update(outcome.faults)
-    virtual_s = sum(each.virtual_s for each in results)
-    real_s = sum(each.real_s for each in results)
-    return {
-        "seeds": len(results),
-        "failed": len(_failed(results)),
-        "virtual hours": round(virtual_s / 3600, 2),
-        "speed-up per process": round(virtual_s / max(real_s, 1e-9), 1),
-        **dict(sorted(covered.items())),
-        **{f"fault {kind}": count for kind, count in sorted(faults.items())},
-    }
-
-
 # -------------------------------------------------------------------------------- planted bugs
 
 
@@ -195,15 +190,28 @@ def mutants(
 
 
 @contextmanager
-def _progress(what: str, total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+def _progress(
+    what: str, total: int, *, quiet: bool, begun: int = 0
+) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal; else a line now and then."""
     bar = Progress(
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=quiet,
+        disable=quiet or not sys.stderr.isatty(),
     )
-    task = bar.add_task(what, total=total)
+    task = bar.add_task(what, total=total, completed=begun)
+    done, told_s = begun, time.perf_counter()
+
+    def advance() -> None:
+        nonlocal done, told_s
+        done += 1
+        bar.advance(task)
+        if bar.disable and not quiet and time.perf_counter() - told_s > _TOLD_EVERY_S:
+            told_s = time.perf_counter()
+            note(f"{done} of {total} {what}")
+
     with bar:
-        yield lambda: bar.advance(task)
+        yield advance

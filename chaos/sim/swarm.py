@@ -44,6 +44,17 @@ class Plan:
     light: bool = False  # three controllers, three brokers and light load whatever the seed
     hasty: bool = False  # end at the first violation: one is enough
 
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls._of(json.loads(text))
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Self:
+        return cls(**{**data, "faults": tuple(data["faults"])})
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -57,6 +68,7 @@ class Outcome:
     digest: str = ""  # of the transcript
     virtual_s: float = 0.0
     real_s: float = 0.0
+    cpu_s: float = 0.0  # set by a worker: all that it has spent since its last outcome
     transcript: list[str] = field(default_factory=list)
 
     @property
@@ -70,9 +82,7 @@ class Outcome:
     @classmethod
     def from_json(cls, line: str) -> Self:
         data: dict[str, Any] = json.loads(line)
-        plan = data.pop("plan")
-        plan["faults"] = tuple(plan["faults"])
-        return cls(Plan(**plan), **data)
+        return cls(Plan._of(data.pop("plan")), **data)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """``stele sim``, run as a user would."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,40 @@ def test_seeds_are_run_and_summed_up(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert document["summary"]["failed"] == 0
     assert document["summary"]["acknowledged"] > 0
     assert document["failures"] == []
-    assert list(tmp_path.iterdir()) == []
+    (file,) = tmp_path.iterdir()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["plan"]["seed"] for line in lines] == [0, 1]
+    assert (
+        sum(line["coverage"]["acknowledged"] for line in lines)
+        == (document["summary"]["acknowledged"])
+    )
+
+
+def test_what_is_done_is_not_done_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[int]] = []
+
+    def fake(_: Path, order: Plan, seeds: set[int], jobs: int) -> Iterator[Outcome]:
+        asked.append(set(seeds))
+        for seed in sorted(seeds):
+            if seed == 2 and len(asked) == 1:
+                raise KeyboardInterrupt
+            yield Outcome(replace(order, seed=seed), virtual_s=3600.0)
+
+    monkeypatch.setattr(sim_run, "run_seeds", fake)
+    arguments = ["sim", "--seeds", "0..3", "--load", "light", "--dir", str(tmp_path), "--json"]
+    assert run(arguments) == 130
+    captured = capsys.readouterr()
+    assert "2 of 4 seeds" in captured.err
+    document = json.loads(captured.out)
+    assert document["interrupted"]
+    assert document["summary"]["virtual hours"] == 2
+    assert run([*arguments, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["virtual hours"] == 4
+    assert asked == [{0, 1, 2, 3}, {2, 3}]
+    assert run([*arguments, "--seconds", "5", "--resume"]) == 1
+    assert "is of other options" in capsys.readouterr().err
 
 
 def test_a_trace_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +67,7 @@ def test_a_failure_names_seed_and_transcript(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Outcome(Plan(7, acts=2), violations=["it broke"], acts=9, transcript=["a line"])
-    monkeypatch.setattr(sim_run, "_parallel", lambda *_: iter([bad]))
+    monkeypatch.setattr(sim_run, "run_seeds", lambda *_: (each for each in [bad]))
     monkeypatch.setattr(sim_run, "shortest", lambda _: bad)
     assert run(["sim", "--seed", "7", "--dir", str(tmp_path), "--json"]) == 1
     (failure,) = json.loads(capsys.readouterr().out)["failures"]
@@ -57,6 +92,7 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "3..1"], 1, "is empty"),
         (["--faults", "rain"], 1, "no kind of fault 'rain'"),
         (["--trace"], 2, "--trace goes with --seed"),
+        (["--load", "heavy"], 2, "neither drawn nor light"),
         (["--mutants", "--only", "nothing"], 1, "no planted bug"),
     ],
 )

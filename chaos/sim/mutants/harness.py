@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from chaos.sim.mutants.catalogue import Mutant
-from chaos.sim.storm import KINDS
-from chaos.sim.swarm import Outcome
+from chaos.sim.swarm import Outcome, Plan
 
 ROOT = Path(__file__).parents[3]
 ROOMS = (
@@ -87,31 +86,23 @@ def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
 
 
 def worker(
-    root: Path,
-    seeds: Sequence[int],
-    *,
-    seconds: float,
-    faults: tuple[str, ...] = KINDS,
-    hasty: bool = False,
+    root: Path, seeds: Sequence[int], order: Plan, *, own_session: bool = False
 ) -> subprocess.Popen[str]:
-    """A process that runs seeds on the source under ``root``: a line of JSON for each outcome.
-
-    ``hasty``: each ends at its first violation.
-    """
+    """A process that runs ``order`` with each of the seeds on the source under ``root``: a line of
+    JSON for each outcome. ``own_session``: Ctrl-C is for whoever started it."""
     return subprocess.Popen(
         [
             sys.executable,
             "-m",
             "chaos.sim.worker",
             ",".join(map(str, seeds)),
-            str(seconds),
-            ",".join(faults),
-            "hasty" if hasty else "",
+            order.to_json(),
         ],
         cwd=root,
         env={"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=own_session,
     )
 
 
@@ -140,7 +131,7 @@ def hunt(
     verdict = Verdict(mutant)
     started = time.monotonic()
     with source_tree(mutant) as root:
-        running = outcomes(worker(root, seeds, seconds=seconds, hasty=True))
+        running = outcomes(worker(root, seeds, Plan(0, seconds, hasty=True)))
         try:
             for outcome in running:
                 verdict.seeds += 1
