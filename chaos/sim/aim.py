@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 _POLL_S = 0.002
-_FAVOURITES = 4  # of a run, which it aims at most of the time
+_FAVOURITES = 3  # of a run, which it aims at most of the time
+_PAUSE_S = 2.0  # between two aims, at most
 
 
 class Target(NamedTuple):
@@ -75,12 +76,17 @@ class Aims:
         ]
         self._favourites = self._rng.sample(self._aims, _FAVOURITES)
 
-    async def next(self) -> None:
+    def pause_s(self) -> float:
+        """How long to wait before the next one."""
+        return self._rng.uniform(0.0, _PAUSE_S)
+
+    async def next(self, number: int) -> None:
+        """``number`` is its place among all acts of the storm."""
         aims = self._favourites if self._rng.random() < 0.8 else self._aims
         aim = self._rng.choice(aims)
         name = aim.__name__.strip("_")
         self._counts[f"aimed: {name}"] += 1
-        self._cluster.simulation.note("aim", "begin", name)
+        self._cluster.simulation.note("aim", "begin", f"{number} {name}")
         await aim()
         self._cluster.simulation.note("aim", "end", name)
 

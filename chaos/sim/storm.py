@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from chaos.sim.aim import Aims
 from chaos.sim.cluster import SimCluster, SimNode
@@ -90,7 +91,6 @@ class Storm:
             self._cut_one_way: 2,
             self._jump_clock: 1,
             self._bridge: 1,
-            self._aimed: 6,
             self._fail_syncs: 1,
             self._fail_reads: 1,
             self._fail_writes: 1,
@@ -114,7 +114,6 @@ class Storm:
             revive=self._revive_one,
             counts=self.counts,
         )
-        self._aim: asyncio.Task[None] | None = None
 
     def draw_conditions(self) -> None:
         """How good the network and the disks are, for the whole storm."""
@@ -136,9 +135,11 @@ class Storm:
             disk.torn_page = rng.choice([0, 0.3])
 
     async def rage(self, duration_s: float) -> None:
-        """One act after another, each on a node drawn by lot."""
+        """One act after another, each on a node drawn by lot; and beside them, one aim after the
+        other."""
         end = self._simulation.now + duration_s
-        while self._acts and (self._limit is None or self.drawn < self._limit):
+        aiming = asyncio.get_running_loop().create_task(self._aim())
+        while self._acts and self._may_act:
             pause_s = self._rng.uniform(0.0, 2 * self._pace_s)
             if self._simulation.now + pause_s >= end:
                 break
@@ -149,9 +150,23 @@ class Storm:
             if act(node):
                 self.counts[_name(act)] += 1
         await asyncio.sleep(end - self._simulation.now)
-        if self._aim is not None:
-            self._aim.cancel()
-            await asyncio.gather(self._aim, return_exceptions=True)
+        if not aiming.done():
+            aiming.cancel()
+        with suppress(asyncio.CancelledError):
+            await aiming
+
+    @property
+    def _may_act(self) -> bool:
+        return self._limit is None or self.drawn < self._limit
+
+    async def _aim(self) -> None:
+        while "aimed" in self._kinds:
+            await asyncio.sleep(self._aims.pause_s())
+            if not self._may_act:
+                break
+            self.drawn += 1
+            self.counts["aimed"] += 1
+            await self._aims.next(self.drawn)
 
     def _target(self) -> SimNode:
         """Half of the time somebody who matters: the active controller, or a partition's leader."""
@@ -265,13 +280,6 @@ class Storm:
         for node_id, sync_s in self._slow.items():
             self._faults(self._cluster.nodes[node_id]).sync_s = sync_s
         self._slow.clear()
-
-    def _aimed(self, _: SimNode) -> bool:
-        """Several faults in the order in which they hurt; one such row at a time."""
-        if self._aim is not None and not self._aim.done():
-            return False
-        self._aim = asyncio.get_running_loop().create_task(self._aims.next())
-        return True
 
     def _jump_clock(self, node: SimNode) -> bool:
         self._simulation.machine(node.host).clock.jump(self._rng.randint(-100_000, 100_000))

@@ -116,6 +116,8 @@ class _Run:
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
+        if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
+            kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = {} if plan.light else _draw_settings(rng)
         self._cluster = SimCluster(
             plan.seed,
