@@ -67,6 +67,8 @@ class Aims:
             self._two_candidates,
             self._voter_with_more,
             self._outdated_newcomer,
+            self._repeated_proposals,
+            self._deposed_leader_proposes,
             self._leader_in_the_dark,
             self._late_high_watermark,
             self._diverge,
@@ -173,6 +175,39 @@ class Aims:
                 self._revive(newcomer)
                 await self._until(lambda: held, 5.0)
                 await self._wait(held_s, held_s + 0.5)
+
+    async def _repeated_proposals(self) -> None:
+        """A follower leaves the ISR and joins it, and proposals come again when all is past."""
+        target = self._target(followers=1)
+        lag_s = self._lag_s
+        if target is None or lag_s > 3.5:
+            return
+        follower = self._rng.choice(target.followers)
+        with self._echoing(target.leader):
+            for _ in range(2):
+                self._part([follower], [target.leader])
+                try:
+                    await self._wait(lag_s + 0.3, lag_s + 0.8)
+                finally:
+                    self._join([follower], [target.leader])
+                await self._wait(0.2, 1.0)
+        await self._wait(0.5, 2.0)
+
+    async def _deposed_leader_proposes(self) -> None:
+        """What a leader asked for comes once more when another has been elected, and it lives."""
+        target = self._target(followers=2)
+        if target is None or target.leader.id != target.state.preferred_leader:
+            return
+        self._kill(target.leader)
+        await self._until(lambda: self._is_led_by_another(target), 3.0)
+        second = self._leader_of(target)
+        if second is None or second is target.leader:
+            return
+        with self._echoing(second):
+            self._revive(target.leader)
+            await self._until(lambda: target.leader.id in self._isr(target), 4.0)
+            await self._elect_preferred(target)
+            await self._wait(1.0, 4.0)
 
     async def _leader_in_the_dark(self) -> None:
         """The controller takes a newcomer into the ISR; neither its answer nor the metadata gets
@@ -347,6 +382,22 @@ class Aims:
             yield
         finally:
             holds.remove(hold)
+
+    @contextmanager
+    def _echoing(self, leader: SimNode) -> Iterator[None]:
+        """Every proposal of an ISR that this leader sends comes once more."""
+
+        def echo(said: Said) -> float | None:
+            if said.method != ALTER_PARTITION or said.source != leader.host:
+                return None
+            return self._rng.uniform(0.3, 4.0)
+
+        echoes = self._fabric.wire.echoes
+        echoes.append(echo)
+        try:
+            yield
+        finally:
+            echoes.remove(echo)
 
     def _part(self, some: list[SimNode], others: list[SimNode]) -> None:
         for one in some:

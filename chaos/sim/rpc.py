@@ -137,6 +137,7 @@ class ClientCall:
         late = faults.late_copy if self.method in _MAY_COME_LATE else 0.0
         if late and rng.random() < late:
             held_s.append(rng.uniform(0.0, faults.late_copy_s))
+        held_s += fabric.wire.echoes_s(said)
         for late_s in held_s:
             if late_s:
                 fabric.scheduler.at(late_s, self._leave, target, request, timeout_s)

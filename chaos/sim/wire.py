@@ -31,6 +31,9 @@ Listener = Callable[[Stage, Said], None]
 Hold = Callable[[Said], float]
 """How many seconds longer a request is under way."""
 
+Echo = Callable[[Said], float | None]
+"""After how many seconds a copy of a request follows it, if one does."""
+
 
 class Wire:
     """The places to listen and to interfere; empty unless somebody does."""
@@ -38,6 +41,7 @@ class Wire:
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
         self.holds: list[Hold] = []
+        self.echoes: list[Echo] = []
 
     def tell(self, stage: Stage, said: Said) -> None:
         for listener in list(self.listeners):
@@ -45,3 +49,7 @@ class Wire:
 
     def held_s(self, said: Said) -> float:
         return sum(hold(said) for hold in list(self.holds))
+
+    def echoes_s(self, said: Said) -> list[float]:
+        after = [echo(said) for echo in list(self.echoes)]
+        return [delay_s for delay_s in after if delay_s is not None]
