@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from stele.cluster_view import ClusterView, Message, error_code
+from stele.admin_requests import AdminRequests
+from stele.cluster_view import ClusterView, error_code
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.errors import ApiError, BulkError, ErrorCode
+from stele.feature_admin import (
+    UPGRADE,
+    FeatureAdmin,
+    FeatureDescription,
+    UpdatedFeature,
+    UpgradeType,
+)
 from stele.quorum_admin import QuorumAdmin, QuorumDescription
 from stele.records import TopicPartition
 from stele.wire.v1 import admin_pb2
@@ -38,6 +46,7 @@ class CreatedTopic:
     topic_id: bytes
     partitions: int
     replication_factor: int
+    already_done: bool = False  # by the same request, sent before
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,13 @@ class Admin:
     Every call is repeated while it fails in a way that may pass (no controller now, a broker
     that is gone), at most ``default_api_timeout_ms`` long; ``on_wait`` is told why. Raises ApiError
     for what the cluster refuses (BulkError where it refuses some of several items), and
-    UnreachableError. Descriptions show at least what this client has changed before.
+    UnreachableError.
+
+    A change takes effect once, however often it is asked for: its attempts carry one request id.
+    OutcomeUnknownError says that it may have taken place, or yet will: the same call with the
+    error's ``request_id`` finds out. Descriptions are linearizable: they show every change that
+    anybody was told of before. With ``linearizable=False`` they are what one broker knows, and
+    that is at least what this client has changed before.
     """
 
     def __init__(
@@ -154,9 +169,9 @@ class Admin:
     ) -> None:
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
         self._view = ClusterView(self._config, world or real_world())
-        self._quorum = QuorumAdmin(self._view, self._config, self._ask)
-        # The metadata offset of this client's newest change: descriptions are at least as new.
-        self._changed_at = 0
+        self._requests = AdminRequests(self._view, self._config)
+        self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
+        self._features = FeatureAdmin(self._requests)
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,18 +190,18 @@ class Admin:
     # ------------------------------------------------------------------------- topics
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
     ) -> list[CreatedTopic]:
-        """Create topics; returns once the decision is committed.
-
-        An attempt without an answer is repeated: TOPIC_ALREADY_EXISTS may then speak of the topic
-        that this very call created.
-        """
+        """Create topics; returns once the decision is committed."""
         request = admin_pb2.CreateTopicsRequest(
             topics=[_new_topic(topic) for topic in topics], validate_only=validate_only
         )
-        response = await self._ask(
-            "CreateTopics", request, admin_pb2.CreateTopicsResponse.FromString
+        response = await self._requests.change(
+            "CreateTopics", request, admin_pb2.CreateTopicsResponse.FromString, request_id
         )
         failed: dict[str, ApiError] = {}
         created: list[CreatedTopic] = []
@@ -195,14 +210,20 @@ class Admin:
                 failed[each.name] = _item_error(each.error, f"topic {each.name!r}", each.message)
             else:
                 created.append(
-                    CreatedTopic(each.name, each.topic_id, each.partitions, each.replication_factor)
+                    CreatedTopic(
+                        each.name,
+                        each.topic_id,
+                        each.partitions,
+                        each.replication_factor,
+                        response.already_done,
+                    )
                 )
         return _all_or_raise(failed, created)
 
-    async def delete_topics(self, names: Sequence[str]) -> None:
+    async def delete_topics(self, names: Sequence[str], *, request_id: bytes | None = None) -> None:
         request = admin_pb2.DeleteTopicsRequest(names=names)
-        response = await self._ask(
-            "DeleteTopics", request, admin_pb2.DeleteTopicsResponse.FromString
+        response = await self._requests.change(
+            "DeleteTopics", request, admin_pb2.DeleteTopicsResponse.FromString, request_id
         )
         failed = {
             each.name: _item_error(each.error, f"topic {each.name!r}", each.message)
@@ -211,21 +232,29 @@ class Admin:
         }
         _all_or_raise(failed, [each.name for each in response.topics if not each.error])
 
-    async def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+    async def describe_topics(
+        self, names: Sequence[str], *, linearizable: bool = True
+    ) -> list[TopicDescription]:
         """The named topics, in the order of the names."""
         if not names:
             return []
-        by_name = {each.name: each for each in await self._describe_topics(names)}
+        by_name = {each.name: each for each in await self._describe_topics(names, linearizable)}
         return [by_name[name] for name in names if name in by_name]
 
-    async def list_topics(self) -> list[TopicDescription]:
+    async def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
         """All topics, by name."""
-        return sorted(await self._describe_topics(()), key=lambda topic: topic.name)
+        return sorted(await self._describe_topics((), linearizable), key=lambda topic: topic.name)
 
-    async def _describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        response = await self._ask(
+    async def _describe_topics(
+        self, names: Sequence[str], linearizable: bool
+    ) -> list[TopicDescription]:
+        response = await self._requests.ask(
             "DescribeTopics",
-            admin_pb2.DescribeTopicsRequest(names=names, min_metadata_offset=self._changed_at),
+            admin_pb2.DescribeTopicsRequest(
+                names=names,
+                min_metadata_offset=self._requests.changed_at,
+                linearizable=linearizable,
+            ),
             admin_pb2.DescribeTopicsResponse.FromString,
         )
         failed: dict[str, ApiError] = {}
@@ -238,7 +267,11 @@ class Admin:
         return _all_or_raise(failed, topics)
 
     async def elect_leaders(
-        self, partitions: Sequence[tuple[str, int]] = (), *, unclean: bool = False
+        self,
+        partitions: Sequence[tuple[str, int]] = (),
+        *,
+        unclean: bool = False,
+        request_id: bytes | None = None,
     ) -> list[TopicPartition]:
         """Elect preferred leaders (or, ``unclean``, any live replica for partitions without one).
 
@@ -252,8 +285,8 @@ class Admin:
             ],
             unclean=unclean,
         )
-        response = await self._ask(
-            "ElectLeaders", request, admin_pb2.ElectLeadersResponse.FromString
+        response = await self._requests.change(
+            "ElectLeaders", request, admin_pb2.ElectLeadersResponse.FromString, request_id
         )
         failed: dict[str, ApiError] = {}
         elected: list[TopicPartition] = []
@@ -270,6 +303,7 @@ class Admin:
         targets: Mapping[tuple[str, int], Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
+        request_id: bytes | None = None,
     ) -> None:
         """Move partitions to other brokers (KIP-455); None cancels a move that is under way.
 
@@ -286,10 +320,11 @@ class Admin:
             if replicas is not None:
                 wish.target.SetInParent()
                 wish.target.ids.extend(replicas)
-        response = await self._ask(
+        response = await self._requests.change(
             "AlterPartitionReassignments",
             request,
             admin_pb2.AlterPartitionReassignmentsResponse.FromString,
+            request_id,
         )
         failed: dict[str, ApiError] = {}
         accepted: list[TopicPartition] = []
@@ -307,7 +342,7 @@ class Admin:
         """What is being reassigned, of these partitions or (None) of all, by topic and number."""
         if partitions is not None and not partitions:
             return {}
-        response = await self._ask(
+        response = await self._requests.ask(
             "ListPartitionReassignments",
             admin_pb2.ListPartitionReassignmentsRequest(
                 partitions=[
@@ -326,11 +361,13 @@ class Admin:
 
     # ------------------------------------------------------------------------ cluster
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """All registered brokers, fenced ones included, as one broker knows them."""
-        response = await self._ask(
+    async def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
+        """All registered brokers, fenced ones included."""
+        response = await self._requests.ask(
             "DescribeCluster",
-            admin_pb2.DescribeClusterRequest(min_metadata_offset=self._changed_at),
+            admin_pb2.DescribeClusterRequest(
+                min_metadata_offset=self._requests.changed_at, linearizable=linearizable
+            ),
             admin_pb2.DescribeClusterResponse.FromString,
         )
         brokers = tuple(_broker(each) for each in response.brokers)
@@ -362,6 +399,28 @@ class Admin:
         """Let a controller vote no more. It may be down, and it may be the leader."""
         await self._quorum.remove_voter(voter_id, directory_id, cluster_id)
 
+    # ----------------------------------------------------------------------- features
+
+    async def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
+        """Every feature: the finalized level, and what the brokers support."""
+        return await self._features.describe(linearizable=linearizable)
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        upgrade_type: UpgradeType = UPGRADE,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> list[UpdatedFeature]:
+        """Finalize levels of features, all of them or none; level 0 disables a feature.
+
+        ``SAFE_DOWNGRADE`` is refused where it would lose something, ``UNSAFE_DOWNGRADE`` is not.
+        """
+        return await self._features.update(
+            dict(levels), upgrade_type, validate_only=validate_only, request_id=request_id
+        )
+
     # ------------------------------------------------------------------------ configs
 
     async def alter_configs(
@@ -369,6 +428,7 @@ class Admin:
         changes: Mapping[ConfigResource, Mapping[str, str | None]],
         *,
         validate_only: bool = False,
+        request_id: bytes | None = None,
     ) -> None:
         """Set configs, or with None put them back to their defaults. Others stay as they are."""
         request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
@@ -376,8 +436,8 @@ class Admin:
             entry = request.resources.add(resource=_resource(resource))
             for name, value in values.items():
                 entry.changes.add(name=name, value=value)
-        response = await self._ask(
-            "AlterConfigs", request, admin_pb2.AlterConfigsResponse.FromString
+        response = await self._requests.change(
+            "AlterConfigs", request, admin_pb2.AlterConfigsResponse.FromString, request_id
         )
         failed: dict[str, ApiError] = {}
         for each in response.resources:
@@ -387,13 +447,14 @@ class Admin:
         _all_or_raise(failed, [])
 
     async def describe_configs(
-        self, resources: Sequence[ConfigResource]
+        self, resources: Sequence[ConfigResource], *, linearizable: bool = True
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        response = await self._ask(
+        response = await self._requests.ask(
             "DescribeConfigs",
             admin_pb2.DescribeConfigsRequest(
                 resources=[_resource(each) for each in resources],
-                min_metadata_offset=self._changed_at,
+                min_metadata_offset=self._requests.changed_at,
+                linearizable=linearizable,
             ),
             admin_pb2.DescribeConfigsResponse.FromString,
         )
@@ -407,31 +468,6 @@ class Admin:
                 found[resource] = [_config_entry(entry) for entry in each.entries]
         _all_or_raise(failed, list(found.values()))
         return found
-
-    # ------------------------------------------------------------------------- asking
-
-    async def _ask(self, method: str, request: Message, parse: Callable[[bytes], Answer]) -> Answer:
-        async def attempt() -> Answer:
-            answer = await self._view.ask_any(f"/stele.v1.Admin/{method}", request, parse)
-            code = error_code(getattr(answer, "error", 0))
-            if code is not ErrorCode.NONE:
-                said = getattr(answer, "message", "") or _WORDS.get(code, "the cluster refused")
-                raise ApiError(code, f"{method}: {said}")
-            return answer
-
-        answer = await self._view.keep_asking(
-            attempt, method, self._config.default_api_timeout_ms / 1000
-        )
-        self._changed_at = max(self._changed_at, getattr(answer, "metadata_offset", 0))
-        return answer
-
-
-_WORDS = {
-    ErrorCode.NOT_CONTROLLER: "there is no active controller now, or it is just changing",
-    ErrorCode.REQUEST_TIMED_OUT: "the active controller did not answer in time",
-    ErrorCode.KAFKA_STORAGE_ERROR: "the active controller's disk is full; free space there",
-    ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot reach the active controller",
-}
 
 
 def _all_or_raise(failed: dict[str, ApiError], succeeded: list[Result]) -> list[Result]:

@@ -201,7 +201,7 @@ class ClusterView:
             "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
         )
         # A broker that is cut off from the controllers would tell its old story for ever.
-        self._next_broker += 1
+        self.ask_another_first()
         if not self._closed:
             self._apply(response)
 
@@ -267,10 +267,12 @@ class ClusterView:
         parse: Callable[[bytes], Answer],
         *,
         timeout_s: float | None = None,
+        on_lost: Callable[[RpcError], None] = lambda error: None,
     ) -> Answer:
         """One attempt at each known broker until one answers. Raises UnreachableError.
 
-        ``timeout_s``: for one attempt, where an answer takes its time.
+        ``timeout_s``: for one attempt, where an answer takes its time. ``on_lost`` hears of each
+        attempt without an answer: it may have been carried out.
 
         Bootstraps first if no broker is known, and again if none of the known ones answers.
         """
@@ -287,10 +289,15 @@ class ClusterView:
                 except RpcError as error:
                     self._check_open()
                     causes.append(f"broker {broker_id}: {error}")
+                    on_lost(error)
                     continue
                 self._next_broker = broker_id  # the next question goes to one that lives
                 return answer
         raise UnreachableError(f"no broker answers {method}: {'; '.join(causes) or 'none known'}")
+
+    def ask_another_first(self) -> None:
+        """The next question goes to the broker after the one that answered last."""
+        self._next_broker += 1
 
     @property
     def attempt_s(self) -> float:

@@ -28,6 +28,7 @@ from stele.admin import (
 )
 from stele.config import ClientOptions, ClientWorld, ConsumerOptions, ProducerOptions
 from stele.errors import ClosedError, SteleError
+from stele.feature_admin import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
 from stele.producer import HeadersArgument
 from stele.quorum_admin import QuorumDescription
 from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
@@ -462,33 +463,50 @@ class Admin(_Face):
             self._is_open = False
 
     def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
     ) -> list[CreatedTopic]:
-        return self._run(self._admin.create_topics(topics, validate_only=validate_only))
+        return self._run(
+            self._admin.create_topics(topics, validate_only=validate_only, request_id=request_id)
+        )
 
-    def delete_topics(self, names: Sequence[str]) -> None:
-        self._run(self._admin.delete_topics(names))
+    def delete_topics(self, names: Sequence[str], *, request_id: bytes | None = None) -> None:
+        self._run(self._admin.delete_topics(names, request_id=request_id))
 
-    def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        return self._run(self._admin.describe_topics(names))
+    def describe_topics(
+        self, names: Sequence[str], *, linearizable: bool = True
+    ) -> list[TopicDescription]:
+        return self._run(self._admin.describe_topics(names, linearizable=linearizable))
 
-    def list_topics(self) -> list[TopicDescription]:
-        return self._run(self._admin.list_topics())
+    def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
+        return self._run(self._admin.list_topics(linearizable=linearizable))
 
     def elect_leaders(
-        self, partitions: Sequence[tuple[str, int]] = (), *, unclean: bool = False
+        self,
+        partitions: Sequence[tuple[str, int]] = (),
+        *,
+        unclean: bool = False,
+        request_id: bytes | None = None,
     ) -> list[TopicPartition]:
-        return self._run(self._admin.elect_leaders(partitions, unclean=unclean))
+        return self._run(
+            self._admin.elect_leaders(partitions, unclean=unclean, request_id=request_id)
+        )
 
     def alter_partition_reassignments(
         self,
         targets: Mapping[tuple[str, int], Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
+        request_id: bytes | None = None,
     ) -> None:
         self._run(
             self._admin.alter_partition_reassignments(
-                targets, allow_replication_factor_change=allow_replication_factor_change
+                targets,
+                allow_replication_factor_change=allow_replication_factor_change,
+                request_id=request_id,
             )
         )
 
@@ -497,8 +515,8 @@ class Admin(_Face):
     ) -> dict[TopicPartition, PartitionReassignment]:
         return self._run(self._admin.list_partition_reassignments(partitions))
 
-    def describe_cluster(self) -> ClusterDescription:
-        return self._run(self._admin.describe_cluster())
+    def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
+        return self._run(self._admin.describe_cluster(linearizable=linearizable))
 
     def describe_quorum(self) -> QuorumDescription:
         return self._run(self._admin.describe_quorum())
@@ -514,15 +532,35 @@ class Admin(_Face):
     def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
         self._run(self._admin.remove_voter(voter_id, directory_id, cluster_id=cluster_id))
 
+    def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
+        return self._run(self._admin.describe_features(linearizable=linearizable))
+
+    def update_features(
+        self,
+        levels: Mapping[str, int],
+        upgrade_type: UpgradeType = UPGRADE,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> list[UpdatedFeature]:
+        return self._run(
+            self._admin.update_features(
+                levels, upgrade_type, validate_only=validate_only, request_id=request_id
+            )
+        )
+
     def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, str | None]],
         *,
         validate_only: bool = False,
+        request_id: bytes | None = None,
     ) -> None:
-        self._run(self._admin.alter_configs(changes, validate_only=validate_only))
+        self._run(
+            self._admin.alter_configs(changes, validate_only=validate_only, request_id=request_id)
+        )
 
     def describe_configs(
-        self, resources: Sequence[ConfigResource]
+        self, resources: Sequence[ConfigResource], *, linearizable: bool = True
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        return self._run(self._admin.describe_configs(resources))
+        return self._run(self._admin.describe_configs(resources, linearizable=linearizable))

@@ -1,0 +1,92 @@
+"""How an administrator's requests are asked, repeated and given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stele.cluster_view import ClusterView, Message, error_code
+from stele.config import ClientConfig
+from stele.errors import ApiError, ConfigError, ErrorCode, OutcomeUnknownError, UnreachableError
+from stele.world import RpcError
+
+REQUEST_ID_BYTES = 16
+
+Answer = TypeVar("Answer")
+
+
+class AdminRequests:
+    """Repeats what fails in a way that may pass, at most ``default_api_timeout_ms`` long."""
+
+    def __init__(self, view: ClusterView, config: ClientConfig) -> None:
+        self._view = view
+        self._config = config
+        # The metadata offset of this client's newest change: descriptions are at least as new.
+        self.changed_at = 0
+
+    async def ask(self, method: str, request: Message, parse: Callable[[bytes], Answer]) -> Answer:
+        """The answer to a request that may be carried out any number of times."""
+        return await self._keep_asking(method, request, parse, lambda error: None)
+
+    async def change(
+        self,
+        method: str,
+        request: Any,
+        parse: Callable[[bytes], Answer],
+        request_id: bytes | None = None,
+    ) -> Answer:
+        """The answer to a request that takes effect once: all attempts carry one id.
+
+        ``request_id``: of an earlier call whose outcome is not known; None makes a new one.
+        Raises OutcomeUnknownError where an attempt may have been carried out, now or later, and
+        nobody could say.
+        """
+        if request_id is not None and len(request_id) != REQUEST_ID_BYTES:
+            raise ConfigError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
+        request.request_id = request_id or self._view.world.rng.randbytes(REQUEST_ID_BYTES)
+        lost: list[RpcError | ApiError] = []
+        try:
+            return await self._keep_asking(method, request, parse, lost.append)
+        except (ApiError, UnreachableError) as error:
+            refused = isinstance(error, ApiError) and not error.code.retriable
+            if lost and not refused:
+                raise OutcomeUnknownError(str(error), request.request_id) from error
+            raise
+
+    async def _keep_asking(
+        self,
+        method: str,
+        request: Message,
+        parse: Callable[[bytes], Answer],
+        lost: Callable[[RpcError | ApiError], None],
+    ) -> Answer:
+        """``lost`` hears of each attempt that has no known outcome."""
+
+        async def attempt() -> Answer:
+            answer = await self._view.ask_any(
+                f"/stele.v1.Admin/{method}", request, parse, on_lost=lost
+            )
+            code = error_code(getattr(answer, "error", 0))
+            if code is not ErrorCode.NONE:
+                said = getattr(answer, "message", "") or _WORDS.get(code, "the cluster refused")
+                refusal = ApiError(code, f"{method}: {said}")
+                if code is ErrorCode.REQUEST_TIMED_OUT:
+                    lost(refusal)
+                if code.retriable:
+                    self._view.ask_another_first()  # this one may be cut off from the controllers
+                raise refusal
+            return answer
+
+        answer = await self._view.keep_asking(
+            attempt, method, self._config.default_api_timeout_ms / 1000
+        )
+        self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))
+        return answer
+
+
+_WORDS = {
+    ErrorCode.NOT_CONTROLLER: "there is no active controller now, or it is just changing",
+    ErrorCode.REQUEST_TIMED_OUT: "the active controller did not answer in time",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the active controller's disk is full; free space there",
+    ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot reach the active controller",
+}

@@ -1,0 +1,98 @@
+"""Administration of feature levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stele.admin_requests import AdminRequests
+from stele.cluster_view import error_code
+from stele.errors import ApiError, BulkError
+from stele.wire.v1 import admin_pb2 as pb
+
+UpgradeType = pb.UpgradeType
+UPGRADE = pb.UpgradeType.UPGRADE
+SAFE_DOWNGRADE = pb.UpgradeType.SAFE_DOWNGRADE
+UNSAFE_DOWNGRADE = pb.UpgradeType.UNSAFE_DOWNGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedLevels:
+    """What one broker supports of a feature, both ends included; 0 to 0: nothing."""
+
+    broker_id: int
+    min_level: int
+    max_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature. Another level can be finalized where ``min_level`` ≤ level ≤ ``max_level``."""
+
+    name: str
+    level: int  # finalized; 0: none
+    min_level: int  # supported by every broker
+    max_level: int
+    brokers: tuple[SupportedLevels, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedFeature:
+    name: str
+    level_before: int
+    level: int
+    already_done: bool  # by the same request, sent before
+
+
+class FeatureAdmin:
+    """What ``stele.admin.Admin`` does about features."""
+
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+
+    async def describe(self, *, linearizable: bool) -> list[FeatureDescription]:
+        response = await self._requests.ask(
+            "DescribeFeatures",
+            pb.DescribeFeaturesRequest(
+                min_metadata_offset=self._requests.changed_at, linearizable=linearizable
+            ),
+            pb.DescribeFeaturesResponse.FromString,
+        )
+        return [
+            FeatureDescription(
+                each.name,
+                each.level,
+                each.min_level,
+                each.max_level,
+                tuple(
+                    SupportedLevels(known.broker_id, known.min_level, known.max_level)
+                    for known in each.brokers
+                ),
+            )
+            for each in response.features
+        ]
+
+    async def update(
+        self,
+        levels: dict[str, int],
+        upgrade_type: pb.UpgradeType,
+        *,
+        validate_only: bool,
+        request_id: bytes | None,
+    ) -> list[UpdatedFeature]:
+        request = pb.UpdateFeaturesRequest(validate_only=validate_only)
+        for name, level in levels.items():
+            request.updates.add(name=name, level=level, type=upgrade_type)
+        response = await self._requests.change(
+            "UpdateFeatures", request, pb.UpdateFeaturesResponse.FromString, request_id
+        )
+        failed: dict[str, ApiError] = {
+            each.name: ApiError(error_code(each.error), each.message)
+            for each in response.features
+            if each.error
+        }
+        if failed:
+            raise BulkError(failed, [])
+        return [
+            UpdatedFeature(each.name, each.level_before, each.level, response.already_done)
+            for each in response.features
+        ]
