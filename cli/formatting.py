@@ -97,7 +97,7 @@ def _check_beginning(
     given = [name for name, present in options.items() if present]
     if len(given) > 1:
         raise CommandError(f"{given[0]} and {given[1]} exclude each other")
-    if given and node.voters:
+    if given and node.voters and not initial_controllers:
         raise CommandError(
             f"{given[0]}: controller.quorum.voters says already who begins; remove that key, and "
             "set controller.quorum.bootstrap.servers"

@@ -116,6 +116,38 @@ def remove_voter(
     _tell(voter, "votes no more", as_json)
 
 
+@quorum_app.command("voters")
+def show_voters(
+    config: Annotated[Path, typer.Option("--config", "-c", help="A controller's configuration.")],
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Show who votes by this node's own disk, for stele format --initial-controllers.
+
+    For a quorum that has lost its majority: quorum describe gets no answer then.
+    """
+    from node.format import read_identity
+    from runtime.quorum_inspection import voters_on_disk
+    from runtime.real.world import RealWorld
+    from stele.ids import encode_uuid
+
+    node = load_config(config, settings)
+    world = RealWorld()
+    try:
+        cluster_id = read_identity(world.world.disk, node).cluster_id
+        found = voters_on_disk(world.world.disk, node.metadata_log_dir, cluster_id)
+    finally:
+        world.close()
+    if found is None:
+        raise CommandError(f"{node.metadata_log_dir} does not say who votes")
+    rows = [(each.id, encode_uuid(each.key.directory_id), each.endpoint) for each in found.voters]
+    if as_json:
+        names = ("node_id", "directory_id", "endpoint")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    print(",".join(f"{node_id}@{endpoint}:{directory}" for node_id, directory, endpoint in rows))
+
+
 @dataclass(frozen=True, slots=True)
 class _Voter:
     """Who is meant. ``cluster_id``: "" where only the cluster itself can know it."""

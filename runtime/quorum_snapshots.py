@@ -185,14 +185,16 @@ def read(data: Buffer, snapshot: SnapshotId, cluster_id: str) -> Snapshot:
 class SnapshotStore:
     """The snapshots in the metadata log's directory."""
 
-    def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
-        """Drops what an earlier process had not finished. Raises OSError."""
+    def __init__(
+        self, disk: Disk, directory: str, cluster_id: str, *, read_only: bool = False
+    ) -> None:
+        """Drops what an earlier process had not finished, unless ``read_only``. Raises OSError."""
         self._disk = disk
         self._cluster_id = cluster_id
         self._directory = directory
         self.ids: list[SnapshotId] = []  # ascending; all whole and synced; not the bootstrap one
         for name in disk.list(directory) if disk.exists(directory) else []:
-            if name.endswith(_SUFFIX + _PART):
+            if name.endswith(_SUFFIX + _PART) and not read_only:
                 disk.remove(f"{directory}/{name}")
             elif (snapshot := parse_name(name)) is not None and snapshot != BOOTSTRAP:
                 self.ids.append(snapshot)

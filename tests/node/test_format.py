@@ -1,17 +1,22 @@
 """Whose directory it is: formatting, and the refusals that save somebody's data."""
 
 import random
+from typing import Any, cast
 
 import pytest
 
 from chaos.sim.simulation import Simulation
 from node.format import (
+    FirstVoters,
     directories_of,
     format_directory,
     random_cluster_id,
     read_identity,
 )
-from runtime.config import NodeConfig, from_settings
+from raft.quorum import NO_DIRECTORY
+from runtime.config import ConfigError, NodeConfig, from_settings
+from runtime.quorum_inspection import voters_on_disk
+from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk
 from storage.errors import LogDirectoryError
 
@@ -94,3 +99,100 @@ def test_cluster_ids_are_random_uuids_in_kafkas_form() -> None:
     ids = {random_cluster_id(RNG) for _ in range(200)}
     assert len(ids) == 200
     assert all(len(each) == 22 and not each.startswith("-") for each in ids)
+
+
+# ------------------------------------------------------------------------ who begins a quorum
+
+JOINING = {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "c1:9093"}
+D1, D2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+def test_a_controller_that_begins_alone(disk: Disk) -> None:
+    alone = config(**JOINING, controller_listener="c1:9093")
+    first = FirstVoters.standalone(alone, RNG)
+    format_directory(disk, directories_of(alone), "cluster", 1, RNG, first=first)
+    identity = read_identity(disk, alone)
+    voters = voters_on_disk(disk, "/a", "cluster")
+    assert voters is not None
+    (voter,) = voters.voters
+    assert voter.key.directory_id == identity.metadata_directory_id
+    assert (voter.id, voter.endpoint) == (1, "c1:9093")
+
+
+def test_controllers_that_begin_together(disk: Disk) -> None:
+    one = config(**JOINING, controller_listener="c1:9093")
+    first = FirstVoters.of(one, f"1@c1:9093:{D1},2@[::1]:9094:{D2},3@c3:9095", RNG)
+    format_directory(disk, directories_of(one), "cluster", 1, RNG, first=first)
+    assert encode_uuid(read_identity(disk, one).metadata_directory_id) == D1
+    assert voters_on_disk(disk, "/a", "cluster") == first.voters
+    known = [(each.id, each.key.directory_id, each.endpoint) for each in first.voters.voters]
+    assert known == [
+        (1, decode_uuid(D1), "c1:9093"),
+        (2, decode_uuid(D2), "[::1]:9094"),
+        (3, NO_DIRECTORY, "c3:9095"),
+    ]
+    unnamed = FirstVoters.of(one, "1@c1:9093", RNG)
+    assert unnamed.voters.voters[0].key.directory_id == decode_uuid(unnamed.directory_id)
+
+
+@pytest.mark.parametrize(
+    ("controllers", "said"),
+    [
+        ("2@c2:9093", "node 1 is not among"),
+        ("1@c1:9093,1@c2:9093", "twice"),
+        ("1@c1", "not id@host:port"),
+        ("1-c1:9093", "not id@host:port"),
+        ("1@c1:9093:short", "not id@host:port"),
+        ("", "not id@host:port"),
+    ],
+)
+def test_what_begins_no_quorum(controllers: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        FirstVoters.of(config(**JOINING), controllers, RNG)
+
+
+def test_a_broker_begins_no_quorum() -> None:
+    broker = config(**JOINING, process_roles="broker")
+    with pytest.raises(ConfigError, match="node 1 is no controller"):
+        FirstVoters.standalone(broker, RNG)
+
+
+def test_no_power_loss_leaves_a_formatted_controller_without_its_voters() -> None:
+    alone = config(**JOINING, controller_listener="c1:9093", log_dirs="/a")
+    outcomes = set()
+    for seed in range(30):
+        sim = Simulation(seed)
+        world = sim.process("c1").world
+        first = FirstVoters.standalone(alone, RNG)
+        disk = cast(Disk, _Failing(world.disk, writes=seed % 6))
+        try:
+            format_directory(disk, ["/a"], "cluster", 1, RNG, first=first)
+        except _PowerLossError:
+            pass
+        sim.power_off("c1")
+        sim.power_on("c1")
+        after = sim.process("c1").world.disk
+        formatted = after.exists("/a/meta.properties")
+        outcomes.add(formatted)
+        if formatted:
+            assert voters_on_disk(after, "/a", "cluster") == first.voters
+    assert outcomes == {False, True}
+
+
+class _PowerLossError(Exception):
+    pass
+
+
+class _Failing:
+    """A disk that has power for so many writes."""
+
+    def __init__(self, disk: Disk, writes: int) -> None:
+        self._disk = disk
+        self._left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("make_directory", "replace_file_now", "sync_now"):
+            if not self._left:
+                raise _PowerLossError
+            self._left -= 1
+        return getattr(self._disk, name)

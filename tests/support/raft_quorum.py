@@ -71,6 +71,7 @@ class Replica:
         self.config = QuorumConfig(
             cluster.cluster_id, node_id, bytes([node_id]) * 16, cluster.voters
         )
+        self.port = PORT
         self.fatal: list[BaseException] = []
         self.process: Process
         self.quorum: Quorum
@@ -95,7 +96,7 @@ class Replica:
         self.quorum.take_snapshots_of(lambda: self.witness.state)
         await self.quorum.start()
         if self.config.may_vote:
-            await world.network.serve(self.machine, PORT, self.quorum.service())
+            await world.network.serve(self.machine, self.port, self.quorum.service())
 
     async def stop(self) -> None:
         await self.process.run(self.quorum.stop())
@@ -114,7 +115,7 @@ class Replica:
 
     async def call(self, target: Replica, method: str, request: bytes) -> bytes:
         async def call() -> bytes:
-            channel = self.process.world.network.channel(target.machine, PORT)
+            channel = self.process.world.network.channel(target.machine, target.port)
             try:
                 return await channel.call(method, request, timeout_s=2.0)
             finally:
