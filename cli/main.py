@@ -19,10 +19,12 @@ from cli import (
     consume,
     demo_command,
     dev,
+    features,
     formatting,
     log_dump,
     produce,
     quorum,
+    reassign,
     server,
     sim,
     topics,
@@ -55,10 +57,12 @@ app.command("format")(formatting.format_command)
 app.command("server")(server.server)
 app.command("dev")(dev.dev)
 app.add_typer(topics.app, name="topic")
+app.add_typer(reassign.app, name="reassign")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
+app.add_typer(features.app, name="features")
 app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)

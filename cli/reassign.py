@@ -1,0 +1,330 @@
+"""``stele reassign …``: move partitions to other brokers, as kafka-reassign-partitions does."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.output import CommandError, did_you_mean, note, print_json, print_table
+from cli.reassignment_file import Assignments, document, read_assignments, read_topics
+
+if TYPE_CHECKING:
+    from stele.admin import BrokerDescription, PartitionDescription
+    from stele.sync import Admin
+
+app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True)
+
+EXIT_NOT_THERE_YET = 1
+
+PlanFile = Annotated[
+    Path,
+    typer.Option(
+        "--reassignment-json-file",
+        "-f",
+        exists=True,
+        dir_okay=False,
+        help='Kafka\'s format: {"version": 1, "partitions": [{"topic", "partition", "replicas"}]}',
+    ),
+]
+States = dict[tuple[str, int], "PartitionDescription"]
+
+
+@app.command()
+def generate(
+    broker_list: Annotated[
+        str, typer.Option("--broker-list", metavar="ID,ID", help="The brokers to move to.")
+    ],
+    topics_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topics-to-move-json-file",
+            exists=True,
+            dir_okay=False,
+            help='Kafka\'s format: {"version": 1, "topics": [{"topic"}]}',
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME", help="May be repeated.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, help="Default: as it is now."),
+    ] = None,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Take no account of racks.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Print a plan that spreads topics over brokers; nothing is moved."""
+    names = [*(read_topics(topics_file) if topics_file else ()), *(topic or ())]
+    if not names:
+        raise CommandError("which topics? Give --topics-to-move-json-file or --topic")
+    ids = _broker_ids(broker_list)
+    with _admin(bootstrap, timeout) as admin:
+        states = _states(admin, names)
+        brokers = {each.broker_id: each for each in admin.describe_cluster().brokers}
+    if unknown := [each for each in ids if each not in brokers]:
+        raise CommandError(f"there is no broker {unknown[0]}; there are {sorted(brokers)}")
+    chosen = [brokers[each] for each in ids]
+    plan = _spread(states, chosen, replication_factor, racks=not disable_rack_aware)
+    moving = sum(set(plan[each]) != set(states[each].replicas) for each in plan)
+    note(f"stele: {moving} of {len(plan)} partitions would get other replicas")
+    print(json.dumps(document(plan), indent=2))
+
+
+@app.command()
+def execute(
+    plan_file: PlanFile,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Also while other partitions are being moved.")
+    ] = False,
+    keep_factor: Annotated[
+        bool,
+        typer.Option(
+            "--disallow-replication-factor-change", help="Refuse more or fewer replicas than now."
+        ),
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Begin to move partitions as a plan says; another target replaces the one before."""
+    plan = read_assignments(plan_file)
+    with _admin(bootstrap, timeout) as admin:
+        states = _planned_states(admin, plan)
+        if not additional and (active := admin.list_partition_reassignments()):
+            raise CommandError(
+                f"{len(active)} partitions are being moved already, such as {next(iter(active))}: "
+                "wait until `stele reassign list` shows none, or give --additional"
+            )
+        admin.alter_partition_reassignments(plan, allow_replication_factor_change=not keep_factor)
+    current = {each: _settled(states[each]) for each in plan}
+    if as_json:
+        print_json({"current": document(current), "target": document(plan)})
+        return
+    rows = [(*each, _ids(current[each]), _ids(plan[each])) for each in sorted(plan)]
+    print_table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
+    print("\nTo go back to where it was, execute this:")
+    print(json.dumps(document(current)))
+
+
+class Status(enum.StrEnum):
+    """What has become of a planned move."""
+
+    COMPLETED = "completed"
+    IN_PROGRESS = "in progress"
+    REDIRECTED = "moving elsewhere"
+    ELSEWHERE = "not moving, and elsewhere"
+
+
+@app.command()
+def verify(
+    plan_file: PlanFile,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> int:
+    """Tell how far a plan has got; the exit code is 0 when all of it is completed."""
+    plan = read_assignments(plan_file)
+    with _admin(bootstrap, timeout) as admin:
+        active = admin.list_partition_reassignments(sorted(plan))
+        # Asked after: whatever was completed before is seen to be.
+        states = _planned_states(admin, plan)
+    found = []
+    for each, wanted in sorted(plan.items()):
+        state, moving = states[each], active.get(each)  # type: ignore[call-overload]
+        if moving is not None and not state.adding_replicas and not state.removing_replicas:
+            moving = None  # completed in between
+        if moving is not None:
+            arriving = moving.target_replicas == wanted
+            status = Status.IN_PROGRESS if arriving else Status.REDIRECTED
+        else:
+            status = Status.COMPLETED if state.replicas == wanted else Status.ELSEWHERE
+        found.append((each, status, state))
+    if as_json:
+        print_json([_verified(*entry, target=plan[entry[0]]) for entry in found])
+    else:
+        print_table(
+            ("TOPIC", "PARTITION", "STATUS", "REPLICAS", "TARGET", "NOT IN SYNC"),
+            [
+                (*each, status, _ids(state.replicas), _ids(plan[each]), _missing(state, plan[each]))
+                for each, status, state in found
+            ],
+        )
+    is_done = all(status is Status.COMPLETED for _, status, _ in found)
+    return 0 if is_done else EXIT_NOT_THERE_YET
+
+
+@app.command("list")
+def list_command(
+    as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
+) -> None:
+    """List all moves that are under way."""
+    with _admin(bootstrap, timeout) as admin:
+        active = admin.list_partition_reassignments()
+        topics = {topic.name: topic for topic in admin.list_topics()} if active else {}
+    rows, entries = [], []
+    for each, move in active.items():
+        topic = topics.get(each.topic)
+        if topic is None:
+            continue  # deleted in between
+        isr = topic.partitions[each.partition].isr
+        waiting = [replica for replica in move.target_replicas if replica not in isr]
+        rows.append(
+            (
+                each.topic,
+                each.partition,
+                _ids(move.target_replicas),
+                _ids(move.adding_replicas) or None,
+                _ids(move.removing_replicas) or None,
+                _ids(waiting) or None,
+            )
+        )
+        entries.append(
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "target": move.target_replicas,
+                "adding": move.adding_replicas,
+                "removing": move.removing_replicas,
+                "not_in_sync": waiting,
+            }
+        )
+    if as_json:
+        print_json(entries)
+    elif rows:
+        print_table(("TOPIC", "PARTITION", "TARGET", "ADDING", "REMOVING", "NOT IN SYNC"), rows)
+    else:
+        print("no partition is being moved")
+
+
+@app.command()
+def cancel(
+    plan_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--reassignment-json-file", "-f", exists=True, dir_okay=False, help="What to cancel."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Cancel every move that is under way.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Take moves back that are under way: the replicas before, in their order."""
+    if (plan_file is None) != everything:
+        raise CommandError("cancel what? Give either --reassignment-json-file or --all")
+    named = None if plan_file is None else sorted(read_assignments(plan_file))
+    with _admin(bootstrap, timeout) as admin:
+        active = admin.list_partition_reassignments(named)
+        if active:
+            admin.alter_partition_reassignments(dict.fromkeys(active))
+    if as_json:
+        print_json([{"topic": each.topic, "partition": each.partition} for each in active])
+    elif not active:
+        print("none of that is being moved")
+    for each in () if as_json else active:
+        print(f"cancelled the move of {each}")
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+def _admin(bootstrap: str, timeout_s: float) -> Admin:
+    from stele.sync import Admin
+
+    timeout_ms = int(timeout_s * 1000)
+    return Admin(bootstrap, default_api_timeout_ms=timeout_ms, on_wait=tell_wait)
+
+
+def _broker_ids(text: str) -> list[int]:
+    try:
+        ids = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise CommandError(f"--broker-list {text!r} is not of the form 1,2,3") from None
+    if len(set(ids)) < len(ids):
+        raise CommandError(f"--broker-list {text!r} names a broker twice")
+    return ids
+
+
+def _states(admin: Admin, names: Collection[str]) -> States:
+    """Every partition of these topics. Raises CommandError where there is no such topic."""
+    by_name = {topic.name: topic for topic in admin.list_topics()}
+    for name in names:
+        if name not in by_name:
+            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, by_name)}")
+    return {(name, state.partition): state for name in names for state in by_name[name].partitions}
+
+
+def _planned_states(admin: Admin, plan: Assignments) -> States:
+    states = _states(admin, sorted({topic for topic, _ in plan}))
+    for topic, partition in sorted(plan):
+        if (topic, partition) not in states:
+            raise CommandError(f"topic {topic!r} has no partition {partition}")
+    return states
+
+
+def _settled(state: PartitionDescription) -> tuple[int, ...]:
+    """The replicas without those that a move under way adds."""
+    return tuple(each for each in state.replicas if each not in state.adding_replicas)
+
+
+def _spread(
+    states: States,
+    brokers: Sequence[BrokerDescription],
+    replication_factor: int | None,
+    *,
+    racks: bool,
+) -> Assignments:
+    """By the rule by which new topics are placed."""
+    import random
+
+    from controller.placement import StripedPlacer
+    from metadata.image import BrokerRegistration
+
+    registrations = [
+        BrokerRegistration(
+            each.broker_id,
+            each.broker_epoch,
+            b"",
+            rack=(each.rack or None) if racks else None,
+            fenced=False,
+        )
+        for each in brokers
+    ]
+    plan: Assignments = {}
+    for topic in sorted({topic for topic, _ in states}):
+        placer = StripedPlacer(registrations, random.Random())
+        for each, state in sorted((key, s) for key, s in states.items() if key[0] == topic):
+            plan[each] = placer.place(replication_factor or len(_settled(state)))
+    return plan
+
+
+def _verified(
+    each: tuple[str, int], status: Status, state: PartitionDescription, *, target: tuple[int, ...]
+) -> dict[str, object]:
+    return {
+        "topic": each[0],
+        "partition": each[1],
+        "status": status,
+        "replicas": state.replicas,
+        "target": target,
+        "not_in_sync": [replica for replica in target if replica not in state.isr],
+    }
+
+
+def _missing(state: PartitionDescription, target: tuple[int, ...]) -> str | None:
+    return _ids([replica for replica in target if replica not in state.isr]) or None
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(str(each) for each in ids)

@@ -1,0 +1,109 @@
+"""``stele reassign`` without a cluster: its files, how partitions are spread, its mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from cli.output import CommandError
+from cli.reassign import _spread
+from cli.reassignment_file import document, read_assignments, read_topics
+from stele.admin import BrokerDescription, PartitionDescription
+
+
+def write(path: Path, content: object) -> Path:
+    file = path / "plan.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return file
+
+
+def entry(topic: object = "t", partition: object = 0, replicas: object = (1, 2)) -> object:
+    return {"topic": topic, "partition": partition, "replicas": replicas}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    plan = {("t", 1): (2, 1), ("t", 0): (1, 2), ("a", 10): (3,)}
+    written = document(plan)
+    assert read_assignments(write(tmp_path, written)) == plan
+    assert [each["topic"] for each in written["partitions"]] == ["a", "t", "t"]  # type: ignore[attr-defined]
+
+
+def test_a_file_of_kafka_s_own_tool(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],'
+        '"log_dirs":["any","any"]}]}',
+    )
+    assert read_assignments(file) == {("foo", 0): (1, 2)}
+    topics = write(tmp_path, {"version": 1, "topics": [{"topic": "a"}, {"topic": "a"}]})
+    assert read_topics(topics) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not JSON"),
+        ([], "must be of the form"),
+        ({"version": 1}, "must be of the form"),
+        ({"version": 2, "partitions": [entry()]}, "only 1 is known"),
+        ({"partitions": []}, "names no partitions"),
+        ({"partitions": ["t"]}, r"partitions\[0\]: 'topic' is missing"),
+        ({"partitions": [entry(topic=3)]}, "'topic' is missing or not a text"),
+        ({"partitions": [entry(partition="0")]}, "'partition' is missing or not a whole number"),
+        ({"partitions": [entry(partition=True)]}, "'partition' is missing or not a whole number"),
+        ({"partitions": [entry(replicas=3)]}, "'replicas' is missing or not a list"),
+        ({"partitions": [entry(replicas=["1"])]}, "must be broker ids"),
+        ({"partitions": [entry(), entry()]}, r"partitions\[1\]: t-0 is there already"),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/a"]}]},
+            "brokers choose log directories themselves",
+        ),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: object, said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        read_assignments(write(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["generate", "--broker-list", "1,2"], "which topics?"),
+        (["generate", "--topic", "t", "--broker-list", "1,x"], "is not of the form 1,2,3"),
+        (["generate", "--topic", "t", "--broker-list", "1,1"], "names a broker twice"),
+        (["cancel"], "cancel what?"),
+    ],
+)
+def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["reassign", *arguments]) == main.EXIT_FAILED
+    assert said in capsys.readouterr().err
+
+
+def broker(broker_id: int, rack: str = "") -> BrokerDescription:
+    return BrokerDescription(broker_id, "h", 1, "h", 2, rack, False, False, 0)
+
+
+def state(*replicas: int, adding: tuple[int, ...] = ()) -> PartitionDescription:
+    return PartitionDescription(0, 1, 0, 0, replicas, replicas, (), 0, adding)
+
+
+def test_a_plan_is_spread_evenly_over_brokers_and_racks() -> None:
+    states = {("t", number): state(1, 2) for number in range(8)}
+    brokers = [broker(3, "a"), broker(4, "a"), broker(5, "b"), broker(6, "b")]
+    plan = _spread(states, brokers, None, racks=True)
+    assert set(plan) == set(states)
+    for replicas in plan.values():
+        assert len(replicas) == 2
+        assert len({replica in (3, 4) for replica in replicas}) == 2, "one in each rack"
+    leaders = [replicas[0] for replicas in plan.values()]
+    assert sorted(leaders.count(each) for each in (3, 4, 5, 6)) == [2, 2, 2, 2]
+
+
+def test_the_number_of_replicas_is_that_before_a_move_or_the_one_asked_for() -> None:
+    states = {("t", 0): state(1, 2, 3, adding=(3,))}
+    brokers = [broker(each) for each in (1, 2, 3)]
+    assert len(_spread(states, brokers, None, racks=False)["t", 0]) == 2
+    assert len(_spread(states, brokers, 3, racks=False)["t", 0]) == 3
