@@ -70,6 +70,9 @@ class RaftCore:
     ``voters``, ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or
     earlier) are what recovery found, all durable. ``bootstrap`` are further nodes that an observer
     may ask for the leader, under ids that the driver can call and that no replica has (negative).
+    ``is_founder``: when this disk was formatted, its node was to be one of the first voters. Only
+    then it is the one who is meant where a set of voters has its node with an unknown directory:
+    an emptied disk must not vote in the name of the one that was there before.
     A leader asks ``has_room`` before it appends a change of the voters, which nobody can refuse
     then: whether the disk takes a small batch. Begin with ``start``.
     """
@@ -85,6 +88,7 @@ class RaftCore:
         *,
         snapshot: SnapshotId | None = None,
         bootstrap: Sequence[int] = (),
+        is_founder: bool = True,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         if log.last_epoch > hard_state.epoch:
@@ -93,6 +97,7 @@ class RaftCore:
         self._replica = Replica(local, voters, log, hard_state, timing, rng)
         self._replica.snapshot = snapshot
         self._replica.bootstrap = tuple(bootstrap)
+        self._replica.is_founder = is_founder
         self._replica.has_room = has_room
 
     # ------------------------------------------------------------------------------- facts

@@ -56,7 +56,7 @@ def on_vote_request(replica: Replica, now: float, request_id: int, message: Vote
 def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
     """Who is asked by its directory is a voter for the candidate, whether it knows that yet or not:
     it answers. Who is asked by its id only may be meant by what an emptied disk had promised; it
-    answers when it is a voter by its own log.
+    answers when it is a voter by its own log, and not by being that node (``is_founder``).
     """
     asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
     by_directory = asked.directory_id != NO_DIRECTORY

@@ -4,8 +4,8 @@ A change is a record in the log: it counts from the moment it is appended, and i
 committed. Any majority of a set and any of the next one have a voter in common, so that two leaders
 cannot be elected in one epoch while replicas differ in which of the two they go by. That holds for
 neighbours only. So a leader appends a set when the one before it is committed, and when it has
-committed a record of its own epoch: else it might not know of a set of a later epoch than that of
-its own newest record (Ongaro, raft-dev, July 2015).
+committed a record of its own epoch: until then a set that an earlier leader appended, and that this
+one has never seen, could still be brought to a majority of its own (Ongaro, raft-dev, July 2015).
 
 A voter is a node and a directory. The first voters come from the configuration, which names nodes
 only: then any directory of the node is the voter's, as in a quorum that knows no directories, and
@@ -13,8 +13,10 @@ an operator has to see to it that no emptied disk votes. A leader ends that as s
 first one of all puts the configuration's set into the log, its own directory in it. Then each
 voter's first fetch tells the leader which directory it has; the leader counts that one alone, and
 puts it into the record. This is safe because the nodes stay the same, and with them the
-majorities; and because from then on less is counted than before, never more. From then on a node
-with an emptied disk is no voter: its votes are not asked for, and its fetches are an observer's.
+majorities; and because from then on less is counted than before, never more. A node with an emptied
+disk is no voter then: its votes are not asked for, and its fetches are an observer's. It takes two
+things that only an operator can see to: no two disks of one node run at a time, and a disk that
+takes the place of another is formatted as one that joins (``is_founder`` is false).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from raft.log_view import LogView
 from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response, SnapshotId
 from raft.progress import ParkedFetch, Progress
-from raft.quorum import ReplicaKey, VoterSet, VoteTally, majority_value
+from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet, VoteTally, majority_value
 from raft.ready import (
     Call,
     HardState,
@@ -79,6 +79,7 @@ class Replica:
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
         self.bootstrap: tuple[int, ...] = ()  # whom an observer may ask besides the voters
+        self.is_founder = True  # may be meant where voters are known by their nodes only
         self.has_room: Callable[[], bool] = lambda: True  # for a change of the voters
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
         # What a snapshot holds is committed.
@@ -113,7 +114,15 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        return self.local in self.voters
+        return self.is_in(self.voters)
+
+    def is_in(self, voters: VoterSet) -> bool:
+        """Whether this replica is one of these voters, as far as it can know."""
+        voter = voters.get(self.local.id)
+        if voter is None:
+            return False
+        known = voter.key.directory_id != NO_DIRECTORY
+        return voter.key.matches(self.local) if known else self.is_founder
 
     @property
     def voters_pending(self) -> bool:
@@ -129,7 +138,7 @@ class Replica:
         be elected: the other lacks the record, and itself would be no voter (Ongaro, §4.2.2). It
         does not count its own vote then, and once the change is committed it resigns.
         """
-        return self.is_voter or (self.voters_pending and self.local in self.history.previous)
+        return self.is_voter or (self.voters_pending and self.is_in(self.history.previous))
 
     @property
     def whom_to_ask(self) -> tuple[int, ...]:

@@ -196,6 +196,7 @@ class Quorum:
             self._world.rng,
             snapshot=self._log.snapshots.newest,
             bootstrap=self._endpoints.bootstrap_ids,
+            is_founder=self._log.is_founder,
             has_room=self._log.has_room,
         )
         self._settle_peers()

@@ -344,6 +344,13 @@ class QuorumLog:
             ) from error
         return history
 
+    @property
+    def is_founder(self) -> bool:
+        """Whether this disk was formatted for one of the first voters. Raises SnapshotError."""
+        formatted = self.snapshots.first_voters()
+        first = self._config.first_voters if formatted is None else formatted
+        return first.get(self._config.node_id) is not None
+
     def _first_voters(self) -> VoterHistory:
         if self.snapshots.ids:
             oldest = self.snapshots.ids[0]

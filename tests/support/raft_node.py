@@ -55,6 +55,7 @@ class FakeNode:
     # What snapshots hold, on whatever node: everything from the log's beginning on.
     contents: dict[SnapshotId, list[Batch]] = field(default_factory=dict)
     directory_id: bytes = NO_DIRECTORY
+    bootstrap: tuple[int, ...] = ()  # whom else to ask, under negative ids
 
     @property
     def key(self) -> ReplicaKey:
@@ -109,6 +110,8 @@ class FakeNode:
             self.timing,
             self.rng,
             snapshot=self.snapshot,
+            bootstrap=self.bootstrap,
+            is_founder=self.voters.get(self.id) is not None,
         )
         ready = self.core.start(now)
         return ready, self.apply(ready)
@@ -157,6 +160,13 @@ class FakeNode:
         self.durable_log, self.durable_hard_state = sync.log, sync.hard_state
         ready = self.running.persisted(sync.ticket, now)
         return ready, sync.outbound + self.apply(ready)
+
+    def wipe(self, directory_id: bytes) -> None:
+        """While down: another disk, formatted to join the quorum that there is."""
+        assert self.core is None
+        self.directory_id, self.voters = directory_id, VoterSet([])
+        self.durable_log, self.durable_hard_state = [], HardState()
+        self.log, self.hard_state, self.snapshot, self.received = [], HardState(), None, None
 
     def crash(self, rng: random.Random | None = None) -> None:
         """Lose what was not synced; with ``rng``, keep a part of it, as a disk may."""
