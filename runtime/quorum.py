@@ -28,7 +28,7 @@ from raft.messages import (
     ResponseReceived,
     SnapshotId,
 )
-from raft.quorum import ReplicaKey, VoterSet
+from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
 from runtime.quorum_changes import QuorumChanges
@@ -511,21 +511,23 @@ class Quorum:
         now_ms = self._world.clock.time_ms()
         for view in core.describe(now):
             states = response.voters if view.is_voter else response.observers
-            state = _replica_state(view, now, now_ms)
-            voter = core.voters.get(view.key.id)
-            if view.is_voter and voter is not None:
-                state.endpoint = voter.endpoint
-            states.append(state)
+            voter = core.voters.get(view.key.id) if view.is_voter else None
+            states.append(_replica_state(view, voter, now, now_ms))
         return response
 
 
-def _replica_state(view: ReplicaView, now: float, now_ms: int) -> pb.ReplicaState:
+def _replica_state(
+    view: ReplicaView, voter: Voter | None, now: float, now_ms: int
+) -> pb.ReplicaState:
+    """``voter``: as the record has it, which knows more of one that has not been heard."""
+
     def wall_ms(moment: float | None) -> int:
         return -1 if moment is None else now_ms - round((now - moment) * 1000)
 
     return pb.ReplicaState(
         replica_id=view.key.id,
-        directory_id=view.key.directory_id,
+        directory_id=view.key.directory_id if voter is None else voter.key.directory_id,
+        endpoint="" if voter is None else voter.endpoint,
         log_end_offset=view.end_offset,
         last_fetch_time_ms=wall_ms(view.last_fetch_at),
         last_caught_up_time_ms=wall_ms(view.caught_up_at),
