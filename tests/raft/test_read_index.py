@@ -169,9 +169,8 @@ class Readers:
         """Nothing to look at."""
 
     def read(self, simulation: Pausing) -> None:
-        for node in simulation.voters:
-            if node.id not in simulation.paused:
-                self.read_at(simulation, node)
+        for node in simulation.leaders():
+            self.read_at(simulation, node)
         simulation.at(simulation.rng.uniform(0.005, 0.1), lambda: self.read(simulation))
 
     def read_at(self, simulation: Pausing, node: FakeNode) -> None:
@@ -185,7 +184,7 @@ class Readers:
         begun = Read(node, node.life, core.epoch, 0, core.high_watermark, self.newest)
         number, ready = core.confirm_leadership(simulation.now)
         self.reads.append(replace(begun, number=number))
-        simulation._done(node, ready)
+        simulation.done(node, ready)
 
 
 class Pausing(Simulation):
@@ -201,11 +200,9 @@ class Pausing(Simulation):
         self.invariants.append(self.readers)
 
     def pause_leaders(self) -> None:
-        for node in self.voters:
-            leads = node.core is not None and node.core.status.role is Role.LEADER
-            if leads and node.id not in self.paused and not self.kind:
-                self.paused[node.id] = []
-                self.at(self.rng.uniform(0.5, 6.0), partial(self.resume, node))
+        for node in [] if self.kind else self.leaders():
+            self.paused[node.id] = []
+            self.at(self.rng.uniform(0.5, 6.0), partial(self.resume, node))
         self.at(self.rng.uniform(1.0, 5.0), self.pause_leaders)
 
     def resume(self, node: FakeNode) -> None:
@@ -230,11 +227,8 @@ class Pausing(Simulation):
         if not self._put_off(node, lambda: self._end_sync(node, life)):
             super()._end_sync(node, life)
 
-    def keep_proposing(self) -> None:
-        held = [node for node in self.voters if node.id in self.paused]
-        every, self.voters = self.voters, [node for node in self.voters if node not in held]
-        super().keep_proposing()
-        self.voters = every
+    def leaders(self) -> list[FakeNode]:
+        return [node for node in super().leaders() if node.id not in self.paused]
 
 
 def test_no_confirmed_read_is_older_than_what_was_committed_before_it_began() -> None:

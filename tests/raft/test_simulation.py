@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from raft.ready import Role
+from raft.messages import Batch
 from tests.support.raft_simulation import Simulation
 
 SEEDS_PER_TEST = 12
@@ -24,10 +24,14 @@ def run(seed: int, voters: int, observers: int) -> Simulation:
     return simulation
 
 
+def histories(simulation: Simulation) -> list[list[Batch]]:
+    return [node.history for node in simulation.nodes.values()]
+
+
 def check_recovered(simulation: Simulation) -> None:
     """Once the faults are over there is one leader, and all follow it closely."""
     status = {node.id: node.running.status for node in simulation.nodes.values()}
-    leaders = [node for node in simulation.voters if node.running.status.role is Role.LEADER]
+    leaders = simulation.leaders()
     assert len(leaders) == 1, f"seed {simulation.seed}: {status}"
     leader = leaders[0]
     for node in simulation.nodes.values():
@@ -69,4 +73,4 @@ def test_a_lone_voter_elects_itself() -> None:
 def test_same_seed_same_run() -> None:
     first, second = run(7, 3, 1), run(7, 3, 1)
     assert first.counts == second.counts
-    assert [node.history for node in first.voters] == [node.history for node in second.voters]
+    assert histories(first) == histories(second)

@@ -23,12 +23,16 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.quorum import VoterSet
+from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Call, Outbound, Ready, Role
 from raft.timing import Timing
 from tests.support.raft_node import FakeNode
 
 CALL_TIMEOUT_S = 1.0
+
+
+def directory_id(node: int, disk: int) -> bytes:
+    return bytes([node, disk]) * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Faults:
     crash_every_s: float
     partition_every_s: float
     snapshot_every_s: float
+    change_every_s: float
+    wipe_every_s: float
 
     @classmethod
     def draw(cls, rng: random.Random) -> Faults:
@@ -53,6 +59,8 @@ class Faults:
             crash_every_s=rng.choice([1.0, 3.0, 10.0]),
             partition_every_s=rng.choice([1.5, 4.0, 20.0]),
             snapshot_every_s=rng.choice([0.1, 0.5, 5.0]),
+            change_every_s=rng.choice([0.1, 0.5, 2.0]),
+            wipe_every_s=rng.choice([1.0, 4.0]),
         )
 
 
@@ -74,29 +82,30 @@ class Served:
 
 
 class Simulation:
+    """Nodes 1 to ``voters`` are the first voters; those after them observe, and know nobody."""
+
     def __init__(self, seed: int, voters: int, observers: int = 0) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.faults = Faults.draw(self.rng)
         self.now = 0.0
         self.counts: Counter[str] = Counter()
-        voter_ids = range(1, voters + 1)
-        voter_set = VoterSet.of_ids(*voter_ids)
-        self.voters = [
-            FakeNode(
+        first_voters = VoterSet.of_ids(*range(1, voters + 1))
+        contents: dict[SnapshotId, list[Batch]] = {}
+        ids = range(1, voters + observers + 1)
+        self.nodes = {
+            node: FakeNode(
                 node,
-                voter_set,
+                first_voters if node <= voters else VoterSet([]),
                 Timing(),
                 random.Random(self.rng.random()),
                 max_batches_per_fetch=self.rng.choice([1, 3, 100]),
+                contents=contents,
+                directory_id=directory_id(node, 1),
+                bootstrap=tuple(-other for other in ids if other != node),
             )
-            for node in range(1, voters + observers + 1)
-        ]
-        contents: dict[SnapshotId, list[Batch]] = {}
-        for each in self.voters:
-            each.contents = contents
-        self.nodes = {node.id: node for node in self.voters}
-        self.voters = self.voters[:voters]
+            for node in ids
+        }
         self.invariants: list[Invariant] = [
             OneLeaderPerEpoch(),
             OneVotePerEpoch(),
@@ -141,13 +150,17 @@ class Simulation:
         self.cut = frozenset()
         self.start_all()
 
+    def leaders(self) -> list[FakeNode]:
+        """All that take themselves for one."""
+        up = [node for node in self.nodes.values() if node.core is not None]
+        return [node for node in up if node.running.status.role is Role.LEADER]
+
     def keep_proposing(self) -> None:
-        for node in self.voters:
-            if node.core is not None and node.core.status.role is Role.LEADER:
-                count = self.rng.randint(1, 3)
-                payload = b"%d" % next(self._values)
-                self._done(node, node.core.propose(payload, count, self.now))
-                self.counts["proposals"] += 1
+        for node in self.leaders():
+            count = self.rng.randint(1, 3)
+            payload = b"%d" % next(self._values)
+            self.done(node, node.running.propose(payload, count, self.now))
+            self.counts["proposals"] += 1
         self.at(self.rng.uniform(0.01, 0.2), self.keep_proposing)
 
     def _next(self, mean_s: float) -> float:
@@ -188,7 +201,7 @@ class Simulation:
     def _check_snapshot(self, node: FakeNode, life: int, snapshot: SnapshotId) -> None:
         if node.core is not None and node.life == life:
             sound = self.kind or self.rng.random() < 0.8
-            self._done(node, node.check_snapshot(snapshot, self.now, sound=sound))
+            self.done(node, node.check_snapshot(snapshot, self.now, sound=sound))
 
     def _partition(self) -> None:
         if self.kind:
@@ -207,7 +220,7 @@ class Simulation:
 
     # ---------------------------------------------------------------------------- wiring
 
-    def _done(self, node: FakeNode, ready: Ready) -> None:
+    def done(self, node: FakeNode, ready: Ready) -> None:
         self._told(node, ready, node.apply(ready))
 
     def _told(self, node: FakeNode, ready: Ready, outbound: list[Outbound]) -> None:
@@ -251,11 +264,11 @@ class Simulation:
         if self._ticks.get(node.id) == deadline:
             del self._ticks[node.id]
         if node.core is not None and node.deadline <= self.now:
-            self._done(node, node.core.tick(self.now))
+            self.done(node, node.core.tick(self.now))
 
     def _send(self, node: FakeNode, item: Outbound) -> None:
         if isinstance(item, Call):
-            self._carry(node.id, item.to, lambda: self._request(node, node.life, item))
+            self._carry(node.id, abs(item.to), lambda: self._request(node, node.life, item))
             failure = CallFailed(item.request_id)
             life = node.life
             self.at(CALL_TIMEOUT_S, lambda: self._inbound(node, life, failure))
@@ -274,7 +287,7 @@ class Simulation:
             self.at(delay_s, lambda: None if (source, target) in self.cut else arrive())
 
     def _request(self, caller: FakeNode, life: int, call: Call) -> None:
-        target = self.nodes[call.to]
+        target = self.nodes[abs(call.to)]  # negative: as a bootstrap node
         if target.core is None:
             self._refused(caller, life, call)
             return
@@ -288,7 +301,7 @@ class Simulation:
         core = caller.core
         fetch = isinstance(call.message, FetchRequest)
         if core is not None and caller.life == life and fetch and core.status.leader_id == call.to:
-            self._done(caller, core.leader_unreachable(self.now))
+            self.done(caller, core.leader_unreachable(self.now))
 
     def _response(self, served: Served, message: Response) -> None:
         answered = ResponseReceived(served.call.request_id, message)
@@ -332,7 +345,7 @@ class OneVotePerEpoch(_Watcher):
     """A voter supports one candidate per epoch, itself included, also across crashes."""
 
     def __init__(self) -> None:
-        self.votes: dict[tuple[int, int], int] = {}
+        self.votes: dict[tuple[ReplicaKey, int], int] = {}
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
         if node.core is not None and ready.hard_state is not None:
@@ -342,7 +355,7 @@ class OneVotePerEpoch(_Watcher):
         if isinstance(item, Call):
             message = item.message
             if isinstance(message, VoteRequest) and not message.pre_vote:
-                self._vote(node.id, message.epoch, node.id)
+                self._vote(node.key, message.epoch, node.id)
         elif isinstance(item.message, VoteResponse) and item.message.granted:
             served = simulation.served[item.request_id]
             asked = served.call.message
@@ -351,9 +364,9 @@ class OneVotePerEpoch(_Watcher):
                 assert durable.epoch >= asked.epoch, "the vote is not durable"
                 if durable.epoch == asked.epoch:
                     assert durable.voted_id == served.caller, "the vote is not durable"
-                self._vote(node.id, asked.epoch, served.caller)
+                self._vote(node.key, asked.epoch, served.caller)
 
-    def _vote(self, voter: int, epoch: int, candidate: int) -> None:
+    def _vote(self, voter: ReplicaKey, epoch: int, candidate: int) -> None:
         assert self.votes.setdefault((voter, epoch), candidate) == candidate, (voter, epoch)
 
 
@@ -399,11 +412,19 @@ class CommittedPrefix(_Watcher):
 
 
 class MajorityHolds(_Watcher):
-    """What anybody holds for committed is durable on a majority."""
+    """What a leader holds for committed is durable on a majority of its voters.
+
+    A voter whose disk was taken from it since may have held it.
+    """
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
-        if ready.committed is None:
+        if ready.committed is None or node.running.status.role is not Role.LEADER:
             return
         held = node.history[: len(node.delivered)]
-        holders = [v for v in simulation.voters if v.durable_history[: len(held)] == held]
-        assert len(holders) >= node.voters.majority, f"only {len(holders)} hold {ready.committed}"
+        voters = node.running.voters
+        holders = 0
+        for voter in voters.voters:
+            other = simulation.nodes[voter.id]
+            lost = not voter.key.matches(other.key)
+            holders += lost or other.durable_history[: len(held)] == held
+        assert holders >= voters.majority, f"only {holders} hold {ready.committed}"
