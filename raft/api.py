@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stele.errors import ApiError, ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndEpoch:
+class LeaderAndEpoch(NamedTuple):
     """The quorum's leader as a node knows it; ``leader_id`` is None while there is none."""
 
     leader_id: int | None

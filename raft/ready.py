@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from raft.messages import Batch, Request, Response, SnapshotId
 from raft.quorum import VoterSet
@@ -46,8 +47,7 @@ class HardState:
     voted_directory_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """A replica's standing, as others may see it."""
 
     role: Role

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
@@ -426,6 +427,7 @@ class _Reader:
         return name
 
 
+@lru_cache(maxsize=1024)  # peers tell theirs in every answer
 def parse_address(text: str) -> Address | None:
     """``host:port`` or ``[v6]:port``; None where it is neither. The host may be empty."""
     host, colon, port = text.strip().rpartition(":")

@@ -51,7 +51,13 @@ class SimNode:
 
     @property
     def alive(self) -> bool:
-        return self.process is not None and not self.process.dead
+        process = self.process
+        return process is not None and not process.loop.dead
+
+    @property
+    def running(self) -> Node | None:
+        """The node, while its process lives."""
+        return self.node if self.alive else None
 
     @property
     def ready(self) -> bool:

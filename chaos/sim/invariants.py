@@ -15,6 +15,7 @@ from chaos.sim.laws import (
     MajorityHolds,
     OneVotePerEpoch,
     SomeoneHasEverything,
+    newest_image,
 )
 from chaos.sim.log_laws import LogsRememberWhatTheyHold
 from chaos.sim.replica_laws import ReplicasFitTogether
@@ -47,12 +48,7 @@ class Invariants:
         self.committed = CommittedRecordsStay()
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
-        self._quorum_laws: list[Law] = [
-            OneVotePerEpoch(),
-            MajorityHolds(),
-            EpochsOnlyGrow(),
-            ReplicasFitTogether(),
-        ]
+        self._quorum_laws: list[Law] = [OneVotePerEpoch(), MajorityHolds()]
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
             (self.committed, _COSTLY_EVERY_LOOKS),
@@ -61,8 +57,9 @@ class Invariants:
         self.violations: list[str] = []
         self.fenced = FencedBrokersAcknowledgeNothing(cluster, self._violated)
         self.highest: dict[PartitionId, int] = {}  # high watermark ever seen
+        # Of the committed metadata: checked whenever they are others than at the last look.
+        self._metadata_laws: list[Law] = [EpochsOnlyGrow(), ReplicasFitTogether(), self.fenced]
         self._laws += [
-            (self.fenced, 1),
             (
                 LogsRememberWhatTheyHold(cluster, self.committed, self._violated),
                 _COSTLY_EVERY_LOOKS,
@@ -106,9 +103,12 @@ class Invariants:
         if any(node.id in self._cluster.controllers for node in running):
             for law in self._quorum_laws:
                 law.check(self._cluster, self._violated)
-        image = self._newest_image()
+        image = newest_image(self._cluster)
         whole = image is not self._newest
         self._newest = image
+        if whole:
+            for law in self._metadata_laws:
+                law.check(self._cluster, self._violated)
         leading, following = self._replicas_of(self._cluster.nodes.values() if whole else running)
         for node, replica in leading:
             self._check_leader(node, replica)
@@ -153,14 +153,6 @@ class Invariants:
             self._violated(f"node {node.id} has other metadata up to offset {image.offset}")
         while len(self._images) > _IMAGES_KEPT:
             del self._images[min(self._images)]
-
-    def _newest_image(self) -> MetadataImage | None:
-        images = [_image(node) for node in self._cluster.controllers.values() if node.alive]
-        return max(
-            (image for image in images if image is not None),
-            key=lambda image: image.offset,
-            default=None,
-        )
 
     # -------------------------------------------------------------------------------- data
 
@@ -241,7 +233,8 @@ def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
 
 
 def _broker(node: SimNode) -> Broker | None:
-    return node.node.broker if node.alive and node.node is not None else None
+    running = node.running
+    return None if running is None else running.broker
 
 
 def _process(node: SimNode) -> str:

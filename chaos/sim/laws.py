@@ -145,6 +145,8 @@ class CommittedRecordsStay:
         # (log, its truncation generation, next position in the file) of a replica in a process,
         # which gets a new log when it is removed and added again.
         self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
+        # What was committed there when it was read: while that is so there is nothing to read.
+        self._compared: dict[tuple[str, PartitionId], int] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         image = newest_image(cluster)
@@ -177,6 +179,8 @@ class CommittedRecordsStay:
         elif generation != log.truncation_generation:
             self.truncations += 1
             generation, position = log.truncation_generation, 0
+        elif self._compared.get(key) == min(replica.machine.high_watermark, log.end_offset):
+            return
         committed = min(replica.machine.high_watermark, log.end_offset)
         known = self._batches.setdefault(replica.id, {})
         data = bytes(log_bytes(cluster, node, repr(replica))[position:])
@@ -201,6 +205,7 @@ class CommittedRecordsStay:
             self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
             read = at + header.size_bytes
         self._read[key] = log, generation, position + read
+        self._compared[key] = committed
 
     def is_committed(self, partition: PartitionId, header: BatchHeader) -> bool:
         """Whether this very batch was seen to be committed."""
@@ -282,7 +287,7 @@ class Acknowledged:
         holders = [
             node.id
             for node in cluster.brokers.values()
-            if durable_bytes(cluster, node, partition).find(value) >= 0
+            if durable_bytes(cluster, node, partition).rfind(value) >= 0  # it is near the end
         ]
         if len(holders) < needed:
             report(
@@ -311,7 +316,8 @@ def _segment(partition: str) -> str:
 
 
 def core_of(node: SimNode) -> RaftCore | None:
-    quorum = node.node.quorum if node.alive and node.node is not None else None
+    running = node.running
+    quorum = None if running is None else running.quorum
     return None if quorum is None else quorum._core
 
 
@@ -323,8 +329,9 @@ def process_of(node: SimNode) -> str:
 def newest_image(cluster: SimCluster) -> MetadataImage | None:
     newest = None
     for node in cluster.controllers.values():
-        if node.alive and node.node is not None and node.node.controller is not None:
-            image = node.node.controller.image
+        running = node.running
+        if running is not None and running.controller is not None:
+            image = running.controller.image
             if newest is None or image.offset > newest.offset:
                 newest = image
     return newest
@@ -332,7 +339,8 @@ def newest_image(cluster: SimCluster) -> MetadataImage | None:
 
 def online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
     for node in cluster.brokers.values():
-        if node.alive and node.node is not None and node.node.broker is not None:
-            for replica in node.node.broker.replicas:
+        running = node.running
+        if running is not None and running.broker is not None:
+            for replica in running.broker.replicas:
                 if replica.state is ReplicaState.ONLINE:
                     yield node, replica

@@ -374,5 +374,5 @@ def test_broken_invariants_are_seen() -> None:
     with pytest.raises(SimulationFailedError):
         cluster.run(scenario)
     found = "; ".join(cluster.invariants.violations)
-    assert "is in the ISR and ends at 3, below the high watermark 103" in found
+    assert "is in the ISR, has 3 on disk, below the high watermark 103" in found
     assert "went back from 103 to 3" in found
