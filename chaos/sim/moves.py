@@ -95,6 +95,8 @@ class Moves:
             await asyncio.sleep(0.5)
 
     def _is_on(self, topic: str, partition: int, target: tuple[int, ...]) -> bool:
+        if self._cluster.active_controller is None:
+            return False  # the others may not know the newest
         state = self._cluster.partition(topic, partition)
         return state.replicas == target and not state.is_reassigning
 
