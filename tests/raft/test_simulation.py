@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 from raft.messages import Batch
+from raft.ready import Role
 from tests.support.raft_simulation import Simulation
+from tests.support.raft_voters import Operator
 
 SEEDS_PER_TEST = 12
 
@@ -59,6 +61,47 @@ def test_faults(voters: int, observers: int) -> None:
         "truncations",
     ):
         assert total[happened] >= SEEDS_PER_TEST // 2, f"{happened}: {total}"
+
+
+def change_voters(seed: int) -> tuple[Simulation, Counter[str]]:
+    """Seven nodes, one to five of them voters, which an operator changes among the faults."""
+    simulation = Simulation(seed, seed % 3 + 1, 6 - seed % 3)
+    operator = Operator(simulation)
+    simulation.start_all()
+    simulation.keep_proposing()
+    simulation.run_for(2.0)
+    simulation.unkind()
+    operator.begin()
+    simulation.run_for(20.0)
+    simulation.heal()
+    simulation.run_for(4.0)
+    operator.active = False
+    simulation.run_for(8.0)
+    return simulation, operator.committed()
+
+
+def test_voters_change_among_faults() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(SEEDS_PER_TEST):
+        simulation, committed = change_voters(seed)
+        check_recovered(simulation)
+        voters = simulation.leaders()[0].running.voters
+        for node in simulation.nodes.values():
+            is_voter = node.running.status.role in (Role.LEADER, Role.FOLLOWER)
+            assert is_voter == (node.key in voters), f"seed {seed}: node {node.id} of {voters}"
+        total += simulation.counts + committed
+    for happened, least in (
+        ("added", 40),
+        ("removed", 40),
+        ("learned", SEEDS_PER_TEST),
+        ("moved", 20),
+        ("wiped", 20),
+        ("crashes", 20),
+        ("installs", 20),
+        ("truncations", 5),
+        ("epochs", 40),
+    ):
+        assert total[happened] >= least, f"{happened}: {total}"
 
 
 def test_a_lone_voter_elects_itself() -> None:

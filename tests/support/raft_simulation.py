@@ -135,8 +135,7 @@ class Simulation:
 
     def start_all(self) -> None:
         for node in self.nodes.values():
-            if node.core is None:
-                self._start(node)
+            self.start(node)
 
     def unkind(self) -> None:
         """Let the faults begin."""
@@ -166,7 +165,10 @@ class Simulation:
     def _next(self, mean_s: float) -> float:
         return self.rng.uniform(0.0, 2 * mean_s)
 
-    def _start(self, node: FakeNode) -> None:
+    def start(self, node: FakeNode) -> None:
+        """Unless it is up."""
+        if node.core is not None:
+            return
         ready, outbound = node.start(self.now)
         self.counts["starts"] += 1
         self._told(node, ready, outbound)
@@ -178,7 +180,7 @@ class Simulation:
         if node.core is not None:
             self.counts["crashes"] += 1
             node.crash(self.rng)
-            self.at(self._next(1.0), lambda: self._start(node) if node.core is None else None)
+            self.at(self._next(1.0), lambda: self.start(node))
         self.at(self._next(self.faults.crash_every_s), self._crash_one)
 
     def _take_snapshot(self) -> None:
