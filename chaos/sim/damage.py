@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replica import ReplicaState
 from broker.types import PartitionId
+from chaos.sim import membership
 from chaos.sim.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
 from runtime.quorum_config import METADATA_TOPIC
+from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -39,6 +41,7 @@ ROOT = "/data"
 METADATA_LOG = f"{ROOT}/{METADATA_TOPIC}-0"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 _BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
+_LEAST_VOTERS = 3  # of fewer none is taken away
 _CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
 
 
@@ -56,8 +59,11 @@ class Damage:
 
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
         self.counts: Counter[str] = Counter()
-        # Brokers of which the metadata log was damaged: one that refuses to start is wiped.
+        # Nodes of which the metadata log was damaged: one that refuses to start is wiped.
         self.metadata: set[int] = set()
+        # A voter whose disk or metadata log is lost: one at a time, until it was added again.
+        self.lost_voters: set[int] = set()
+        self.voters_may_be_lost = False
         self._hurt: dict[PartitionId, int] = {}  # and the broker with the one hurt replica
         self._cluster = cluster
         self._rng = rng
@@ -119,8 +125,18 @@ class Damage:
         self.counts["disks wiped"] += 1
         return True
 
+    def wipe_voter(self, node: SimNode) -> None:
+        """A controller gets an empty disk. It is down."""
+        self._cluster.wipe(node)
+        self.lost_voters.add(node.id)
+        self.metadata.discard(node.id)
+        self.counts["voters wiped"] += 1
+
     def replace_metadata(self, node: SimNode) -> None:
-        """What an operator does with a broker that refuses to start for its metadata log."""
+        """What an operator does with a node that refuses to start for its metadata log."""
+        if node.id in self._cluster.controllers:
+            self.wipe_voter(node)
+            return
         self._disk(node).lose(METADATA_LOG)
         self.metadata.discard(node.id)
         self.counts["metadata logs wiped"] += 1
@@ -133,8 +149,31 @@ class Damage:
     def _is_broker_alone(self, node: SimNode) -> bool:
         return node.id not in self._cluster.controllers
 
+    def may_lose_voter(self, node: SimNode) -> bool:
+        """Whether the other voters are a majority without it that holds everything committed.
+
+        Every majority that committed something overlaps every majority of the others, if only
+        this one is lost, and the quorum knows its disk from the one that takes its place.
+        """
+        voters = membership.settled_voters(self._cluster)
+        return (
+            self.voters_may_be_lost
+            and not self.lost_voters
+            and node.id in voters.ids
+            and len(voters) >= _LEAST_VOTERS
+        )
+
     def _may_hurt_metadata(self, node: SimNode) -> bool:
-        return self._is_broker_alone(node) and bool(self._disk(node).names(METADATA_LOG))
+        if not self._disk(node).names(METADATA_LOG):
+            return False
+        return self._is_broker_alone(node) or self.may_lose_voter(node)
+
+    def _metadata_is_hurt(self, node: SimNode, what: str) -> bool:
+        self.metadata.add(node.id)
+        if not self._is_broker_alone(node):
+            self.lost_voters.add(node.id)
+        self.counts[what] += 1
+        return True
 
     def _image(self) -> MetadataImage | None:
         """The committed metadata; None while nobody can tell for sure."""
@@ -251,9 +290,7 @@ class Damage:
         floor = self._checkpointed(node, f"{METADATA_LOG}/{RECOVERY_POINT_FILE}", key)
         if not self._flip(node, name, floor):
             return False
-        self.metadata.add(node.id)
-        self.counts["bits flipped in metadata logs"] += 1
-        return True
+        return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
     def _lose_checkpoint(self, node: SimNode) -> bool:
         """They only tell where recovery may begin, and what damage is for sure no torn write."""
@@ -293,15 +330,20 @@ class Damage:
         return True
 
     def _lose_metadata(self, node: SimNode) -> bool:
-        """A broker's copy of the metadata log, or a file of it."""
-        if self._rng.random() < 0.5:
+        """A broker's copy of the metadata log, or a file of it; of a voter, its state.
+
+        A voter that finds neither state nor log would take itself for a new one.
+        """
+        names = self._disk(node).names(METADATA_LOG)
+        if not self._is_broker_alone(node):
+            names = [name for name in names if name == QUORUM_STATE_FILE]
+        if names and (self._rng.random() < 0.5 or not self._is_broker_alone(node)):
+            self._disk(node).lose(f"{METADATA_LOG}/{self._rng.choice(names)}")
+        elif self._is_broker_alone(node):
             self._disk(node).lose(METADATA_LOG)
         else:
-            names = self._disk(node).names(METADATA_LOG)
-            self._disk(node).lose(f"{METADATA_LOG}/{self._rng.choice(names)}")
-        self.metadata.add(node.id)
-        self.counts["files of metadata logs lost"] += 1
-        return True
+            return False
+        return self._metadata_is_hurt(node, "files of metadata logs lost")
 
 
 def _sound(data: bytes | bytearray) -> list[tuple[int, BatchHeader]]:

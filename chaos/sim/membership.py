@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.core import RaftCore
-from raft.quorum import VoterSet
+from raft.quorum import NO_DIRECTORY, VoterSet
 from stele.errors import ApiError, ErrorCode
 from stele.ids import decode_uuid
 from stele.wire.v1 import raft_pb2 as pb
@@ -33,6 +33,19 @@ def newest_voters(cluster: SimCluster) -> VoterSet:
     cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
     newest = max(cores, key=lambda core: (core.log.last_epoch, core.voters_offset), default=None)
     return VoterSet([]) if newest is None else newest.voters
+
+
+def settled_voters(cluster: SimCluster) -> VoterSet:
+    """The committed voters, of which each disk is known; none while that cannot be told."""
+    active = cluster.active_controller
+    core = None if active is None or not active.ready else _core(active)
+    if (
+        core is None
+        or core.change_pending
+        or any(voter.key.directory_id == NO_DIRECTORY for voter in core.voters.voters)
+    ):
+        return VoterSet([])
+    return core.voters
 
 
 async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:

@@ -118,12 +118,12 @@ def strays(cluster: SimCluster) -> Iterator[str]:
 
 
 def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
-    """But for those that only wait to be deleted."""
+    """But for those that only wait to be deleted, and for corrupt ones kept aside."""
     disk = cluster.simulation.machine(node.host).disk
     return [
         name
         for name in disk.names("/data")
-        if not name.endswith("-delete")
+        if not name.endswith(("-delete", "-corrupt"))
         and name != "__cluster_metadata-0"
         and disk.find(f"/data/{name}/partition.metadata")
     ]

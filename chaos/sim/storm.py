@@ -36,10 +36,13 @@ KINDS = (
     "lose_file",
     "wipe_disk",
     "roll",
+    "voters",
+    "moves",
     "aimed",
     "conditions",
 )
-"""Of faults: acts, and ``conditions``: bad networks, slow disks and torn pages all the time."""
+"""Of faults: acts; ``voters`` and ``moves``: what operators do meanwhile (``chaos.sim.operators``);
+and ``conditions``: bad networks, slow disks and torn pages all the time."""
 
 
 class Storm:
@@ -68,7 +71,6 @@ class Storm:
         self._simulation = cluster.simulation
         self._rng = cluster.simulation.streams.stream("storm")
         self._pace_s = pace_s
-        self._nodes = list(cluster.nodes.values())
         self._dark: set[int] = set()  # nodes without power
         self._paused: set[int] = set()
         self._broken: set[int] = set()  # nodes whose disk fails or is full
@@ -78,7 +80,7 @@ class Storm:
         self.damage = Damage(cluster, cluster.simulation.streams.stream("damage"))
         self.violations: list[str] = []
         for node in self._nodes:
-            node.on_failed = self._node_failed
+            self.watch(node)
         self._kinds = frozenset(kinds)
         self._limit = limit
         acts: dict[Callable[[SimNode], bool], int] = {
@@ -114,6 +116,14 @@ class Storm:
             revive=self._revive_one,
             counts=self.counts,
         )
+
+    @property
+    def _nodes(self) -> list[SimNode]:
+        return list(self._cluster.nodes.values())
+
+    def watch(self, node: SimNode) -> None:
+        """Every node is in the storm; a new one's failures are noted from now on, too."""
+        node.on_failed = self._node_failed
 
     def draw_conditions(self) -> None:
         """How good the network and the disks are, for the whole storm."""

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from chaos.sim.cluster import SimCluster
+from chaos.sim.operators import Operators
 from chaos.sim.rng import Streams
 from chaos.sim.storm import KINDS, Storm
 from chaos.sim.workload import Load, Workload
@@ -129,6 +130,14 @@ class _Run:
         )
         self._storm = Storm(self._cluster, pace_s=pace_s, kinds=kinds, limit=plan.acts)
         self._workload = Workload(self._cluster, self._load)
+        self._operators = Operators(
+            self._cluster,
+            self._storm,
+            self._workload.partitions,
+            kinds=kinds,
+            pace_s=rng.choice([2.0, 5.0]),
+            limit=plan.acts,
+        )
         self._coverage: Counter[str] = Counter()
         self._outcome = Outcome(plan)
 
@@ -175,10 +184,13 @@ class _Run:
         await workload.prepare()
         storm.draw_conditions()
         workload.start()
+        self._operators.start()
         await storm.rage(plan.seconds)
+        await self._operators.stop()
         await asyncio.sleep(DRAIN_S)
         cluster.invariants.check_everything()
         await storm.calm()
+        await self._operators.settle()
         await workload.finish(HEAL_S)
         for topic, partition in workload.partitions:
             await cluster.until_isr(topic, 3, partition)
@@ -202,6 +214,7 @@ class _Run:
             cover["leader epochs"] = sum(state.leader_epoch for state in states)
             cover["isr changes"] = sum(state.partition_epoch for state in states)
         cover.update(self._storm.damage.counts)
+        cover.update(self._operators.counts)
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared
         cover["consumed"] = len(history.consumed)
@@ -222,9 +235,12 @@ class _Run:
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:
     """Half of the runs with the defaults, half in a hurry or at leisure."""
+    settings = {}
+    if rng.random() < 0.4:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = "3000"
     if rng.random() < 0.5:
-        return {}
-    settings = {"replica.lag.time.max.ms": str(rng.choice([750, 1000, 3000, 30_000]))}
+        return settings
+    settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
     if rng.random() < 0.5:
         settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     return settings
