@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Local, Timeout, tell_wait
 from cli.output import print_json, print_table
 
 cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
@@ -12,13 +12,16 @@ cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
 
 @cluster_app.command("describe")
 def describe_cluster(
-    as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
+    as_json: Json = False,
+    local: Local = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
 ) -> None:
     """Show all brokers, fenced ones too."""
     from stele.sync import Admin
 
     with Admin(bootstrap, default_api_timeout_ms=int(timeout * 1000), on_wait=tell_wait) as admin:
-        cluster = admin.describe_cluster()
+        cluster = admin.describe_cluster(linearizable=not local)
     if as_json:
         print_json(cluster)
         return

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli.output import note
+from cli.output import CommandError, note
+
+REQUEST_ID_BYTES = 16  # as of stele.admin_requests
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
@@ -23,6 +25,35 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to keep trying before giving up.")
 ]
+
+
+Local = Annotated[
+    bool,
+    typer.Option("--local", help="What one broker knows, without asking the active controller."),
+]
+RequestId = Annotated[
+    str | None,
+    typer.Option(
+        "--request-id",
+        metavar="HEX",
+        help="Ask again for a change whose outcome is not known: it is done once at most.",
+    ),
+]
+
+
+def request_id_of(text: str | None) -> bytes | None:
+    """The bytes of ``--request-id``. Raises CommandError."""
+    if text is None:
+        return None
+    try:
+        request_id = bytes.fromhex(text)
+    except ValueError:
+        request_id = b""
+    if len(request_id) != REQUEST_ID_BYTES:
+        raise CommandError(
+            f"--request-id {text!r} is not {2 * REQUEST_ID_BYTES} hexadecimal digits"
+        )
+    return request_id
 
 
 _told: list[str] = []  # the reason told last

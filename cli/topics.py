@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    Bootstrap,
+    Json,
+    Local,
+    RequestId,
+    Timeout,
+    request_id_of,
+    tell_wait,
+)
 from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="No error if it is there.")
     ] = False,
     as_json: Json = False,
+    request_id: RequestId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
@@ -45,7 +55,7 @@ def create(
     topic = NewTopic(name, partitions, replication_factor, key_values(config or (), "--config"))
     with _admin(bootstrap, timeout) as admin:
         try:
-            (created,) = admin.create_topics([topic])
+            (created,) = admin.create_topics([topic], request_id=request_id_of(request_id))
         except ApiError as error:
             if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
                 if as_json:
@@ -60,16 +70,20 @@ def create(
     print(
         f"created topic {name}: {created.partitions} partitions, "
         f"replication factor {created.replication_factor}"
+        + (", when this request came first" if created.already_done else "")
     )
 
 
 @app.command("list")
 def list_command(
-    as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
+    as_json: Json = False,
+    local: Local = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
 ) -> None:
     """List all topics."""
     with _admin(bootstrap, timeout) as admin:
-        topics = admin.list_topics()
+        topics = admin.list_topics(linearizable=not local)
     if as_json:
         print_json([_summary(topic) for topic in topics])
         return
@@ -81,12 +95,13 @@ def list_command(
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="NAME...")],
     as_json: Json = False,
+    local: Local = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Show partitions, leaders, replicas and the configs set on a topic."""
     with _admin(bootstrap, timeout) as admin:
-        topics = _described(admin, names)
+        topics = _described(admin, names, local)
     if as_json:
         print_json(topics)
         return
@@ -113,13 +128,15 @@ def describe(
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    request_id: RequestId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete topics and all their records."""
     with _admin(bootstrap, timeout) as admin:
-        _check_known(admin, names)
-        admin.delete_topics(names)
+        if request_id is None:  # else they may be gone by that very request
+            _check_known(admin, names)
+        admin.delete_topics(names, request_id=request_id_of(request_id))
     for name in names:
         print(f"deleted topic {name}")
 
@@ -132,6 +149,7 @@ def alter(
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
     ] = None,
+    request_id: RequestId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
@@ -144,7 +162,9 @@ def alter(
         raise CommandError("nothing to change: give --config NAME=VALUE or --delete-config NAME")
     with _admin(bootstrap, timeout) as admin:
         _check_known(admin, [name])
-        admin.alter_configs({ConfigResource.topic(name): changes})
+        admin.alter_configs(
+            {ConfigResource.topic(name): changes}, request_id=request_id_of(request_id)
+        )
     print(f"altered topic {name}")
 
 
@@ -182,8 +202,8 @@ def _check_known(admin: Admin, names: list[str]) -> None:
             raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
 
 
-def _described(admin: Admin, names: list[str]) -> list[TopicDescription]:
-    by_name = {topic.name: topic for topic in admin.list_topics()}
+def _described(admin: Admin, names: list[str], local: bool) -> list[TopicDescription]:
+    by_name = {topic.name: topic for topic in admin.list_topics(linearizable=not local)}
     for name in names:
         if name not in by_name:
             raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, by_name)}")

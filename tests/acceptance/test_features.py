@@ -1,0 +1,96 @@
+"""Feature levels and request ids as an operator meets them: real commands, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+STELE = [sys.executable, "-m", "cli.main"]
+REQUEST_ID = "00112233445566778899aabbccddeeff"
+
+
+def stele(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STELE, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "STELE_BOOTSTRAP_SERVER": bootstrap},
+    )
+
+
+def level(bootstrap: str) -> int:
+    described = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
+    (feature,) = described
+    assert feature["name"] == "metadata.version"
+    assert (feature["min_level"], feature["max_level"]) == (1, 2)
+    return int(feature["level"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["upgrade", "--metadata", "7"], "metadata.version has no level 7: the active controller"),
+        (["upgrade", "--metadata", "-1"], "metadata.version has no level -1"),
+        (["upgrade", "--feature", "rust.version=2"], "there is no feature 'rust.version'"),
+        (["upgrade", "--feature", "metadata.version=x"], "the level is a whole number"),
+        (["upgrade", "--feature", "metadata.version"], "is not of the form name=value"),
+        (["upgrade"], "give --metadata LEVEL or --feature NAME=LEVEL"),
+        (["upgrade", "--metadata", "1"], "1 would be a downgrade, not an upgrade"),
+        (["downgrade", "--metadata", "0"], "metadata.version cannot be disabled"),
+        (["disable", "--feature", "metadata.version"], "metadata.version cannot be disabled"),
+        (["disable", "--feature", "rust.version"], "there is no feature 'rust.version'"),
+        (["upgrade", "--metadata", "2", "--request-id", "ff"], "is not 32 hexadecimal digits"),
+    ],
+)
+def test_what_cannot_be_changes_nothing(bootstrap: str, arguments: list[str], said: str) -> None:
+    done = stele(bootstrap, "features", *arguments)
+    assert done.returncode == 1, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("stele: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr
+    assert level(bootstrap) == 2
+
+
+def test_down_and_up_again(bootstrap: str) -> None:
+    stele(bootstrap, "topic", "create", "remembered")
+    refused = stele(bootstrap, "features", "downgrade", "--metadata", "1")
+    assert refused.returncode == 1
+    assert "would be forgotten" in refused.stderr
+    assert "an unsafe downgrade does it all the same" in refused.stderr
+    assert level(bootstrap) == 2
+    unsafe = ("features", "downgrade", "--metadata", "1", "--unsafe")
+    dry = stele(bootstrap, *unsafe, "--dry-run")
+    assert dry.stdout == "metadata.version would go from 2 to 1\n"
+    assert level(bootstrap) == 2
+    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 2 to 1\n"
+    assert level(bootstrap) == 1
+    again = stele(bootstrap, *unsafe)
+    assert again.stdout == "metadata.version is at 1: nothing to change\n"
+    # Nothing is remembered now, so nothing would be lost.
+    stele(bootstrap, "topic", "create", "forgotten")
+    up = stele(bootstrap, "features", "upgrade", "--metadata", "2")
+    assert up.stdout == "metadata.version went from 1 to 2\n"
+    assert level(bootstrap) == 2
+
+
+def test_a_change_asked_for_twice_is_made_once_and_says_so(bootstrap: str) -> None:
+    create = ("topic", "create", "once", "--request-id", REQUEST_ID)
+    first = stele(bootstrap, *create, "--json")
+    second = stele(bootstrap, *create, "--json")
+    created, repeated = json.loads(first.stdout), json.loads(second.stdout)
+    assert (created.pop("already_done"), repeated.pop("already_done")) == (False, True)
+    assert created == repeated
+    assert "when this request came first" in stele(bootstrap, *create).stdout
+    other = stele(bootstrap, "topic", "delete", "once", "--request-id", REQUEST_ID)
+    assert other.returncode == 1
+    assert f"the request id {REQUEST_ID} belongs to another request" in other.stderr
+    listed = stele(bootstrap, "topic", "list", "--local", "--json")
+    assert "once" in [topic["name"] for topic in json.loads(listed.stdout)]
