@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replica import Replica
@@ -19,6 +19,7 @@ from chaos.sim.laws import newest_image
 from chaos.sim.wire import Hold, Listener, Said, Stage
 from chaos.sim.wire_laws import ALTER_PARTITION, VOTE, replica_of
 from metadata.image import PartitionState
+from stele.errors import ApiError, SteleError
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.002
 _FAVOURITES = 3  # of a run, which it aims at most of the time
+_RISKY = "extra-risky"  # a topic of which nobody expects anything
 _PAUSE_S = 2.0  # between two aims, at most
 
 
@@ -75,6 +77,7 @@ class Aims:
             self._follower_in_the_dark,
             self._part_planes,
             self._shrink_under_writers,
+            self._unclean_election,
         ]
         self._favourites = self._rng.sample(self._aims, _FAVOURITES)
 
@@ -273,6 +276,29 @@ class Aims:
         for follower in target.followers:
             self._revive(follower)
 
+    async def _unclean_election(self) -> None:
+        """Of a partition that may lose records the last one in sync is gone."""
+        target = await self._risky_target()
+        if target is None:
+            return
+        for follower in target.followers:
+            await self._drop_from_isr(target, follower)
+        if self._isr(target) != (target.leader.id,):
+            return
+        for number in range(self._rng.randint(1, 4)):
+            await self._write(target, target.leader, number)
+        await self._wait(0.2, 0.5)
+        self._strike(target.leader)
+        for follower in target.followers:
+            self._revive(follower)
+        await self._until(lambda: self._is_led_by_another(target), 3.0)
+        leader = self._leader_of(target)
+        if leader is not None:
+            await self._wait(0.1, 0.5)
+            await self._write(target, leader, 9)
+        await self._wait(0.1, 0.5)
+        self._revive(target.leader)
+
     # ------------------------------------------------------------------------------ the log
 
     async def _diverge(self) -> None:
@@ -423,7 +449,7 @@ class Aims:
 
     # -------------------------------------------------------------------------- partitions
 
-    def _target(self, *, followers: int) -> Target | None:
+    def _target(self, *, followers: int, only: str = "") -> Target | None:
         """A partition with so many followers in sync at least, all of them running."""
         image = newest_image(self._cluster)
         found: list[Target] = []
@@ -434,11 +460,33 @@ class Aims:
                 if broker in state.isr and self._cluster.brokers[broker].alive
             ]
             leader = self._cluster.brokers.get(state.leader)
-            if leader in alive and len(alive) > followers and not topic.name.startswith("extra"):
+            wanted = topic.name == only if only else not topic.name.startswith("extra")
+            if leader in alive and len(alive) > followers and wanted:
                 rest = [node for node in alive if node is not leader]
                 partition = PartitionId(topic.topic_id, number)
                 found.append(Target(topic.name, partition, leader, rest, state))
         return self._rng.choice(found) if found else None
+
+    async def _risky_target(self) -> Target | None:
+        """A partition that allows unclean elections, all of it in sync; it is made if need be."""
+        client = self._cluster.client
+        configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        try:
+            image = newest_image(self._cluster)
+            if image is not None and image.topic(_RISKY) is None:
+                await client.create_topic(_RISKY, configs=configs)
+                await self._wait(0.5, 1.0)
+        except (SteleError, RpcError, OSError):
+            return None
+        return self._target(followers=2, only=_RISKY)
+
+    async def _write(self, target: Target, leader: SimNode, number: int) -> None:
+        """One record, which only the leader has to have."""
+        value = b"<u%d-%f>" % (number, self._cluster.simulation.now)
+        with suppress(ApiError, OSError):
+            await self._cluster.client.produce(
+                target.topic, value, broker=leader.id, acks=1, timeout_s=1.0
+            )
 
     def _state(self, target: Target) -> PartitionState | None:
         image = newest_image(self._cluster)

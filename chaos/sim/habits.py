@@ -1,4 +1,5 @@
-"""Producers with habits of their own: one that waits for nothing, and one that breaks the rules."""
+"""Clients with habits of their own: a producer that waits for nothing, one that breaks the rules,
+and an administrator who asks twice."""
 
 from __future__ import annotations
 
@@ -14,6 +15,11 @@ from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import produce
+from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from stele.world import RpcError
+
+_REQUEST_ID_BYTES = 16
+_MOST_TOPICS = 8
 
 Promise = Callable[[str, int, int, bytes], None]
 """(topic, partition, offset, value) was acknowledged with acks=all."""
@@ -127,3 +133,45 @@ class Rude:
             await asyncio.sleep(0.05)
             return None
         return answer.base_offset
+
+
+@dataclass(slots=True)
+class Impatient:
+    """Asks for each topic twice, with one request id: it takes effect once, and the second answer
+    is the first one again."""
+
+    client: SimClient
+    rng: random.Random
+    report: Report
+
+    async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        for number in range(_MOST_TOPICS):
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
+            if is_done():
+                return
+            topic = NewTopic(name=f"extra-asked-twice-{number}", partitions=1, replication_factor=1)
+            request_id = self.rng.randbytes(_REQUEST_ID_BYTES)
+            request = CreateTopicsRequest(topics=[topic], request_id=request_id)
+            first = await self._ask(request, is_done)
+            second = await self._ask(request, is_done)
+            if first is None or second is None:
+                continue
+            told = [[each.error for each in answer.topics] for answer in (first, second)]
+            if told[0] != told[1] or not second.already_done:
+                self.report(f"{topic.name}: answered {told[0]}, and the same request {told[1]}")
+
+    async def _ask(
+        self, request: CreateTopicsRequest, is_done: Callable[[], bool]
+    ) -> CreateTopicsResponse | None:
+        """Until there is an answer that says what became of it."""
+        while not is_done():
+            try:
+                data = await self.client._administrate("CreateTopics", request.SerializeToString())
+            except (RpcError, OSError):
+                await asyncio.sleep(0.2)
+                continue
+            answer = CreateTopicsResponse.FromString(data)
+            if answer.error == ErrorCode.NONE and len(answer.topics) == 1:
+                return answer
+            await asyncio.sleep(0.2)
+        return None

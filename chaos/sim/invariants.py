@@ -17,7 +17,7 @@ from chaos.sim.laws import (
     SomeoneHasEverything,
     newest_image,
 )
-from chaos.sim.log_laws import LogsRememberWhatTheyHold
+from chaos.sim.log_laws import LogsRememberWhatTheyHold, MembersHaveEverything
 from chaos.sim.replica_laws import ReplicasFitTogether
 from chaos.sim.wire_laws import (
     FencedBrokersAcknowledgeNothing,
@@ -64,6 +64,7 @@ class Invariants:
                 LogsRememberWhatTheyHold(cluster, self.committed, self._violated),
                 _COSTLY_EVERY_LOOKS,
             ),
+            (MembersHaveEverything(self.highest), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from broker.replica import Replica
 from broker.types import PartitionId
-from chaos.sim.laws import CommittedRecordsStay, Report, log_bytes, online, process_of
+from chaos.sim.laws import (
+    CommittedRecordsStay,
+    Report,
+    log_bytes,
+    newest_image,
+    online,
+    process_of,
+)
 from stele.wire.batch import BatchHeader, batches
 from storage.log import PartitionLog
 
@@ -92,6 +99,8 @@ class LogsRememberWhatTheyHold:
     def _check_cut(self, node: SimNode, partition: str, size: int) -> None:
         """What is cut was not committed. (Torn tails are cut before the replica is online.)"""
         for replica in self._replicas(node, partition):
+            if _was_unclean(self._cluster, replica):
+                continue
             data = bytes(log_bytes(self._cluster, node, partition)[size:])
             for _, header in batches(data):
                 if self._committed.is_committed(replica.id, header):
@@ -154,3 +163,47 @@ class LogsRememberWhatTheyHold:
                 f"{replica!r} on broker {node.id} ends at {log.end_offset}: its epochs say "
                 f"{log.epochs.entries}, its batches {twin.epochs}"
             )
+
+
+class MembersHaveEverything:
+    """Every member of an ISR, and every eligible leader, has on disk whatever was committed.
+
+    ``highest`` are the high watermarks ever seen, by partition.
+    """
+
+    name = "members have everything"
+
+    def __init__(self, highest: dict[PartitionId, int]) -> None:
+        self._highest = highest
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = newest_image(cluster)
+        if image is None:
+            return
+        replicas: dict[PartitionId, list[tuple[SimNode, Replica]]] = {}
+        for node, replica in online(cluster):
+            replicas.setdefault(replica.id, []).append((node, replica))
+        for topic, number, state in image.sorted_partitions():
+            partition = PartitionId(topic.topic_id, number)
+            running = replicas.get(partition, [])
+            if state.unclean_elections or any(
+                replica.machine.state.partition_epoch > state.partition_epoch
+                for _, replica in running
+            ):
+                continue  # or controllers that have restarted do not know yet what is committed
+            committed = self._highest.get(partition, 0)
+            for node, replica in running:
+                behind = replica.log.durable_offset < committed
+                if behind and (node.id in state.isr or node.id in state.elr):
+                    report(
+                        f"{replica!r}: broker {node.id} is in the ISR {state.isr} or eligible "
+                        f"{state.elr}, has {replica.log.durable_offset} on disk, and {committed} "
+                        "is committed"
+                    )
+
+
+def _was_unclean(cluster: SimCluster, replica: Replica) -> bool:
+    image = newest_image(cluster)
+    state = None if image is None else image.partition(*replica.id)
+    known = 0 if state is None else state.unclean_elections
+    return bool(known or replica.machine.state.unclean_elections)

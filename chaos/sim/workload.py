@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.sim.cluster import SimCluster
-from chaos.sim.habits import Rude, Streamer
+from chaos.sim.habits import Impatient, Rude, Streamer
 from chaos.sim.laws import Acknowledged
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -122,6 +122,8 @@ class Workload:
             work.append(self._administrate())
         if load.stream_pause_s:
             work.append(self._streamer().run(load.exact_producers, lambda: self._done))
+        if load.admin_pause_s:
+            work.append(self._impatient().run(load.admin_pause_s, lambda: self._done))
         work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
         self._tasks = [asyncio.create_task(each) for each in work]
 
@@ -185,6 +187,9 @@ class Workload:
         return Streamer(
             producer, EXACT, load.partitions, load.stream_pause_s, self._rng, self._promise
         )
+
+    def _impatient(self) -> Impatient:
+        return Impatient(self._client, self._rng, self._violated)
 
     def _rude(self) -> Rude:
         load = self._load

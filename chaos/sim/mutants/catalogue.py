@@ -70,6 +70,24 @@ RAFT = [
         "message.fetch_offset:\n",
         "    if message.fetch_offset <= replica.log.end_offset:\n",
     ),
+    _bug(
+        "raft: half of the voters decide",
+        "raft/quorum.py",
+        "        return len(self._voters) // 2 + 1\n",
+        "        return max(1, len(self._voters) // 2)\n",
+    ),
+    _bug(
+        "raft: commit without a majority",
+        "raft/replica.py",
+        "        offset = self.durable_majority(leader)\n",
+        "        offset = self.log.end_offset\n",
+    ),
+    _bug(
+        "raft: forget to write the epoch down",
+        "raft/replica.py",
+        "        self.voted = vote\n        self._promised()\n",
+        "        self.voted = vote\n",
+    ),
 ]
 
 CONTROLLER = [
@@ -111,6 +129,55 @@ CONTROLLER = [
         "controller/isr.py",
         "            or registration.broker_epoch != member.broker_epoch\n",
         "",
+    ),
+    _bug(
+        "controller: elect whoever is there",
+        "controller/partitions.py",
+        "        return replica in isr and rules.is_active(replica)\n",
+        "        return rules.is_active(replica)\n",
+    ),
+    _bug(
+        "controller: eligible once is eligible for ever",
+        "controller/partitions.py",
+        "    if choice.unclean or len(choice.isr) >= enough:\n",
+        "    if choice.unclean:\n",
+    ),
+    _bug(
+        "controller: tell nobody that an election was unclean",
+        "controller/partitions.py",
+        "    record.unclean = choice.unclean\n",
+        "",
+    ),
+    _bug(
+        "controller: a new leader in the old leader epoch",
+        "metadata/delta.py",
+        "        leader_epoch=state.leader_epoch + has_leader,\n",
+        "        leader_epoch=state.leader_epoch,\n",
+    ),
+    _bug(
+        "controller: a broker that starts anew goes on leading",
+        "controller/cluster.py",
+        "    _leave(decision, request.broker_id, leaving=frozenset({request.broker_id})"
+        ", lost=lost)\n",
+        "",
+    ),
+    _bug(
+        "controller: a request that comes again takes effect again",
+        "controller/request_ids.py",
+        "    known = context.image.outcomes.get(request_id)\n",
+        "    known = None if request_id else context.image.outcomes.get(request_id)\n",
+    ),
+    _bug(
+        "controller: end a move before its target is in sync",
+        "controller/assignment.py",
+        "    return state.is_reassigning and set(state.target_replicas) <= set(isr)\n",
+        "    return state.is_reassigning\n",
+    ),
+    _bug(
+        "controller: a snapshot forgets who is fenced",
+        "metadata/snapshot.py",
+        "        fenced=registration.fenced,\n",
+        "        fenced=False,\n",
     ),
 ]
 
@@ -193,6 +260,25 @@ REPLICATION = [
         "        log.truncate_to(target)\n",
         "",
     ),
+    _bug(
+        "replication: acknowledge what waits when the ISR becomes too small",
+        "broker/partition.py",
+        "        if self.is_under_min_isr:\n            tokens = self._replicated.drain()\n",
+        "        if False:\n            tokens = self._replicated.drain()\n",
+    ),
+    _bug(
+        "replication: acknowledge what waits when leadership is lost",
+        "broker/partition.py",
+        "            effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))\n"
+        "        effects.append(Followed(",
+        "            effects.append(Acknowledged(tokens))\n        effects.append(Followed(",
+    ),
+    _bug(
+        "replication: never see that logs diverge",
+        "broker/replicas_fetch.py",
+        "            result.diverging = _divergence(log, entry)\n",
+        "            _divergence(log, entry)\n",
+    ),
 ]
 
 STORAGE = [
@@ -237,6 +323,12 @@ STORAGE = [
         "storage/log.py",
         "                self.producers.update(header, header.base_offset)\n",
         "                pass\n",
+    ),
+    _bug(
+        "storage: recovery believes what was torn",
+        "storage/recovery.py",
+        "    if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):\n",
+        "    if False:\n",
     ),
 ]
 
@@ -297,6 +389,15 @@ CLIENT = [
         "stele/positions.py",
         "            self.fetch_offset = header.next_offset\n",
         "            self.fetch_offset = header.next_offset + 1\n",
+    ),
+    _bug(
+        "client: number a batch anew when it is repeated",
+        "stele/idempotence.py",
+        "        entry.in_flight = True\n",
+        "        entry.in_flight = True\n"
+        "        if entry.attempt and self.numbered:\n"
+        "            entry.sequence = self.next_sequence\n"
+        "            self.next_sequence = (entry.sequence + entry.record_count) & SEQUENCE_MASK\n",
     ),
 ]
 
