@@ -93,7 +93,7 @@ def test_voters_change_among_faults() -> None:
     for happened, least in (
         ("added", 40),
         ("removed", 40),
-        ("learned", SEEDS_PER_TEST),
+        ("learned", 5),
         ("moved", 20),
         ("wiped", 20),
         ("crashes", 20),

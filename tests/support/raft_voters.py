@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -107,7 +108,7 @@ class Operator:
         """What became of the voters, by kind."""
         found: Counter[str] = Counter()
         sets = [batch.new_voters for batch in self.truth.truth if batch.new_voters is not None]
-        for before, after in zip(sets, sets[1:], strict=False):
+        for before, after in itertools.pairwise(sets):
             if len(after) != len(before):
                 found["added" if len(after) > len(before) else "removed"] += 1
             elif [v.key for v in after.voters] == [v.key for v in before.voters]:
@@ -137,7 +138,7 @@ class NeighbouringSets:
         if ready.install is None and all(batch.new_voters is None for batch in ready.append):
             return
         sets = _sets(node, node.history)
-        for before, after in zip(sets, sets[1:], strict=False):
+        for before, after in itertools.pairwise(sets):
             assert len(set(before.ids) ^ set(after.ids)) <= 1, f"{before} then {after}"
         changes = [batch for batch in node.history if batch.new_voters is not None]
         committed = self._truth.truth[-1].end_offset if self._truth.truth else 0
