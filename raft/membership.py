@@ -32,6 +32,7 @@ from raft.replica import Replica
 from raft.roles import NEVER, Adding, Follower, Leader, Observer, Unattached
 from raft.voter_history import NO_RECORD
 from stele.errors import ErrorCode
+from stele.ids import encode_uuid
 
 _log = logging.getLogger(__name__)
 
@@ -156,8 +157,8 @@ def _not_found(replica: Replica, key: ReplicaKey) -> Refusal:
         message = f"node {key.id} is no voter; the voters are {list(replica.voters.ids)}"
     else:
         message = (
-            f"voter {key.id} has the directory {known.key.directory_id.hex()},"
-            f" not {key.directory_id.hex()}"
+            f"voter {key.id} has the directory {encode_uuid(known.key.directory_id)},"
+            f" not {encode_uuid(key.directory_id)}"
         )
     return Refusal(ErrorCode.VOTER_NOT_FOUND, message)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.core import RaftCore
-from raft.membership import AddVoter, UpdateVoter, VoterChange
+from raft.membership import AddVoter, Refusal, UpdateVoter, VoterChange
 from raft.quorum import ReplicaKey, Voter
 from raft.ready import Ready, Role
 from runtime.quorum_config import QuorumConfig
@@ -127,10 +127,7 @@ class QuorumChanges:
         Raises NotLeaderError when nothing was changed because this replica does not lead, and
         ApiError: refused, not caught up, undone by who led next, or of unknown outcome.
         """
-        core = self._leading()
-        refusal = core.change_refusal(change, self._now())
-        if refusal is not None:
-            raise ApiError(refusal.error, refusal.message)
+        core = await self._when_possible(change)
         epoch, before = core.epoch, core.voters_offset
         self._guard(lambda core: core.change_voters(change, self._now()))
         if isinstance(change, AddVoter):
@@ -145,6 +142,28 @@ class QuorumChanges:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN) from None
         if not self._is_committed(offset, epoch):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNDONE)
+
+    async def _when_possible(self, change: VoterChange) -> RaftCore:
+        """Wait a moment for what passes: a commit, the first one of a new leader, another change.
+
+        Raises NotLeaderError, ApiError.
+        """
+
+        def refusal() -> Refusal | None:
+            return self._leading().change_refusal(change, self._now())
+
+        def is_settled() -> bool:
+            refused = refusal()
+            return refused is None or refused.error is not ErrorCode.REQUEST_TIMED_OUT
+
+        try:
+            async with asyncio.timeout(self._leading().timing.election_timeout_s):
+                await self._until(is_settled)
+        except TimeoutError:
+            _log.info("a change of voters has to wait longer than the one who asks for it")
+        if (refused := refusal()) is not None:
+            raise ApiError(refused.error, refused.message)
+        return self._leading()
 
     def _is_appended(self, change: AddVoter, epoch: int) -> bool:
         """Or will never be."""

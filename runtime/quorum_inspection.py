@@ -19,6 +19,8 @@ def voters_on_disk(disk: Disk, log_directory: str, cluster_id: str) -> VoterSet 
     Raises SteleError (a snapshot or a record is damaged), OSError.
     """
     directory = f"{log_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
+    if not disk.exists(directory):
+        return None
     snapshots = SnapshotStore(disk, directory, cluster_id, read_only=True)
     if snapshots.newest is not None:
         found = snapshots.load(snapshots.newest).voters
