@@ -104,3 +104,24 @@ def test_brokers_follow_a_quorum_of_which_nobody_is_left() -> None:
         await cluster.client.check_promises(TOPIC)
 
     SimCluster(4, controllers=1).run(scenario)
+
+
+def test_combined_nodes_leave_the_quorum_and_go_on_as_brokers() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        new = cluster.add_controller()
+        await until_ready(cluster, new)
+        await cluster.add_voter(new.id)
+        leader = cluster.active_controller
+        assert leader is not None
+        await cluster.remove_voter(leader.id)
+        await until_another_leads(cluster, leader)
+        await write(cluster, 3, "the former leader is a broker still")
+        leader.kill()
+        leader.start()
+        await until_ready(cluster, leader)
+        await cluster.until_isr(TOPIC, 3)
+        assert leader.id not in cluster.voter_ids
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(6, combined=True).run(scenario)
