@@ -22,6 +22,7 @@ _PRESENT = (
     ("partition_count", "Replicas on this broker (PartitionCount)."),
     ("under_replicated", "Led partitions with fewer in sync than assigned."),
     ("under_min_isr", "Led partitions below min.insync.replicas (UnderMinIsrPartitionCount)."),
+    ("reassigning", "Led partitions that are being moved (ReassigningPartitions)."),
     ("offline_replicas", "Replicas on a failed directory (OfflineReplicaCount)."),
 )
 _NAMES = {
@@ -30,6 +31,7 @@ _NAMES = {
     "isr_expands_total": "stele_isr_expands",
     "under_replicated": "stele_under_replicated_partitions",
     "under_min_isr": "stele_under_min_isr_partition_count",
+    "reassigning": "stele_reassigning_partitions",
     "offline_replicas": "stele_offline_replica_count",
 }
 

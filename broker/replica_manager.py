@@ -229,6 +229,9 @@ class ReplicaManager:
         counters.under_min_isr = sum(
             machine.is_leader and machine.is_under_min_isr for machine in machines
         )
+        counters.reassigning = sum(
+            machine.is_leader and machine.state.is_reassigning for machine in machines
+        )
         counters.offline_replicas = self._applier.unmade + sum(
             replica.state is not ReplicaState.ONLINE for replica in self._replicas
         )

@@ -42,6 +42,7 @@ class ReplicaCounters:
     partition_count: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    reassigning: int = 0
     offline_replicas: int = 0
 
 

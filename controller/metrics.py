@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from controller.reassignment import reassigning
 from metadata.image import NO_LEADER, MetadataImage
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -56,10 +55,6 @@ class ControllerMetrics:
             for topic in self._image().topics.values()
             for state in topic.partitions
         )
-
-    @property
-    def reassigning_partitions(self) -> int:
-        return sum(1 for _ in reassigning(self._image()))
 
     @property
     def preferred_replica_imbalance(self) -> int:

@@ -12,13 +12,12 @@ one, or with none where the topic allows unclean elections.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from controller.assignment import Assignment
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
 from controller.partitions import Rules, change
 from metadata.delta import changed_state
-from metadata.image import MetadataImage, PartitionState, Topic, TopicPartition
+from metadata.image import MetadataImage, PartitionState, TopicPartition
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
@@ -153,15 +152,8 @@ def list_partition_reassignments(
             adding_replicas=state.adding_replicas,
             removing_replicas=state.removing_replicas,
         )
-        for topic, number, state in reassigning(context.image)
-        if not named or (topic.name, number) in named
+        for topic, number, state in context.image.sorted_partitions()
+        if state.is_reassigning and (not named or (topic.name, number) in named)
     ]
     response = ListPartitionReassignmentsResponse(partitions=partitions)
     return Decision(context).result(response)
-
-
-def reassigning(image: MetadataImage) -> Iterator[tuple[Topic, int, PartitionState]]:
-    """Every partition that is being reassigned, by topic name and number."""
-    for topic, number, state in image.sorted_partitions():
-        if state.is_reassigning:
-            yield topic, number, state

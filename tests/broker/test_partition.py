@@ -18,7 +18,7 @@ from broker.partition_effects import (
     Proposed,
     Refused,
 )
-from metadata.image import RECOVERED, RECOVERING
+from metadata.image import RECOVERED, RECOVERING, PartitionState
 from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, position, state
 
@@ -560,3 +560,69 @@ def test_a_leader_elected_uncleanly_says_that_it_has_recovered() -> None:
     assert done.isr == (Member(1, -1),)
     taken(bench, done)
     assert bench.machine.state.leader_recovery_state == RECOVERED
+
+
+def test_a_recovery_that_the_controller_was_not_told_of_is_proposed_again() -> None:
+    bench = MachineBench(min_insync=1)
+    proposal(bench.update(state(isr=(1,), leader_recovery_state=RECOVERING)))
+    # The partition changed before the proposal came; what it proposed counts for nothing.
+    bench.update(state(isr=(1,), partition_epoch=11, leader_recovery_state=RECOVERING))
+    assert proposal(bench.tick()).isr == (Member(1, -1),)
+
+
+# ----------------------------------------------------------------------- reassignments
+
+
+def moving(isr: tuple[int, ...], partition_epoch: int = 11) -> PartitionState:
+    """From 1 alone to 1, 2 and 3."""
+    return state(
+        replicas=(1, 2, 3),
+        isr=isr,
+        partition_epoch=partition_epoch,
+        adding_replicas=(2, 3),
+        original_replicas=(1,),
+    )
+
+
+def test_replicas_that_are_only_being_added_are_not_asked_for() -> None:
+    bench = MachineBench(min_insync=2)
+    bench.update(state(replicas=(1,), isr=(1,)))
+    bench.update(moving((1,)))
+    assert not bench.machine.is_under_min_isr
+    assert not bench.machine.is_under_replicated
+    bench.append(2, durable=True)
+    assert bench.wait("a") == [Acknowledged(("a",))]
+
+
+def test_an_added_replica_joins_when_it_has_caught_up() -> None:
+    bench = MachineBench(min_insync=1)
+    bench.update(state(replicas=(1,), isr=(1,)))
+    bench.append(5, durable=True)
+    bench.update(moving((1,)))
+    assert of(Proposed, bench.fetch(2, 3)) == []
+    joined = proposal(bench.fetch(2, 5))
+    assert joined == Proposed(5, 11, (Member(1, -1), Member(2, 102)))
+
+
+def test_an_answer_that_completes_a_move_is_left_to_the_metadata() -> None:
+    """The ISR alone would be acted on with the replicas, and their number, of before."""
+    bench = MachineBench(min_insync=2)
+    bench.update(moving((1, 2)))
+    bench.append(5, durable=True)
+    bench.fetch(2, 5)
+    joining = proposal(bench.fetch(3, 5))
+    answer = IsrAnswer(ErrorCode.NONE, joining.leader_epoch + 1, 12, (1, 2, 3))
+    assert bench.machine.answered(joining, answer, bench.now_ms) == []
+    assert bench.machine.state.isr == (1, 2)
+    assert bench.machine.maximal_isr == {1, 2, 3}
+    done = state(replicas=(1, 2, 3), isr=(1, 2, 3), epoch=6, partition_epoch=12)
+    assert Led(6, 5) in bench.update(done)
+    assert (bench.machine.proposal, bench.machine.min_insync) == (None, 2)
+
+
+def test_a_fetch_of_a_replica_that_was_removed_is_not_served() -> None:
+    bench = leading()
+    bench.update(state(replicas=(1, 2), isr=(1, 2), epoch=6, partition_epoch=11))
+    check = bench.machine.check_follower
+    assert check(3, 103, 5, bench.status(3)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert check(3, 103, 6, bench.status(3)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -255,6 +255,13 @@ def test_bytes_and_states_are_counted() -> None:
         assert cluster[1].manager.counters.under_min_isr == 0
         cluster.fence(2)
         await until(lambda: cluster[1].manager.counters.under_min_isr == 1)
+        assert leader.reassigning == 0
+        moving = pb.PartitionChangeRecord(topic_id=P0.topic_id, partition=P0.partition)
+        moving.removing_replicas.ids.append(3)
+        moving.original_replicas.ids.extend((1, 2, 3))
+        cluster.commit(pb.MetadataRecord(partition_change=moving))
+        await until(lambda: cluster[1].manager.counters.reassigning == 1)
+        assert cluster[2].manager.counters.reassigning == 0
 
     with_topic(scenario)
 

@@ -32,7 +32,7 @@ def state(
     partition_epoch: int = 10,
     replicas: tuple[int, ...] = (1, 2, 3),
     isr: tuple[int, ...] = (1, 2, 3),
-    **more: int,
+    **more: object,
 ) -> PartitionState:
     return PartitionState(
         replicas=replicas,
