@@ -1,0 +1,189 @@
+"""Feature levels are finalized only where every broker supports them and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.features import update_features
+from controller.request_ids import once
+from metadata.delta import MetadataDelta
+from metadata.features import describe, require
+from metadata.image import MetadataImage
+from stele.errors import ErrorCode
+from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.controller import Machine, refusal
+
+VERSION = "metadata.version"
+UP = admin.UpgradeType.UPGRADE
+DOWN = admin.UpgradeType.SAFE_DOWNGRADE
+UNSAFE = admin.UpgradeType.UNSAFE_DOWNGRADE
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine()
+    machine.brokers(1, 2)
+    return machine
+
+
+def update(
+    machine: Machine,
+    level: int,
+    kind: admin.UpgradeType,
+    name: str = VERSION,
+    *,
+    validate_only: bool = False,
+    request_id: bytes = b"",
+) -> admin.UpdateFeaturesResponse.Feature:
+    request = admin.UpdateFeaturesRequest(validate_only=validate_only, request_id=request_id)
+    request.updates.add(name=name, level=level, type=kind)
+    answer = machine.do(
+        lambda context: once(
+            context, "UpdateFeatures", request, admin.UpdateFeaturesResponse, update_features
+        )
+    )
+    return answer.features[0]
+
+
+def finalized(image: MetadataImage) -> int:
+    return image.features[VERSION]
+
+
+def remember_something(machine: Machine) -> None:
+    update(machine, 2, UP, request_id=b"r" * 16)
+    assert len(machine.image.outcomes) == 1
+
+
+def test_down_and_up(machine: Machine) -> None:
+    answer = update(machine, 1, DOWN)
+    assert (answer.error, answer.level_before, answer.level) == (0, 2, 1)
+    assert finalized(machine.image) == 1
+    answer = update(machine, 2, UP)
+    assert (answer.error, answer.level_before, answer.level) == (0, 1, 2)
+    assert finalized(machine.image) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "said"),
+    [
+        ("other.version", 1, UP, "there is no feature 'other.version': there is metadata.version"),
+        (VERSION, 3, UP, "has no level 3: the active controller supports 1 to 2"),
+        (VERSION, -1, UP, "has no level -1"),
+        (VERSION, 0, DOWN, "cannot be disabled"),
+        (VERSION, 0, UNSAFE, "cannot be disabled"),
+        (VERSION, 1, UP, "is at 2: 1 would be a downgrade"),
+        (VERSION, 1, admin.UpgradeType.UPGRADE_TYPE_UNSPECIFIED, "would be a downgrade"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    machine: Machine, name: str, level: int, kind: admin.UpgradeType, said: str
+) -> None:
+    before = machine.image
+    answer = update(machine, level, kind, name)
+    assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert said in answer.message
+    assert answer.level == answer.level_before
+    assert machine.image == before
+
+
+def test_an_upgrade_waits_for_every_broker_also_for_a_fenced_one(machine: Machine) -> None:
+    update(machine, 1, DOWN)
+    old = [pb.FeatureRange(name=VERSION, min_level=1, max_level=1)]
+    machine.register(3, features=old)
+    machine.register(4, features=[])  # from before brokers told
+    assert machine.image.brokers[3].fenced
+    answer = update(machine, 2, UP)
+    assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "broker 3 supports metadata.version 1 to 1, not 2" in answer.message
+    machine.register(3, number=1)
+    answer = update(machine, 2, UP)
+    assert "broker 4 supports metadata.version 1 to 1, not 2" in answer.message
+    machine.register(4, number=1)
+    assert update(machine, 2, UP).error == 0
+
+
+@pytest.mark.parametrize("features", [[], [pb.FeatureRange(name=VERSION, max_level=1)]])
+def test_a_broker_that_lacks_the_finalized_level_cannot_join(
+    machine: Machine, features: list[pb.FeatureRange]
+) -> None:
+    error = refusal(lambda: machine.register(3, features=features))
+    assert error.code is ErrorCode.UNSUPPORTED_VERSION
+    assert "metadata.version is finalized at 2" in error.message
+    assert 3 not in machine.image.brokers
+
+
+def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Machine) -> None:
+    remember_something(machine)
+    answer = update(machine, 1, DOWN)
+    assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "the outcomes of 1 requests would be forgotten" in answer.message
+    assert finalized(machine.image) == 2
+    answer = update(machine, 1, UNSAFE, request_id=b"u" * 16)
+    assert answer.error == 0
+    assert finalized(machine.image) == 1
+    assert not len(machine.image.outcomes), "not even that of the downgrade itself"
+
+
+def test_a_partition_that_moves_holds_every_downgrade(machine: Machine) -> None:
+    machine.create("t", {0: [1]})
+    topic = machine.image.topics[machine.image.topic_ids["t"]]
+    changed = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=0)
+    changed.replicas.ids.extend([1, 2])
+    changed.adding_replicas.ids.append(2)
+    changed.original_replicas.ids.append(1)
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, pb.MetadataRecord(partition_change=changed))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 1, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 partitions are being reassigned" in answer.message
+
+
+def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:
+    answer = update(machine, 1, DOWN, validate_only=True)
+    assert (answer.error, answer.level_before, answer.level) == (0, 2, 1)
+    assert finalized(machine.image) == 2
+
+
+def test_the_level_that_is_there_is_no_change(machine: Machine) -> None:
+    for kind in (UP, DOWN, UNSAFE):
+        assert update(machine, 2, kind).error == 0
+        assert not machine.last_records
+
+
+def test_all_or_none(machine: Machine) -> None:
+    request = admin.UpdateFeaturesRequest()
+    request.updates.add(name=VERSION, level=1, type=DOWN)
+    request.updates.add(name="other", level=1, type=UP)
+    answer = machine.do(lambda context: update_features(context, request))
+    assert [each.error for each in answer.features] == [
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ]
+    assert finalized(machine.image) == 2
+    twice = admin.UpdateFeaturesRequest(updates=[request.updates[0]] * 2)
+    answer = machine.do(lambda context: update_features(context, twice))
+    assert [each.error for each in answer.features] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_described_is_what_can_be_finalized(machine: Machine) -> None:
+    update(machine, 1, DOWN)
+    machine.register(3, features=[pb.FeatureRange(name=VERSION, min_level=1, max_level=1)])
+    (feature,) = describe(machine.image).features
+    assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
+    assert [(each.broker_id, each.max_level) for each in feature.brokers] == [
+        (1, 2),
+        (2, 2),
+        (3, 1),
+    ]
+
+
+def test_what_needs_a_level_says_so(machine: Machine) -> None:
+    require(machine.image, 2, "moving house")
+    update(machine, 1, DOWN)
+    error = refusal(lambda: require(machine.image, 2, "moving house"))
+    assert error.code is ErrorCode.UNSUPPORTED_VERSION
+    assert "moving house needs metadata.version 2, and 1 is finalized" in error.message

@@ -1,0 +1,261 @@
+"""A request with an id takes effect once, and is answered the same however often it comes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller import configs, elections, topics
+from controller.machine import Context, ControllerResult
+from controller.request_ids import once
+from metadata import outcomes
+from metadata.delta import replay_values
+from metadata.image import MetadataImage
+from metadata.records import encode
+from metadata.snapshot import image_of, records_of
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.controller import CLUSTER_ID, Machine, refusal
+
+ID = b"i" * 16
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine()
+    machine.brokers(1)
+    return machine
+
+
+def creation(*names: str, request_id: bytes = ID, **more: Any) -> admin.CreateTopicsRequest:
+    wanted = [admin.NewTopic(name=name, partitions=1, replication_factor=1) for name in names]
+    return admin.CreateTopicsRequest(topics=wanted, request_id=request_id, **more)
+
+
+def create(machine: Machine, request: admin.CreateTopicsRequest) -> admin.CreateTopicsResponse:
+    return machine.do(
+        lambda context: once(
+            context, "CreateTopics", request, admin.CreateTopicsResponse, topics.create_topics
+        )
+    )
+
+
+def test_the_same_request_twice_makes_one_topic_and_says_so(machine: Machine) -> None:
+    first = create(machine, creation("a"))
+    assert not first.already_done
+    second = create(machine, creation("a"))
+    assert not machine.last_records
+    assert second.already_done
+    second.already_done = False
+    assert second == first
+    assert second.topics[0].topic_id == machine.image.topic_ids["a"]
+
+
+def test_decision_and_outcome_are_one_batch(machine: Machine) -> None:
+    create(machine, creation("a"))
+    kinds = [record.WhichOneof("record") for record in machine.last_records]  # type: ignore[attr-defined]
+    assert kinds == ["topic", "partition", "request_outcome"]
+
+
+def test_a_refusal_is_an_outcome_too(machine: Machine) -> None:
+    create(machine, creation("a", request_id=b"1" * 16))
+    refused = create(machine, creation("a", request_id=b"2" * 16))
+    assert refused.topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
+    deletion = admin.DeleteTopicsRequest(names=["a"])
+    machine.do(lambda context: topics.delete_topics(context, deletion))
+    again = create(machine, creation("a", request_id=b"2" * 16))
+    assert again.topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert machine.image.topic("a") is None
+
+
+def test_a_request_refused_as_a_whole_stays_refused(machine: Machine) -> None:
+    allowed = [False, True]
+
+    def decide(
+        context: Context, request: admin.ElectLeadersRequest
+    ) -> ControllerResult[admin.ElectLeadersResponse]:
+        if not allowed.pop(0):
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "not today")
+        return elections.elect_leaders(context, request)
+
+    request = admin.ElectLeadersRequest(request_id=ID)
+    for _ in range(2):
+        answer = machine.do(
+            lambda context: once(
+                context, "ElectLeaders", request, admin.ElectLeadersResponse, decide
+            )
+        )
+        assert (answer.error, answer.message) == (ErrorCode.POLICY_VIOLATION, "not today")
+
+
+def test_an_id_belongs_to_one_request(machine: Machine) -> None:
+    create(machine, creation("a"))
+    error = refusal(lambda: create(machine, creation("b")))
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert f"{ID.hex()} belongs to another request (CreateTopics)" in error.message
+    alter = admin.AlterConfigsRequest(request_id=ID)
+    error = refusal(
+        lambda: machine.do(
+            lambda context: once(
+                context, "AlterConfigs", alter, admin.AlterConfigsResponse, configs.alter_configs
+            )
+        )
+    )
+    assert error.code is ErrorCode.INVALID_REQUEST
+
+
+def test_the_order_of_configs_does_not_make_another_request(machine: Machine) -> None:
+    one, other = creation("a"), creation("a")
+    one.topics[0].configs.update({"retention.ms": "1", "min.insync.replicas": "1"})
+    other.topics[0].configs.update({"min.insync.replicas": "1", "retention.ms": "1"})
+    create(machine, one)
+    assert create(machine, other).already_done
+
+
+@pytest.mark.parametrize("request_id", [b"short", bytes(17)])
+def test_an_id_has_16_bytes(machine: Machine, request_id: bytes) -> None:
+    error = refusal(lambda: create(machine, creation("a", request_id=request_id)))
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert machine.image.topic("a") is None
+
+
+def test_what_only_asks_is_not_remembered(machine: Machine) -> None:
+    create(machine, creation("a", validate_only=True))
+    assert not machine.last_records
+    assert not create(machine, creation("a")).already_done
+
+
+def test_without_an_id_nothing_is_remembered(machine: Machine) -> None:
+    create(machine, creation("a", request_id=b""))
+    assert not len(machine.image.outcomes)
+    second = create(machine, creation("a", request_id=b""))
+    assert second.topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_before_level_2_nothing_is_remembered(machine: Machine) -> None:
+    level = pb.FeatureLevelRecord(name="metadata.version", level=1)
+    machine.image = replay_values(
+        machine.image, machine.next_offset, [encode(pb.MetadataRecord(feature_level=level))]
+    )
+    machine.next_offset += 1
+    create(machine, creation("a"))
+    assert not len(machine.image.outcomes)
+
+
+# ------------------------------------------------------------------ among lost leaderships
+
+
+@dataclass
+class Quorum:
+    """A log of decisions, of which those behind ``committed`` may yet be lost."""
+
+    rng: random.Random
+    image: MetadataImage  # committed
+    next_offset: int
+    under_way: list[tuple[list[bytes], MetadataImage, int]] = field(default_factory=list)
+    # Dumb twin: by request, every answer that was given, and how often it took effect.
+    answers: dict[bytes, list[bytes]] = field(default_factory=dict)
+    effects: Counter[bytes] = field(default_factory=Counter)
+    waiting: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def newest(self) -> MetadataImage:
+        return self.under_way[-1][1] if self.under_way else self.image
+
+    def ask(self, method: str, request: Any, reply_type: Any, decide: Any) -> None:
+        end = self.under_way[-1][2] if self.under_way else self.next_offset
+        context = Context(self.newest, end, {}, self.rng, CLUSTER_ID)
+        result = once(context, method, request, reply_type, decide)
+        if result.records:
+            values = [encode(record) for record in result.records]
+            self.under_way.append((values, result.image, end + len(values)))
+        result.reply.already_done = False
+        answer = result.reply.SerializeToString(deterministic=True)
+        self.waiting.append((len(self.under_way), request.request_id, answer))
+        self.settle()
+
+    def commit(self, count: int) -> None:
+        for values, image, end in self.under_way[:count]:
+            assert replay_values(self.image, self.next_offset, values) == image
+            self.image, self.next_offset = image, end
+            for value in values:
+                record = pb.MetadataRecord.FromString(value)
+                if record.HasField("request_outcome"):
+                    self.effects[record.request_outcome.request_id] += 1
+        del self.under_way[:count]
+        self.waiting = [(position - count, *rest) for position, *rest in self.waiting]  # type: ignore[misc]
+        self.settle()
+
+    def settle(self) -> None:
+        """What waits for nothing any more is answered."""
+        for position, request_id, answer in self.waiting:
+            if position <= 0:
+                self.answers.setdefault(request_id, []).append(answer)
+        self.waiting = [each for each in self.waiting if each[0] > 0]
+
+    def lose_leadership(self) -> None:
+        """The next leader has some of what was under way; nobody who waits is answered."""
+        self.waiting = []
+        self.commit(self.rng.randint(0, len(self.under_way)))
+        self.under_way = []
+
+    def restart_from_a_snapshot(self) -> None:
+        self.lose_leadership()
+        restored = image_of(self.image.offset + 1, list(records_of(self.image)))
+        assert restored == self.image
+        self.image = restored
+
+
+def draw_request(rng: random.Random) -> tuple[str, Any, Any, Any]:
+    name, request_id = rng.choice("abc"), rng.randbytes(16)
+    if rng.random() < 0.5:
+        request = creation(name, request_id=request_id)
+        return "CreateTopics", request, admin.CreateTopicsResponse, topics.create_topics
+    deletion = admin.DeleteTopicsRequest(names=[name], request_id=request_id)
+    return "DeleteTopics", deletion, admin.DeleteTopicsResponse, topics.delete_topics
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_each_request_takes_effect_once_and_its_answers_agree(seed: int) -> None:
+    rng = random.Random(seed)
+    machine = Machine(seed=seed)
+    machine.brokers(1)
+    quorum = Quorum(rng, machine.image, machine.next_offset)
+    asked: list[tuple[str, Any, Any, Any]] = []
+    for _ in range(60):
+        step = rng.random()
+        if step < 0.35 or not asked:
+            asked.append(draw_request(rng))
+            quorum.ask(*asked[-1])
+        elif step < 0.7:
+            quorum.ask(*rng.choice(asked))
+        elif step < 0.9:
+            quorum.commit(rng.randint(0, len(quorum.under_way)))
+        elif step < 0.96:
+            quorum.lose_leadership()
+        else:
+            quorum.restart_from_a_snapshot()
+    for request in asked:  # and in the end everybody learns what became of it
+        quorum.ask(*request)
+    quorum.commit(len(quorum.under_way))
+    for _, request, _, _ in asked:
+        given_answers = quorum.answers[request.request_id]
+        assert len({*given_answers}) == 1, (request, given_answers)
+        assert quorum.effects[request.request_id] == 1
+
+
+def test_the_memory_is_bounded(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "OUTCOMES_MAX", 3)
+    for number in range(5):
+        create(machine, creation(f"t{number}", request_id=bytes([number]) * 16))
+    assert len(machine.image.outcomes) == 3
+    forgotten = create(machine, creation("t0", request_id=bytes(16)))
+    assert forgotten.topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
