@@ -17,6 +17,7 @@ from controller.assignment import Assignment
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
 from controller.partitions import Rules, change
 from metadata.delta import changed_state
+from metadata.features import REASSIGNMENTS, require
 from metadata.image import MetadataImage, PartitionState, TopicPartition
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import (
@@ -35,7 +36,8 @@ def alter_partition_reassignments(
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Start, redirect or cancel, each partition by itself. The same target again changes nothing.
 
-    Raises ApiError POLICY_VIOLATION for a request of too many partitions.
+    Raises ApiError POLICY_VIOLATION for a request of too many partitions, and UNSUPPORTED_VERSION
+    where the finalized metadata.version has no reassignments.
     """
     if len(request.partitions) > RECORDS_MAX:
         raise ApiError(
@@ -43,6 +45,7 @@ def alter_partition_reassignments(
             f"{len(request.partitions)} partitions are too many for one request, {RECORDS_MAX} "
             "are the most",
         )
+    require(context.image, REASSIGNMENTS, "to reassign partitions")
     decision = Decision(context)
     named = Counter((wish.topic, wish.partition) for wish in request.partitions)
     answers = []
