@@ -145,12 +145,17 @@ class FakeReplicas(ReplicaManager):
 
 
 class FakeController:
-    """An active controller that creates and deletes topics in the publisher's image."""
+    """An active controller that creates and deletes topics in the publisher's image.
+
+    Moves of partitions it only remembers: those to no broker at all are refused.
+    """
 
     def __init__(self, edges: Edges) -> None:
         self._edges = edges
         self.created: list[admin_pb2.CreateTopicsRequest] = []
         self.deleted: list[admin_pb2.DeleteTopicsRequest] = []
+        self.moves: dict[tuple[str, int], list[int]] = {}
+        self.moved: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
         self.refuse_with = ErrorCode.NONE
         self.next_producer_id = 5000
 
@@ -159,6 +164,8 @@ class FakeController:
             unary={
                 "/stele.v1.Admin/CreateTopics": self._create,
                 "/stele.v1.Admin/DeleteTopics": self._delete,
+                "/stele.v1.Admin/AlterPartitionReassignments": self._move,
+                "/stele.v1.Admin/ListPartitionReassignments": self._list_moves,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
             }
         )
@@ -202,6 +209,38 @@ class FakeController:
             else:
                 answer.topics.add(name=topic.name, topic_id=wanted)
                 self._edges.remove_topic(topic.name)
+        return answer.SerializeToString()
+
+    async def _move(self, payload: bytes) -> bytes:
+        request = admin_pb2.AlterPartitionReassignmentsRequest.FromString(payload)
+        self.moved.append(request)
+        answer = admin_pb2.AlterPartitionReassignmentsResponse(error=self.refuse_with)
+        for wish in request.partitions if not self.refuse_with else ():
+            result = answer.partitions.add(topic=wish.topic, partition=wish.partition)
+            place = wish.topic, wish.partition
+            if not wish.HasField("target"):
+                if self.moves.pop(place, None) is None:
+                    result.error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            elif wish.target.ids:
+                self.moves[place] = list(wish.target.ids)
+            else:
+                result.error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+                result.message = "it names no broker"
+        return answer.SerializeToString()
+
+    async def _list_moves(self, payload: bytes) -> bytes:
+        request = admin_pb2.ListPartitionReassignmentsRequest.FromString(payload)
+        named = {(each.topic, each.partition) for each in request.partitions}
+        answer = admin_pb2.ListPartitionReassignmentsResponse(error=self.refuse_with)
+        for place, target in sorted(self.moves.items()):
+            if not named or place in named:
+                answer.partitions.add(
+                    topic=place[0],
+                    partition=place[1],
+                    replicas=[*target, 1],
+                    adding_replicas=target,
+                    removing_replicas=[1],
+                )
         return answer.SerializeToString()
 
     async def _allocate(self, payload: bytes) -> bytes:

@@ -1,0 +1,120 @@
+"""AlterPartitionReassignments and ListPartitionReassignments."""
+
+from __future__ import annotations
+
+import pytest
+
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import (
+    alter_partition_reassignments as alter,
+)
+from stele.wire.kafka.messages import (
+    list_partition_reassignments as listing,
+)
+from tests.support.broker_apis import Edges
+from tests.support.broker_edges import run_virtual
+
+
+def _alter(
+    targets: dict[str, list[list[int] | None]], *, allow: bool = True
+) -> alter.AlterPartitionReassignmentsRequest:
+    return alter.AlterPartitionReassignmentsRequest(
+        timeout_ms=5000,
+        allow_replication_factor_change=allow,
+        topics=[
+            alter.ReassignableTopic(
+                name=topic,
+                partitions=[
+                    alter.ReassignablePartition(partition_index=index, replicas=replicas)
+                    for index, replicas in enumerate(partitions)
+                ],
+            )
+            for topic, partitions in targets.items()
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_each_partition_is_answered_where_it_was_asked(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        request = _alter({"a": [[2, 3], []], "b": [None]}, allow=False)
+        answer = await edges.client().call(alter.API, version, request)
+        assert answer.error_code == ErrorCode.NONE
+        results = [
+            (topic.name, each.partition_index, each.error_code, each.error_message)
+            for topic in answer.responses
+            for each in topic.partitions
+        ]
+        assert results == [
+            ("a", 0, ErrorCode.NONE, None),
+            ("a", 1, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "it names no broker"),
+            ("b", 0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+        ]
+        (sent,) = edges.controller.moved
+        assert sent.keep_replication_factor == (version >= 1), "version 0 cannot say it"
+        assert edges.controller.moves == {("a", 0): [2, 3]}
+
+    run_virtual(main())
+
+
+def test_the_controller_s_moves_are_listed() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.controller.moves = {("a", 0): [2], ("a", 1): [3], ("b", 5): [2, 3]}
+        client = edges.client()
+
+        async def listed(
+            topics: list[listing.ListPartitionReassignmentsTopics] | None,
+        ) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+            request = listing.ListPartitionReassignmentsRequest(timeout_ms=5000, topics=topics)
+            answer = await client.call(listing.API, 0, request)
+            assert answer.error_code == ErrorCode.NONE
+            return {
+                (topic.name, each.partition_index): (
+                    each.replicas,
+                    each.adding_replicas,
+                    each.removing_replicas,
+                )
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+
+        assert await listed(None) == {
+            ("a", 0): ([2, 1], [2], [1]),
+            ("a", 1): ([3, 1], [3], [1]),
+            ("b", 5): ([2, 3, 1], [2, 3], [1]),
+        }
+        some = listing.ListPartitionReassignmentsTopics(name="a", partition_indexes=[1, 7])
+        assert list(await listed([some])) == [("a", 1)]
+        assert await listed([]) == {}, "none is not all"
+
+    run_virtual(main())
+
+
+def test_a_refusal_of_the_whole_is_passed_on() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.controller.refuse_with = ErrorCode.POLICY_VIOLATION
+        client = edges.client()
+        answer = await client.call(alter.API, 1, _alter({"a": [[2]]}))
+        assert (answer.error_code, answer.responses) == (ErrorCode.POLICY_VIOLATION, [])
+        request = listing.ListPartitionReassignmentsRequest(timeout_ms=5000)
+        told = await client.call(listing.API, 0, request)
+        assert (told.error_code, told.topics) == (ErrorCode.POLICY_VIOLATION, [])
+
+    run_virtual(main())
+
+
+def test_no_controller_answers() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.controller.refuse_with = ErrorCode.NOT_CONTROLLER
+        client = edges.client()
+        answer = await client.call(alter.API, 1, _alter({"a": [[2]]}))
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        request = listing.ListPartitionReassignmentsRequest(timeout_ms=1000)
+        told = await client.call(listing.API, 0, request)
+        assert told.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run_virtual(main())
