@@ -1,0 +1,255 @@
+"""What administrators are told while controllers die, stand still and come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from chaos.sim.cluster import CONTROLLER_PORT, KAFKA_PORT, SimCluster, SimNode
+from stele.admin import ConfigResource, NewTopic
+from stele.aio import Admin
+from stele.config import ClientWorld
+from stele.errors import ErrorCode, OutcomeUnknownError
+from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
+from stele.world import RpcError
+from tests.support.sim_cluster import TOPIC, a_topic
+
+ID = b"0123456789abcdef"
+
+
+def admin_of(cluster: SimCluster, **options: Any) -> Admin:
+    world = cluster.client_world
+    servers = ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
+    return Admin(
+        servers,
+        world=ClientWorld(world.clock, world.network, world.rng),
+        on_wait=lambda _: None,
+        **options,
+    )
+
+
+def active(cluster: SimCluster) -> SimNode:
+    found = cluster.active_controller
+    assert found is not None
+    return found
+
+
+async def ask(cluster: SimCluster, node: SimNode, method: str, request: Any, answer: Any) -> Any:
+    """One call to a controller's own port."""
+    channel = cluster.client_world.network.channel(node.host, CONTROLLER_PORT)
+    try:
+        return answer.FromString(
+            await channel.call(method, request.SerializeToString(), timeout_s=30.0)
+        )
+    finally:
+        await channel.close()
+
+
+async def another_active(cluster: SimCluster, than: SimNode) -> SimNode:
+    await cluster.until(
+        lambda: cluster.active_controller not in (None, than), "another controller is active"
+    )
+    return active(cluster)
+
+
+# -------------------------------------------------------------------------- once
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 2, 3, 5, 8, 20])
+def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms: int) -> None:
+    """The first request is under way when its controller dies; the second goes elsewhere."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        request = pb.CreateTopicsRequest(
+            topics=[pb.NewTopic(name="once", partitions=3, replication_factor=3)], request_id=ID
+        )
+        first = asyncio.ensure_future(
+            cluster.client._administrate("CreateTopics", request.SerializeToString())
+        )
+        await asyncio.sleep(delay_ms / 1000)
+        dead = active(cluster)
+        dead.kill()
+        await another_active(cluster, dead)
+        answers = [pb.CreateTopicsResponse.FromString(await first)]
+        for _ in range(2):
+            again = await cluster.client._administrate("CreateTopics", request.SerializeToString())
+            answers.append(pb.CreateTopicsResponse.FromString(again))
+        assert [answer.error for answer in answers] == [ErrorCode.NONE] * 3
+        assert [answer.already_done for answer in answers][1:] == [True, True]
+        assert all(answer.topics[0].error == ErrorCode.NONE for answer in answers)
+        assert len({answer.topics[0].topic_id for answer in answers}) == 1
+        await cluster.until_isr("once", 3)
+        assert answers[0].topics[0].topic_id == cluster.image.topic_ids["once"]
+        assert len(cluster.image.topics) == 2
+
+    SimCluster(delay_ms).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_admin_client_never_doubles_and_never_lies(seed: int) -> None:
+    """Each call succeeds or says that it does not know; a repeat of the latter finds out."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        unknown = 0
+        async with admin_of(cluster, default_api_timeout_ms=1500) as admin:
+            for number in range(8):
+                victim = active(cluster)
+                name = f"t{number}"
+                creating: Awaitable[Any] = asyncio.ensure_future(
+                    admin.create_topics([NewTopic(name, 1, 3)])
+                )
+                await asyncio.sleep(0.002 * (number % 4))
+                if number % 2:
+                    victim.pause()
+                else:
+                    victim.kill()
+                try:
+                    (created,) = await creating
+                except OutcomeUnknownError as error:
+                    unknown += 1
+                    await another_active(cluster, victim)
+                    (created,) = await admin.create_topics(
+                        [NewTopic(name, 1, 3)], request_id=error.request_id
+                    )
+                await another_active(cluster, victim)
+                assert cluster.image.topic_ids[name] == created.topic_id
+                if number % 2:
+                    victim.resume()
+                else:
+                    victim.start()
+                await cluster.until_isr(name, 3)
+        assert unknown, "no outcome was ever unknown: this test shows nothing"
+
+    SimCluster(seed).run(scenario)
+
+
+def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        for node in cluster.controllers.values():
+            node.kill()
+        began = cluster.simulation.now
+        async with admin_of(cluster, default_api_timeout_ms=3000) as admin:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await admin.create_topics([NewTopic("later", 1, 3)])
+            assert cluster.simulation.now - began < 20.0, "a request hangs"
+            assert caught.value.request_id.hex() in str(caught.value)
+            for node in cluster.controllers.values():
+                node.start()
+            await cluster.until(lambda: cluster.active_controller is not None, "one is active")
+            (created,) = await admin.create_topics(
+                [NewTopic("later", 1, 3)], request_id=caught.value.request_id
+            )
+        assert cluster.image.topic_ids["later"] == created.topic_id
+
+    SimCluster(7).run(scenario)
+
+
+# ------------------------------------------------------------------------ linearizable
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_paused_leader_never_answers_with_an_old_state(seed: int) -> None:
+    """Questions wait for it while it stands still, and others decide meanwhile."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        zombie = active(cluster)
+        zombie.pause()
+        await another_active(cluster, zombie)
+        async with admin_of(cluster) as admin:
+            (created,) = await admin.create_topics([NewTopic("new", 1, 3)])
+        describe = "/stele.v1.Admin/DescribeTopics"
+        fresh = pb.DescribeTopicsRequest(linearizable=True)
+        asked = [
+            ask(cluster, zombie, describe, pb.DescribeTopicsRequest(), pb.DescribeTopicsResponse),
+            ask(cluster, zombie, describe, fresh, pb.DescribeTopicsResponse),
+            ask(
+                cluster,
+                zombie,
+                "/stele.v1.Controller/ReadIndex",
+                ReadIndexRequest(),
+                ReadIndexResponse,
+            ),
+        ]
+        questions = [asyncio.ensure_future(question) for question in asked]
+        await asyncio.sleep(0.5)
+        zombie.resume()
+        local, linearizable, index = await asyncio.gather(*questions, return_exceptions=True)
+        # It was deposed and did not know: whoever does not ask for more gets its old state.
+        assert isinstance(local, pb.DescribeTopicsResponse)
+        assert [topic.name for topic in local.topics] == [TOPIC]
+        if isinstance(linearizable, pb.DescribeTopicsResponse):
+            assert [topic.name for topic in linearizable.topics] == ["new", TOPIC]
+        else:
+            assert isinstance(linearizable, RpcError)
+        assert isinstance(index, ReadIndexResponse)
+        assert index.error == ErrorCode.NOT_CONTROLLER
+        assert created.topic_id == cluster.image.topic_ids["new"]
+
+    SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(seed: int) -> None:
+    """Another client reads at once, through whatever broker, also one that is behind."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        fabric = cluster.simulation.fabric
+        async with admin_of(cluster) as writer:
+            for number in range(6):
+                name = f"t{number}"
+                behind = cluster.brokers[1 + number % 3]
+                if number % 2:
+                    await cluster.client.create_topic(f"w{number}")
+                await writer.create_topics([NewTopic(name, 1, 3)])
+                async with admin_of(cluster) as reader:
+                    reader._view._next_broker = behind.id
+                    names = [topic.name for topic in await reader.list_topics()]
+                    assert name in names
+                    described = await reader.describe_cluster()
+                    assert [each.broker_id for each in described.brokers] == [1, 2, 3]
+                    resource = ConfigResource.topic(name)
+                    assert await reader.describe_configs([resource])
+        fabric.heal()
+
+    SimCluster(seed).run(scenario)
+
+
+# ---------------------------------------------------------------------------- features
+
+
+def test_levels_survive_controllers_and_snapshots() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        async with admin_of(cluster) as admin:
+            await admin.create_topics([NewTopic("remembered", 1, 3)])
+            with pytest.raises(Exception, match="would be forgotten"):
+                await admin.update_features({"metadata.version": 1}, SAFE_DOWNGRADE)
+            (down,) = await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
+            assert (down.level_before, down.level) == (2, 1)
+            dead = active(cluster)
+            dead.kill()
+            await another_active(cluster, dead)
+            (feature,) = await admin.describe_features()
+            assert feature.level == 1
+            assert (feature.min_level, feature.max_level) == (1, 2)
+            assert not len(cluster.image.outcomes)
+            dead.start()
+            (up,) = await admin.update_features({"metadata.version": 2}, UPGRADE)
+            assert (up.level_before, up.level, up.already_done) == (1, 2, False)
+            assert len(cluster.image.outcomes) == 1
+            for broker in cluster.brokers.values():
+                await broker.stop()
+                broker.start()
+            await cluster.until_isr(TOPIC, 3)
+
+    SimCluster(3).run(scenario)
