@@ -308,9 +308,7 @@ class Admin:
         """Move partitions to other brokers (KIP-455); None cancels a move that is under way.
 
         Returns once the decision is committed; ``list_partition_reassignments`` tells what is
-        still under way. The same target again changes nothing, another one replaces it. An attempt
-        without an answer is repeated: NO_REASSIGNMENT_IN_PROGRESS may then speak of what this very
-        call cancelled.
+        still under way. The same target again changes nothing, another one replaces it.
         """
         request = admin_pb2.AlterPartitionReassignmentsRequest(
             keep_replication_factor=not allow_replication_factor_change

@@ -14,7 +14,10 @@ import pytest
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.moves import Moves
 from chaos.sim.storm import Storm
-from stele.errors import ApiError, ErrorCode
+from stele.aio import Admin
+from stele.config import ClientWorld
+from stele.errors import ApiError, BulkError, ErrorCode
+from stele.records import TopicPartition
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
 SETTINGS = {"replica.lag.time.max.ms": "2000"}
@@ -293,3 +296,42 @@ def test_moves_drawn_by_lot_among_faults(seed: int) -> None:
         assert sum(storm.counts.values()) > 3
 
     SimCluster(seed, brokers=4 + seed % 2, settings=SETTINGS).run(scenario)
+
+
+def test_our_own_client_starts_follows_and_cancels() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        target, before = others(cluster), cluster.partition(TOPIC).replicas
+        world = cluster.client_world
+        servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
+        cluster.brokers[target[0]].kill()
+        async with Admin(
+            servers, world=ClientWorld(world.clock, world.network, world.rng)
+        ) as admin:
+            assert await admin.list_partition_reassignments() == {}
+            await admin.alter_partition_reassignments({(TOPIC, 0): target})
+            moves = await admin.list_partition_reassignments([(TOPIC, 0)])
+            move = moves[TopicPartition(TOPIC, 0)]
+            assert move.target_replicas == target
+            assert set(move.adding_replicas) == set(target) - set(before)
+            assert set(move.removing_replicas) == set(before) - set(target)
+            (topic,) = await admin.describe_topics([TOPIC])
+            assert topic.partitions[0].adding_replicas == move.adding_replicas
+            assert not topic.partitions[0].is_under_replicated
+            with pytest.raises(BulkError) as refused:
+                await admin.alter_partition_reassignments(
+                    {(TOPIC, 0): before[:1], (TOPIC, 9): None},
+                    allow_replication_factor_change=False,
+                )
+            codes = [error.code for error in refused.value.failed.values()]
+            assert codes == [
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+            await admin.alter_partition_reassignments({(TOPIC, 0): None})
+            assert await admin.list_partition_reassignments() == {}
+            assert await admin.list_partition_reassignments([]) == {}
+            (topic,) = await admin.describe_topics([TOPIC])
+            assert topic.partitions[0].replicas == before
+
+    SimCluster(0, brokers=5, settings=SETTINGS).run(scenario)
