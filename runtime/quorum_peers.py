@@ -161,8 +161,7 @@ class Peers:
             response, leader_endpoint = decode_response(method, answer)
         except RpcError as error:
             _log.debug("%s to node %d failed: %s", method, call.to, error)
-            if error.code is not RpcCode.DEADLINE_EXCEEDED:
-                self._endpoints.failed(call.to)
+            self._endpoints.failed(call.to)
             self._on_failure(call, error.code)
         except MessageError as error:
             _log.error("node %d answers %s with nonsense: %s", call.to, method, error)

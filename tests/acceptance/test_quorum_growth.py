@@ -44,6 +44,29 @@ async def join(cluster: QuorumProcesses, node_id: int) -> None:
     assert f"controller {node_id}" in await cluster.add_voter(node)
 
 
+async def test_three_begin_together_and_learn_their_directories(
+    cluster: QuorumProcesses,
+) -> None:
+    nodes = [cluster.controller(node_id) for node_id in (1, 2, 3)]
+    line = ",".join(f"{node.node_id}@{node.settings['controller.listener']}" for node in nodes)
+    for node in nodes:
+        await cluster.start(node, "--initial-controllers", line)
+    await cluster.start(cluster.broker(101))
+    await cluster.until_serving(1)
+    for node in nodes:
+        meta = (node.directory / "data" / "meta.properties").read_text()
+        async with asyncio.timeout(20):
+            while not (known := await cluster.directory_id(node.node_id)):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        assert f"directory.id={known}\n" in meta
+    # The bootstrap server of all of them goes; nobody needs it any more.
+    first = nodes[0]
+    cluster.kill(first)
+    await cluster.stele("topic", "create", TOPIC, "--replication-factor", "1", "--timeout", "60")
+    await cluster.remove_voter(first.node_id)
+    assert await cluster.voters() == [2, 3]
+
+
 @dataclass
 class Writing:
     acknowledged: list[bytes] = field(default_factory=list)
