@@ -374,8 +374,8 @@ class RaftCore:
         """Send what the new state has to say, and hand out the work."""
         replica = self._replica
         membership.settle_role(replica, now)
-        membership.advance(replica, now)
         transfer.advance(replica, now)
+        membership.advance(replica, now)
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
         replication.fetch(replica, now)

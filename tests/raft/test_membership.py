@@ -1,0 +1,437 @@
+"""Rules of changing voters, asked of one core directly."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from raft.core import RaftCore
+from raft.log_view import LogView
+from raft.membership import AddVoter, RemoveVoter, UpdateVoter, VoterChange
+from raft.messages import (
+    Batch,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    RequestReceived,
+    ResponseReceived,
+    VoteRequest,
+    VoteResponse,
+    VotersChange,
+)
+from raft.quorum import ReplicaKey, Voter, VoterSet
+from raft.ready import Call, HardState, Ready, Reply, Role
+from raft.timing import Timing
+from raft.voter_history import NO_RECORD, VoterHistory
+from stele.errors import ErrorCode
+
+TIMING = Timing()
+BEGIN = 0.2  # when the leader was elected
+
+
+def directory(node: int, disk: str = "a") -> bytes:
+    return f"{node}{disk}".encode() * 8
+
+
+def key(node: int, disk: str = "a") -> ReplicaKey:
+    return ReplicaKey(node, directory(node, disk))
+
+
+def voter(node: int, disk: str = "a", endpoint: str = "") -> Voter:
+    return Voter(key(node, disk), endpoint)
+
+
+def known(*nodes: int) -> VoterSet:
+    return VoterSet(voter(node) for node in nodes)
+
+
+def role(core: RaftCore) -> Role:
+    return core.status.role
+
+
+class Leading:
+    """Node 1, just elected by all the other voters for epoch 1, its log durable at once."""
+
+    def __init__(self, voters: VoterSet, *, at: int = 0, full: bool = False) -> None:
+        """``at``: where the log has the record of the voters; NO_RECORD: nowhere."""
+        self.now = BEGIN
+        self.full = full
+        log = LogView(end_offset=1, epochs=[(0, 0)]) if at != NO_RECORD else LogView()
+        self.core = RaftCore(
+            key(1),
+            VoterHistory(voters, at),
+            log,
+            HardState(),
+            TIMING,
+            random.Random(1),
+            has_room=lambda: not self.full,
+        )
+        self.appended: list[Batch] = []
+        self.sent: list[Call | Reply] = []
+        self.take(self.core.start(0.0))
+        self.take(self.core.tick(self.now))
+        for _ in ("pre-vote", "vote"):
+            asked = [call for call in self.calls() if isinstance(call.message, VoteRequest)]
+            self.sent = []
+            for call in asked:
+                answer = VoteResponse(ErrorCode.NONE, None, self.core.epoch, True)
+                self.take(self.core.step(ResponseReceived(call.request_id, answer), self.now))
+        assert self.core.status.role is Role.LEADER
+
+    def take(self, ready: Ready) -> None:
+        self.appended += ready.append
+        self.sent += ready.send + ready.send_after_persist
+        if ready.ticket:
+            self.take(self.core.persisted(ready.ticket, self.now))
+
+    def calls(self) -> list[Call]:
+        return [item for item in self.sent if isinstance(item, Call)]
+
+    def fetch(self, replica: ReplicaKey, offset: int | None = None) -> None:
+        """``replica`` has all, or everything below ``offset``, on disk."""
+        end = self.core.log.end_offset if offset is None else offset
+        request = FetchRequest(
+            replica_id=replica.id,
+            replica_directory_id=replica.directory_id,
+            epoch=self.core.epoch,
+            fetch_offset=end,
+            last_fetched_epoch=self.core.log.epoch_of(end - 1) if end else 0,
+            max_wait_ms=0,
+            max_bytes=1000,
+            high_watermark=-1,
+        )
+        self.take(self.core.step(RequestReceived(7, request), self.now))
+
+    def established(self, *nodes: int) -> Leading:
+        """The first record of the epoch, and what it leads to, is committed."""
+        for _ in range(3):
+            for node in nodes:
+                self.fetch(key(node))
+        assert self.core.high_watermark == self.core.log.end_offset
+        return self
+
+    def change(self, change: VoterChange) -> None:
+        self.take(self.core.change_voters(change, self.now))
+
+    def refused(self, change: VoterChange) -> ErrorCode | None:
+        refusal = self.core.change_refusal(change, self.now)
+        return None if refusal is None else refusal.error
+
+    def voters_appended(self) -> list[VoterSet]:
+        return [batch.new_voters for batch in self.appended if batch.new_voters is not None]
+
+
+def pending(leading: Leading) -> bool:
+    return leading.core.change_pending
+
+
+def adding(leading: Leading) -> Voter | None:
+    return leading.core.adding
+
+
+# ---------------------------------------------------------------------- the first records
+
+
+def test_the_first_leader_writes_down_who_the_voters_are() -> None:
+    leading = Leading(VoterSet.of_ids(1, 2, 3), at=NO_RECORD)
+    first = VoterSet.of_ids(1, 2, 3).with_voter(voter(1))
+    assert [batch.base_offset for batch in leading.appended] == [0, 1]
+    assert leading.appended[1] == Batch(1, 2, 1, VotersChange(first, is_first=True))
+    assert leading.core.voters == first
+    assert leading.core.voters_offset == 1
+    assert pending(leading)
+
+
+def test_a_leader_learns_the_directories_of_those_who_fetch() -> None:
+    leading = Leading(VoterSet.of_ids(1, 2, 3), at=NO_RECORD)
+    leading.fetch(key(2), 0)
+    assert len(leading.voters_appended()) == 1  # the first record is not committed yet
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == 3
+    assert leading.core.voters == known(1, 2).with_voter(Voter(ReplicaKey(3)))
+    leading.fetch(key(3))
+    leading.fetch(key(2))
+    assert leading.core.voters == known(1, 2, 3)
+    assert [change.count for change in leading.appended if change.new_voters] == [2, 1, 1]
+
+
+def test_another_disk_of_a_voter_acknowledges_nothing() -> None:
+    leading = Leading(VoterSet.of_ids(1, 2, 3), at=NO_RECORD)
+    leading.fetch(key(2, "a"), 0)  # it is the voter, though no record says so yet
+    leading.fetch(key(2, "b"))
+    assert leading.core.high_watermark == -1
+    views = [(view.key, view.is_voter) for view in leading.core.describe(leading.now)]
+    assert (key(2, "a"), True) in views
+    assert (key(2, "b"), False) in views
+    leading.fetch(key(2, "a"))
+    assert leading.core.high_watermark == 3
+
+
+def test_learning_waits_for_room() -> None:
+    leading = Leading(VoterSet.of_ids(1, 2, 3), full=True).established(2)
+    assert leading.voters_appended() == []
+    leading.full = False
+    leading.fetch(key(2))
+    assert leading.core.voters == known(1, 2).with_voter(Voter(ReplicaKey(3)))
+
+
+# ---------------------------------------------------------------------------- refusals
+
+
+def test_no_change_before_a_record_of_the_own_epoch_is_committed() -> None:
+    leading = Leading(known(1, 2, 3))
+    assert leading.refused(RemoveVoter(key(3))) is ErrorCode.REQUEST_TIMED_OUT
+    leading.established(2, 3)
+    assert leading.refused(RemoveVoter(key(3))) is None
+
+
+def test_one_change_at_a_time() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    assert not pending(leading)
+    leading.change(RemoveVoter(key(3)))
+    assert pending(leading)
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(ValueError, match="not committed"):
+        leading.change(RemoveVoter(key(2)))
+    leading.fetch(key(2))
+    assert not pending(leading)
+    assert leading.refused(RemoveVoter(key(2))) is None
+    leading.change(AddVoter(voter(4), 1.0))
+    assert pending(leading)
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (AddVoter(voter(2), 1.0), ErrorCode.DUPLICATE_VOTER),
+        (AddVoter(voter(2, "b"), 1.0), ErrorCode.DUPLICATE_VOTER),
+        (AddVoter(Voter(ReplicaKey(4)), 1.0), ErrorCode.INVALID_REQUEST),
+        (RemoveVoter(key(4)), ErrorCode.VOTER_NOT_FOUND),
+        (RemoveVoter(key(2, "b")), ErrorCode.VOTER_NOT_FOUND),
+        (UpdateVoter(voter(4)), ErrorCode.VOTER_NOT_FOUND),
+        (UpdateVoter(voter(2, "b")), ErrorCode.VOTER_NOT_FOUND),
+        (UpdateVoter(Voter(ReplicaKey(2))), ErrorCode.INVALID_REQUEST),
+        (AddVoter(voter(4), 1.0), None),
+        (RemoveVoter(key(2)), None),
+        (RemoveVoter(ReplicaKey(2)), None),  # whatever its directory
+        (RemoveVoter(key(1)), None),
+        (UpdateVoter(voter(2, endpoint="moved:1")), None),
+    ],
+)
+def test_refusals(change: VoterChange, error: ErrorCode | None) -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    assert leading.refused(change) is error
+    leading.full = True
+    assert leading.refused(change) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_only_a_leader_changes_voters() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.take(leading.core.resign(leading.now))
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_last_voter_stays() -> None:
+    leading = Leading(known(1)).established()
+    assert leading.refused(RemoveVoter(key(1))) is ErrorCode.INVALID_REQUEST
+
+
+def test_those_who_are_left_must_be_a_majority_that_is_heard() -> None:
+    leading = Leading(known(1, 2, 3)).established(2)
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.INVALID_REQUEST  # 3 never fetched
+    assert leading.refused(RemoveVoter(key(3))) is None
+    leading.fetch(key(3))
+    leading.now += TIMING.fetch_timeout_s - 0.1
+    leading.fetch(key(2))
+    assert leading.refused(RemoveVoter(key(2))) is None
+    leading.now += 0.2
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.INVALID_REQUEST
+
+
+def test_no_change_while_leadership_is_handed_over() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.take(leading.core.propose(b"x", 1, leading.now))
+    leading.take(leading.core.transfer(3, leading.now))
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# ---------------------------------------------------------------------------- adding
+
+
+def test_a_new_voter_counts_once_it_has_caught_up() -> None:
+    leading = Leading(known(1, 2)).established(2)
+    leading.take(leading.core.propose(b"x", 1, leading.now))
+    leading.change(AddVoter(voter(3), 1.0))
+    assert adding(leading) == voter(3)
+    leading.fetch(key(3), 1)
+    assert leading.core.voters == known(1, 2)
+    leading.fetch(key(3, "b"))  # another disk
+    assert leading.core.voters == known(1, 2)
+    leading.fetch(key(3))
+    assert adding(leading) is None
+    assert leading.core.voters == known(1, 2, 3)
+    end = leading.core.log.end_offset
+    leading.fetch(key(3))
+    assert leading.core.high_watermark == end  # with 1 a majority of three
+    assert not pending(leading)
+
+
+def test_one_who_has_everything_is_added_at_once() -> None:
+    leading = Leading(known(1)).established()
+    leading.fetch(key(2))
+    leading.change(AddVoter(voter(2, endpoint="two:1"), 1.0))
+    assert adding(leading) is None
+    assert leading.core.voters == known(1).with_voter(voter(2, endpoint="two:1"))
+    end = leading.core.log.end_offset
+    assert leading.core.high_watermark == end - 1  # from now on it takes both
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == end
+
+
+def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
+    leading = Leading(known(1)).established()
+    leading.fetch(key(2))
+    leading.now += TIMING.fetch_timeout_s + 0.1
+    leading.change(AddVoter(voter(2), 1.0))
+    assert adding(leading) == voter(2)
+    leading.now += 0.5
+    leading.fetch(key(2))
+    assert leading.core.voters == known(1, 2)
+
+
+def test_a_slow_round_is_followed_by_another() -> None:
+    leading = Leading(known(1)).established()
+    leading.change(AddVoter(voter(2), 60.0))
+    for _ in range(3):  # each time it gets as far as the leader was, too late
+        end = leading.core.log.end_offset
+        leading.take(leading.core.propose(b"x", 1, leading.now))
+        leading.now += TIMING.election_timeout_s + 0.1
+        leading.fetch(key(2), end)
+        assert adding(leading) == voter(2)
+    end = leading.core.log.end_offset
+    leading.take(leading.core.propose(b"x", 1, leading.now))
+    leading.now += TIMING.election_timeout_s - 0.1
+    leading.fetch(key(2), end)
+    assert leading.core.voters == known(1, 2)
+
+
+def test_one_who_does_not_catch_up_is_given_up() -> None:
+    leading = Leading(known(1)).established()
+    leading.take(leading.core.propose(b"x", 1, leading.now))
+    leading.change(AddVoter(voter(2), 1.0))
+    leading.fetch(key(2), 0)
+    ready = leading.core.tick(leading.now + 0.9)
+    assert adding(leading) == voter(2)
+    assert ready.deadline <= leading.now + 1.0
+    leading.now += 1.0
+    leading.take(leading.core.tick(leading.now))
+    assert adding(leading) is None
+    leading.fetch(key(2))
+    assert leading.core.voters == known(1)
+    assert not pending(leading)
+
+
+def test_adding_stands_still_while_leadership_is_handed_over() -> None:
+    leading = Leading(known(1, 2)).established(2)
+    leading.change(AddVoter(voter(3), 60.0))
+    leading.take(leading.core.propose(b"x", 1, leading.now))
+    leading.take(leading.core.transfer(2, leading.now))
+    leading.fetch(key(3))
+    assert leading.core.voters == known(1, 2)
+    leading.now += TIMING.election_timeout_s  # the transfer is given up
+    leading.take(leading.core.tick(leading.now))
+    assert leading.core.transferring_to is None
+    assert leading.core.voters == known(1, 2, 3)
+
+
+# ---------------------------------------------------------------------------- removing
+
+
+def test_a_removed_voter_counts_no_more_and_is_still_served() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(RemoveVoter(key(3)))
+    end = leading.core.log.end_offset
+    leading.fetch(key(3))
+    assert leading.core.high_watermark == end - 1
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == end
+    views = [(view.key.id, view.is_voter) for view in leading.core.describe(leading.now)]
+    assert views == [(1, True), (2, True), (3, False)]
+    assert leading.core.transfer_refusal(3, leading.now) is ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_leader_that_removes_itself_does_not_count_and_resigns_when_that_is_committed() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(RemoveVoter(key(1)))
+    end = leading.core.log.end_offset
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == end - 1  # 1 and 2 are no majority of 2 and 3
+    views = [(view.key.id, view.is_voter) for view in leading.core.describe(leading.now)]
+    assert views == [(2, True), (3, True), (1, False)]
+    leading.sent = []
+    leading.fetch(key(3))
+    assert leading.core.high_watermark == end
+    assert role(leading.core) is Role.RESIGNED
+    told = {
+        call.to: call.message
+        for call in leading.calls()
+        if isinstance(call.message, EndQuorumEpochRequest)
+    }
+    assert {to: message.preferred_successors for to, message in told.items()} == {
+        2: (2, 3),
+        3: (2, 3),
+    }
+    leading.now += 3 * TIMING.election_timeout_s
+    leading.take(leading.core.tick(leading.now))
+    assert role(leading.core) is Role.OBSERVER
+    assert leading.core.status.leader_id is None
+
+
+def test_a_leader_without_itself_needs_a_majority_of_the_others() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(RemoveVoter(key(1)))
+    leading.now += TIMING.fetch_timeout_s - 0.1
+    leading.fetch(key(2), leading.core.log.end_offset - 1)
+    leading.now += 0.2
+    leading.take(leading.core.tick(leading.now))
+    assert role(leading.core) is Role.RESIGNED  # 3 is silent
+
+
+# ---------------------------------------------------------------------------- updating
+
+
+def test_a_voter_moves() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    moved = voter(2, endpoint="moved:1")
+    leading.change(UpdateVoter(moved))
+    assert leading.core.voters == known(1, 2, 3).with_voter(moved)
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == leading.core.log.end_offset
+    leading.change(UpdateVoter(moved))  # it is so already
+    assert len(leading.voters_appended()) == 1
+
+
+def test_voters_as_of_a_snapshot() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(RemoveVoter(key(3)))
+    at = leading.core.voters_offset
+    assert leading.core.voters_at(at) == known(1, 2, 3)
+    assert leading.core.voters_at(at + 1) == known(1, 2)
+
+
+# ------------------------------------------------------------------- the driver is told
+
+
+def test_every_change_of_the_voters_is_told_once() -> None:
+    leading = Leading(known(1)).established()
+    ready = leading.core.change_voters(UpdateVoter(voter(1, endpoint="one:1")), leading.now)
+    assert ready.voters == VoterSet([voter(1, endpoint="one:1")])
+    assert leading.core.persisted(ready.ticket, leading.now).voters is None
+
+
+def test_the_first_ready_tells_who_the_voters_are() -> None:
+    core = RaftCore(
+        key(1), VoterHistory(known(1, 2)), LogView(), HardState(), TIMING, random.Random(1)
+    )
+    assert core.start(0.0).voters == known(1, 2)
