@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 async def _api_versions(context: BrokerContext, call: Call, request: Any) -> Struct:
-    return api_versions.respond(SERVED, call, request)
+    return api_versions.respond(SERVED, call, request, context.image())
 
 
 SERVED = (

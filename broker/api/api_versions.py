@@ -1,7 +1,8 @@
-"""ApiVersions (18), versions 0-4: which APIs and versions this broker serves.
+"""ApiVersions (18), versions 0-4: which APIs and versions this broker serves, and which features.
 
-Deviations: no features are told, neither supported nor finalized: with ``transaction.version``
-clients would add partitions to transactions implicitly, and there are no transactions.
+Deviations: the one feature is ``metadata.version``, with Stele's own levels. There is no
+``transaction.version``: with it clients would add partitions to transactions implicitly, and there
+are no transactions.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import re
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
+from metadata.features import SUPPORTED
+from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 # KIP-511: what may name a client's software and its version.
@@ -22,15 +27,26 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 
 def respond(
-    served: Iterable[Served], call: Call, request: ApiVersionsRequest
+    served: Iterable[Served], call: Call, request: ApiVersionsRequest, image: MetadataImage
 ) -> ApiVersionsResponse:
-    """The answer; it needs no broker behind it."""
+    """The answer; before the first metadata no feature is finalized."""
     if call.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=advertised(served))
+    return ApiVersionsResponse(
+        api_keys=advertised(served),
+        supported_features=[
+            SupportedFeatureKey(each.name, each.min_level, each.max_level)
+            for _, each in sorted(SUPPORTED.items())
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
 
 
 def advertised(served: Iterable[Served]) -> list[ApiVersion]:

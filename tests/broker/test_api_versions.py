@@ -13,6 +13,7 @@ from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.messages import api_versions
 from stele.wire.kafka.messages.api_versions import API, ApiVersionsRequest
+from stele.wire.v1 import metadata_pb2
 from tests.support.broker_apis import Edges
 from tests.support.broker_edges import run_virtual
 
@@ -41,6 +42,26 @@ def test_tells_what_is_served(version: int) -> None:
             46: (0, 0),
             60: (0, 2),
         }
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_tells_supported_and_finalized_features(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        before = await edges.client().call(API, version, REQUEST)
+        assert not before.finalized_features
+        level = metadata_pb2.FeatureLevelRecord(name="metadata.version", level=2)
+        edges.commit(metadata_pb2.MetadataRecord(feature_level=level))
+        answer = await edges.client().call(API, version, REQUEST)
+        if version < 3:
+            assert not answer.supported_features
+            return
+        (supported,), (finalized,) = answer.supported_features, answer.finalized_features
+        assert supported == api_versions.SupportedFeatureKey("metadata.version", 1, 2)
+        assert finalized == api_versions.FinalizedFeatureKey("metadata.version", 2, 2)
+        assert answer.finalized_features_epoch == edges.publisher.offset
 
     run_virtual(main())
 
