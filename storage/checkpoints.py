@@ -12,13 +12,15 @@ from typing import Final, NamedTuple
 
 from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk
-from storage.errors import LogDirectoryError
+from storage.errors import CorruptLogError, LogDirectoryError
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
+CORRUPT_FILE: Final = "corrupt"
+"""In a partition's directory: its log was found corrupt, and is to be fetched again."""
 META_PROPERTIES_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
@@ -121,6 +123,29 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
         return decode_uuid(fields["topic_id"])
     except (KeyError, ValueError):
         raise _malformed(path, "no topic id in it") from None
+
+
+def encode_corrupt(error: CorruptLogError) -> bytes:
+    fields = ("path", error.path), ("position", error.position), ("offset", error.offset)
+    lines = [f"{name}: {value}" for name, value in (*fields, ("reason", error.reason))]
+    return "\n".join(["version: 0", *lines, ""]).encode()
+
+
+def read_corrupt(disk: Disk, path: str) -> CorruptLogError | None:
+    """What was found when the log was last looked at; None if the file is absent."""
+    text = _read_text(disk, path)
+    if text is None:
+        return None
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    try:
+        return CorruptLogError(
+            fields["path"],
+            position=int(fields["position"]),
+            offset=int(fields["offset"]),
+            reason=fields["reason"],
+        )
+    except (KeyError, ValueError):
+        raise _malformed(path, "it does not say what is corrupt") from None
 
 
 @dataclass(frozen=True, slots=True)

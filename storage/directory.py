@@ -11,6 +11,7 @@ from typing import Final
 from stele.world import Clock, Disk
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CORRUPT_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     META_PROPERTIES_FILE,
@@ -20,8 +21,10 @@ from storage.checkpoints import (
     TopicPartition,
     decode_clean_shutdown,
     encode_clean_shutdown,
+    encode_corrupt,
     encode_offsets,
     encode_partition_metadata,
+    read_corrupt,
     read_meta_properties,
     read_offsets,
     read_partition_metadata,
@@ -124,6 +127,7 @@ class LogDirectory:
         self.corrupt: dict[TopicPartition, CorruptLogError] = {}
         """Logs that must not be used: to be reported, then ``discard_corrupt``."""
         self.corrupt_topic_ids: dict[TopicPartition, bytes | None] = {}
+        self._unnoted: set[TopicPartition] = set()  # found corrupt, and the disk took no note of it
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         """Called once, when a write, a sync or a checkpoint failed."""
@@ -219,11 +223,30 @@ class LogDirectory:
         directory = f"{self.path}/{partition}"
         topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
         try:
+            if (found := read_corrupt(self._disk, f"{directory}/{CORRUPT_FILE}")) is not None:
+                raise found
             self.logs[partition] = self._open_log(partition, self._config, topic_id)
         except CorruptLogError as error:
             logger.error("%s", error)
-            self.corrupt[partition] = error
-            self.corrupt_topic_ids[partition] = topic_id
+            self._hold_corrupt(partition, error, topic_id)
+            if found is None:
+                self._note_corrupt(partition, error)
+
+    def _hold_corrupt(
+        self, partition: TopicPartition, error: CorruptLogError, topic_id: bytes | None
+    ) -> None:
+        self.corrupt[partition] = error
+        self.corrupt_topic_ids[partition] = topic_id
+
+    def _note_corrupt(self, partition: TopicPartition, error: CorruptLogError) -> None:
+        """Remember it until the log is set aside: the next start need not look there again, as
+        after a clean shutdown, or where the recovery point is past it."""
+        path = f"{self.path}/{partition}/{CORRUPT_FILE}"
+        try:
+            self._disk.replace_file_now(path, encode_corrupt(error))
+        except OSError as failure:
+            self._unnoted.add(partition)
+            logger.error("%s cannot be written: %s", path, failure.strerror or failure)
 
     def _open_log(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
@@ -325,8 +348,8 @@ class LogDirectory:
         log = self.logs.pop(key)
         self._commit.remove(log)
         log.close()
-        self.corrupt[key] = error
-        self.corrupt_topic_ids[key] = log.topic_id
+        self._hold_corrupt(key, error, log.topic_id)
+        self._note_corrupt(key, error)
 
     def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
         label = topic_id.hex() if topic_id else "0" * 32
@@ -575,6 +598,8 @@ class LogDirectory:
             {key: log.synced_offset for key, log in self.logs.items()},
             {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
         )
+        if not self._unnoted.isdisjoint(self.corrupt):
+            return  # recovery has to find again what could not be noted
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )

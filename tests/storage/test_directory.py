@@ -12,7 +12,7 @@ from storage.checkpoints import (
 )
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
-from storage.errors import LogDirectoryError, StorageError
+from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 
 PATH = "/data"
@@ -198,6 +198,47 @@ async def test_a_corrupt_log_does_not_stop_the_others(disk: MemoryDisk) -> None:
     assert any(name.endswith("-corrupt") for name in disk.list(PATH))
     await again.flush()
     kill(again)
+    assert open_directory(disk).corrupt == {}
+
+
+def no_room(path: str, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_corrupt_log_is_not_forgotten_in_a_clean_shutdown(
+    disk: MemoryDisk, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(3):
+        append(log, make_batch())
+    await directory.flush()
+    kill(directory)
+    disk.flip(f"{PATH}/t-0/{0:020d}.log", 150)
+    with monkeypatch.context() as patch:
+        if full:
+            patch.setattr(disk, "replace_file_now", no_room)
+        again = open_directory(disk)
+    [found] = again.corrupt.values()
+    await again.close()
+    third = open_directory(disk)
+    assert third.clean_shutdown is not full
+    assert [str(error) for error in third.corrupt.values()] == [str(found)]
+    assert third.corrupt_topic_ids == {TopicPartition("t", 0): TOPIC_ID}
+
+
+async def test_corruption_of_a_log_in_use_is_not_forgotten(disk: MemoryDisk) -> None:
+    directory = open_directory(disk)
+    append(directory.create("t", 0, TOPIC_ID), make_batch())
+    path = f"{PATH}/t-0/{0:020d}.log"
+    error = CorruptLogError(path, position=0, offset=0, reason="the CRC: it does not match")
+    directory.mark_corrupt("t", 0, error)
+    await directory.close()
+    again = open_directory(disk)
+    assert [str(each) for each in again.corrupt.values()] == [str(error)]
+    again.discard_corrupt("t", 0, TOPIC_ID)
+    await again.close()
     assert open_directory(disk).corrupt == {}
 
 
