@@ -108,8 +108,9 @@ def describe(
     for topic in topics:
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none set"
         print(f"{topic.name}  id {topic.topic_id.hex()}  configs: {configs}")
+        is_moving = any(each.adding_replicas or each.removing_replicas for each in topic.partitions)
         print_table(
-            ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN ELECTIONS"),
+            (*_COLUMNS, *(_MOVING_COLUMNS if is_moving else ())),
             [
                 (
                     each.partition,
@@ -119,10 +120,19 @@ def describe(
                     _ids(each.isr),
                     _ids(each.elr) or None,
                     each.unclean_elections or None,
+                    *(_moving(each.adding_replicas, each.removing_replicas) if is_moving else ()),
                 )
                 for each in topic.partitions
             ],
         )
+
+
+_COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN ELECTIONS")
+_MOVING_COLUMNS = ("ADDING", "REMOVING")
+
+
+def _moving(adding: tuple[int, ...], removing: tuple[int, ...]) -> tuple[str | None, str | None]:
+    return _ids(adding) or None, _ids(removing) or None
 
 
 @app.command()

@@ -90,7 +90,9 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        return max((len(each.replicas) for each in self.partitions), default=0)
+        """Without replicas that are only being added."""
+        counts = (len(each.replicas) - len(each.adding_replicas) for each in self.partitions)
+        return max(counts, default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,9 @@ async def test_a_move_that_waits_is_seen_and_cancelled(
     (entry,) = json.loads((await stele(cluster, "reassign", "list", "--json")).stdout)
     assert (entry["adding"], entry["removing"]) == ([fourth, fifth], [second, third])
     assert fifth in entry["not_in_sync"]
+    described = (await stele(cluster, "topic", "describe", TOPIC)).stdout.decode()
+    assert "ADDING" in described
+    assert f"{fourth},{fifth}   {second},{third}" in described
     verified = await stele(cluster, "reassign", "verify", "-f", str(plan), "--json")
     assert verified.returncode == 1
     assert json.loads(verified.stdout)[0]["status"] == "in progress"
