@@ -26,4 +26,4 @@ def test_script(path: Path) -> None:
 
 
 def test_there_are_scripts() -> None:
-    assert len(SCRIPTS) >= 8
+    assert len(SCRIPTS) >= 17

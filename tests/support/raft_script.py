@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from raft.membership import AddVoter, RemoveVoter, VoterChange
 from raft.messages import (
     Batch,
     BeginQuorumEpochRequest,
@@ -31,7 +32,7 @@ from raft.messages import (
     VoteResponse,
     VotersChange,
 )
-from raft.quorum import NO_DIRECTORY, VoterSet
+from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from raft.ready import Call, Outbound, Ready
 from raft.timing import Timing
 from stele.errors import ErrorCode
@@ -113,6 +114,17 @@ class Script:
         """observer 4: make a node that does not vote"""
         self._make(int(node), next(iter(self.nodes.values())).voters)
 
+    def joining(self, *ids: str) -> None:
+        """joining 4 5: make nodes that know nobody, and ask voter 1 for the leader"""
+        for node in map(int, ids):
+            self._make(node, VoterSet([]))
+            self.nodes[node].bootstrap = (-1,)
+
+    def directories(self, *ids: str) -> None:
+        """directories 1 2 3: give these nodes directory ids (a)"""
+        for node in map(int, ids):
+            self.nodes[node].directory_id = b"a" * 16
+
     def _make(self, node: int, voters: VoterSet) -> None:
         self.nodes[node] = FakeNode(
             node, voters, Timing(), LeastRng(node), contents=self._snapshots
@@ -139,6 +151,12 @@ class Script:
         """crash 1: the node loses what is not synced; calls to and from it are gone"""
         self.nodes[int(node)].crash()
         self.packets = [p for p in self.packets if int(node) not in (p.source, p.target)]
+
+    def wipe(self, node: str) -> None:
+        """wipe 3: node 3, which is down, gets an empty disk (the next letter), made to join"""
+        owner = self.nodes[int(node)]
+        owner.wipe(bytes([owner.directory_id[0] + 1]) * 16)
+        owner.bootstrap = tuple(-other for other in self.nodes if other != owner.id)
 
     def advance(self, milliseconds: str) -> None:
         """advance 100: let time pass; ticks nodes that are due, delivers nothing"""
@@ -202,7 +220,7 @@ class Script:
         node = self.nodes[int(source)]
         self.drop(source, target)
         for call in list(node.running._replica.outstanding.values()):
-            if call.to == int(target):
+            if abs(call.to) == int(target):
                 self._carry_out(node.id, *node.step(CallFailed(call.request_id), self.now))
 
     def unreachable(self, node: str) -> None:
@@ -232,6 +250,32 @@ class Script:
             return
         ready = owner.running.transfer(int(to), self.now)
         self._carry_out(owner.id, ready, owner.apply(ready))
+
+    def add(self, node: str, to_add: str, milliseconds: str) -> None:
+        """add 1 4 1000: leader 1 is to make node 4 a voter, within a second"""
+        voter = Voter(self.nodes[int(to_add)].key)
+        self._change(node, AddVoter(voter, float(milliseconds) / 1000))
+
+    def remove(self, node: str, to_remove: str, directory: str = "") -> None:
+        """remove 1 4 [a]: leader 1 is to remove voter 4 [with that directory]"""
+        directory_id = directory.encode() * 16 if directory else NO_DIRECTORY
+        self._change(node, RemoveVoter(ReplicaKey(int(to_remove), directory_id)))
+
+    def _change(self, node: str, change: VoterChange) -> None:
+        owner = self.nodes[int(node)]
+        refusal = owner.running.change_refusal(change, self.now)
+        if refusal is not None:
+            self.say(f"{node}: refuses: {refusal.error.name}: {refusal.message}")
+            return
+        ready = owner.running.change_voters(change, self.now)
+        self._carry_out(owner.id, ready, owner.apply(ready))
+
+    def show(self, *ids: str) -> None:
+        """show 1 2: print by which voters these nodes go"""
+        for node in map(int, ids):
+            core = self.nodes[node].running
+            pending = " pending" if core.change_pending else ""
+            self.say(f"{node}: voters {show_voters(core.voters)}{pending}")
 
     def snapshot(self, node: str, offset: str) -> None:
         """snapshot 1 3: node 1 has a snapshot of everything below 3, and cuts its log there"""
@@ -306,7 +350,7 @@ class Script:
 
     def _post(self, node: int, item: Outbound) -> None:
         if isinstance(item, Call):
-            self.packets.append(Packet(node, item.to, item.request_id, item.message))
+            self.packets.append(Packet(node, abs(item.to), item.request_id, item.message))
             return
         caller, request_id = self._served[item.request_id]
         filled = self.nodes[node].filled(item)
@@ -314,7 +358,7 @@ class Script:
 
     def _show_outbound(self, node: int, item: Outbound) -> str:
         if isinstance(item, Call):
-            return f"{item.to} {show_request(item.message)}"
+            return f"{abs(item.to)} {show_request(item.message)}"
         filled = self.nodes[node].filled(item)
         return f"{self._served[item.request_id][0]} {show_response(filled.message)}"
 
@@ -322,6 +366,12 @@ class Script:
 COMMANDS: dict[str, Callable[..., None]] = {
     "voters": Script.voters,
     "observer": Script.observer,
+    "joining": Script.joining,
+    "directories": Script.directories,
+    "wipe": Script.wipe,
+    "add": Script.add,
+    "remove": Script.remove,
+    "show": Script.show,
     "disk": Script.disk,
     "batches": Script.batches,
     "start": Script.start,
@@ -364,11 +414,11 @@ def show_batch(batch: Batch) -> str:
 
 
 def show_voters(voters: VoterSet) -> str:
-    """Ids, each with the first letters of its directory, if that is known."""
+    """Ids, each with the letter of its directory, if that is known."""
     shown = []
     for voter in voters.voters:
         known = voter.key.directory_id != NO_DIRECTORY
-        shown.append(f"{voter.id}{voter.key.directory_id[:2].decode() if known else '?'}")
+        shown.append(f"{voter.id}{voter.key.directory_id[:1].decode() if known else '?'}")
     return " ".join(shown)
 
 
