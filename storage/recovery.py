@@ -4,7 +4,8 @@ The rule. Walking the batches from the recovery point's segment on, the walk end
 last file, or at a *cut*: bytes that are no whole, sound, following batch. A cut is a torn write,
 and is truncated, only if it lies at or above the recovery point and the checkpointed high
 watermark, and either no whole batch stands anywhere behind it or sectors of the batch there were
-never written. Anything else is corruption.
+never written. Anything else is corruption. Segments that are not walked are checked when they are
+read (``Segment.unseen_bytes``), so that what is corrupt is never served.
 
 Pages of a file reach the device in any order, so a power loss may leave the later one of two
 batches that were not synced. Of the earlier one it leaves some sectors as they were before: behind
@@ -203,6 +204,7 @@ def _first_to_scan(request: RecoveryRequest, segments: list[Segment]) -> int:
 
 
 def _load_clean(request: RecoveryRequest, segment: Segment) -> None:
+    segment.unseen_bytes = segment.size
     if not segment.load_indexes():
         logger.warning("the indexes of %s are missing or wrong: made anew", segment.path)
         segment.rebuild_indexes(request.index_interval_bytes)
@@ -304,6 +306,7 @@ def _scan_segment(
     Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
     """
     segment.reset_summary()
+    segment.unseen_bytes = 0
     position = 0
     while position < segment.size:
         chunk = segment.file.read_now(position, min(_SCAN_BYTES, segment.size - position))

@@ -14,6 +14,8 @@ from stele.wire.batch import (
     PREFIX_SIZE,
     BatchError,
     BatchHeader,
+    batches,
+    check_crc,
     read_header,
 )
 from stele.world import Buffer, Disk, File
@@ -88,6 +90,7 @@ class Segment:
         "max_timestamp_offset",
         "path",
         "size",
+        "unseen_bytes",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, *, created_ms: int) -> None:
@@ -101,6 +104,9 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset  # last offset of the batch that has it
         self.bytes_since_index = 0
+        self.unseen_bytes = 0
+        """From the file's beginning on, recovery has not looked at so many: each read checks them.
+        (What is written behind them comes from memory, where it was checked.)"""
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
         self.size = self._file.size  # only whole batches once loaded
@@ -248,6 +254,7 @@ class Segment:
     def mark_unloaded(self, end_offset: int) -> None:
         """At start: take the segment for sealed, ending where the next one begins."""
         self.end_offset = end_offset
+        self.unseen_bytes = self.size
         self.close()
         self._loaded = False
 
@@ -397,6 +404,29 @@ class Segment:
             if isinstance(located, ColdRange):
                 return located
             position = located
+        found = self._read(offset, max_bytes, limit_offset, min_one_batch, position)
+        if position < self.unseen_bytes and not isinstance(found, ColdRange):
+            self._check(found.data, position)
+        return found
+
+    def _check(self, data: Buffer, position: int) -> None:
+        at, offset = 0, self.base_offset
+        try:
+            for at, header in batches(data):
+                offset = header.base_offset
+                if not check_crc(data, at, header):
+                    raise self.corrupt(position + at, "the CRC does not match", offset)
+        except BatchError as error:
+            raise self.corrupt(position + at, str(error), offset) from error
+
+    def _read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int,
+        min_one_batch: bool,
+        position: int,
+    ) -> SegmentRead | ColdRange:
         wanted = min(max(max_bytes, HEADER_SIZE), self.size - position)
         if wanted < HEADER_SIZE:
             raise self.corrupt(

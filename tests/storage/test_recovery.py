@@ -184,6 +184,21 @@ def test_only_what_lies_above_the_recovery_point_is_looked_at() -> None:
     assert log.end_offset == 3 * PER_SEGMENT * 10
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_recovery_did_not_look_at_is_checked_when_it_is_read(clean: bool) -> None:
+    disk = written(2 * PER_SEGMENT + 1)
+    end_offset = 10 * (2 * PER_SEGMENT + 1)
+    disk.flip(FIRST, BATCH + 80)
+    point = {"recovery_point": end_offset, "clean_shutdown": clean}
+    log = open_log(disk, **point)
+    assert len(log.read(0, BATCH).data) == BATCH
+    for offset, size in ((0, 2 * BATCH), (10, BATCH)):
+        with pytest.raises(CorruptLogError, match="the CRC does not match"):
+            log.read(offset, size)
+    for offset in range(20, end_offset, 10):
+        assert len(log.read(offset, BATCH).data) == BATCH
+
+
 def test_after_a_clean_shutdown_nothing_is_scanned_but_a_cut_is_corruption() -> None:
     disk = written(3)
     checkpoints = {"recovery_point": 30, "high_watermark_checkpoint": 30, "clean_shutdown": True}
