@@ -499,7 +499,13 @@ class Quorum:
 
     # ---------------------------------------------------------------------------- describing
 
-    def _describe(self) -> pb.DescribeQuorumResponse:
+    async def _describe(self) -> pb.DescribeQuorumResponse:
+        """As this replica leads, once a majority confirms that it does; else NOT_LEADER."""
+        if self._core is not None and self._core.status.role is Role.LEADER:
+            try:
+                await self.confirm_leadership(epoch=self._core.epoch)
+            except NotLeaderError:
+                _log.info("asked to describe the quorum while leadership went to another")
         leader_id, epoch = self._standing()
         core, now = self._core, self._now()
         response = pb.DescribeQuorumResponse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -63,7 +63,7 @@ class QuorumService:
         *,
         submit: Callable[[int, Request], None],
         standing: Callable[[], tuple[int | None, int]],
-        describe: Callable[[], pb.DescribeQuorumResponse],
+        describe: Callable[[], Awaitable[pb.DescribeQuorumResponse]],
         changes: QuorumChanges,
         endpoints: Endpoints,
         failed: Callable[[BaseException], None],
@@ -191,7 +191,7 @@ class QuorumService:
 
     async def _describe_quorum(self, data: bytes) -> bytes:
         self._running()
-        return self._describe().SerializeToString()
+        return (await self._describe()).SerializeToString()
 
     async def _transfer_leadership(self, data: bytes) -> bytes:
         self._running()

@@ -16,6 +16,7 @@ from stele.errors import ErrorCode, OutcomeUnknownError
 from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
+from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcError
 from tests.support.sim_cluster import TOPIC, a_topic
 
@@ -196,23 +197,28 @@ def test_a_deposed_leader_never_answers_with_an_old_state(seed: int, pause_s: fl
         assert thinks_it_is_active(zombie)
         zombie.pause()
         describe = "/stele.v1.Admin/DescribeTopics"
-        index = "/stele.v1.Controller/ReadIndex"
+        index, quorum = "/stele.v1.Controller/ReadIndex", "/stele.v1.Admin/DescribeQuorum"
         fresh = pb.DescribeTopicsRequest(linearizable=True)
         asked = [
             ask(cluster, zombie, describe, pb.DescribeTopicsRequest(), pb.DescribeTopicsResponse),
             ask(cluster, zombie, describe, fresh, pb.DescribeTopicsResponse),
             ask(cluster, zombie, index, ReadIndexRequest(), ReadIndexResponse),
+            ask(cluster, zombie, quorum, DescribeQuorumRequest(), DescribeQuorumResponse),
         ]
         questions = [asyncio.ensure_future(question) for question in asked]
         await asyncio.sleep(pause_s)
         zombie.resume()
-        local, linearizable, found = await asyncio.gather(*questions, return_exceptions=True)
+        local, linearizable, found, described = await asyncio.gather(
+            *questions, return_exceptions=True
+        )
         # Whoever does not ask for more gets the old state.
         assert isinstance(local, pb.DescribeTopicsResponse)
         assert [topic.name for topic in local.topics] == [TOPIC]
         assert isinstance(linearizable, RpcError)
         assert isinstance(found, ReadIndexResponse)
         assert found.error == ErrorCode.NOT_CONTROLLER
+        assert isinstance(described, DescribeQuorumResponse)
+        assert described.error == ErrorCode.NOT_CONTROLLER
         cluster.simulation.fabric.heal()
         async with admin_of(cluster) as admin:
             assert [topic.name for topic in await admin.list_topics()] == ["new", TOPIC]
