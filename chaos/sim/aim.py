@@ -98,7 +98,10 @@ class Aims:
     # -------------------------------------------------------------------------- the quorum
 
     async def _two_candidates(self) -> None:
-        """Two stand in one epoch, and voters die with their votes hardly told."""
+        """Two stand in one epoch, and voters die with their votes hardly told.
+
+        Candidates hear of each other late, and the former leader, back at once, has to choose.
+        """
         active = self._cluster.active_controller
         if active is None or len(self._controllers) < 3:
             return
@@ -108,18 +111,27 @@ class Aims:
             nonlocal deaths
             if stage is Stage.ANSWERED and deaths and _is_vote(said):
                 deaths -= 1
+                # The one that was voted for must not lead before the next one asks.
+                self._part([self._node(said.source)], self._controllers)
                 self._soon(self._strike_shortly, self._node(said.target))
 
-        slow_s = self._rng.uniform(0.02, 0.06)
-        self._slow_down_quorum(slow_s)
+        late_s = self._rng.uniform(0.1, 0.4)
+
+        def hold(said: Said) -> float:
+            if said.method != VOTE or said.target == active.host:
+                return 0.0
+            return 0.0 if VoteRequest.FromString(said.request).pre_vote else late_s
+
+        self._slow_down_quorum(self._rng.uniform(0.02, 0.06))
         try:
-            with self._listening(hear):
-                self._strike(active)
+            with self._listening(hear), self._holding(hold):
+                self._kill(active)  # its peers see the connections break, and do not wait
                 await self._wait(0.0, 0.02)
                 self._revive(active)
-                await self._wait(1.5, 3.0)
+                await self._wait(1.0, 2.0)
         finally:
             self._slow_down_quorum(0.0)
+            self._join(self._controllers, self._controllers)
 
     async def _voter_with_more(self) -> None:
         """A leader alone takes decisions that nobody else gets, and is then asked for its vote."""

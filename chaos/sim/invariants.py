@@ -17,7 +17,11 @@ from chaos.sim.laws import (
     SomeoneHasEverything,
     newest_image,
 )
-from chaos.sim.log_laws import LogsRememberWhatTheyHold, MembersHaveEverything
+from chaos.sim.log_laws import (
+    FollowersKnowTheEpoch,
+    LogsRememberWhatTheyHold,
+    MembersHaveEverything,
+)
 from chaos.sim.replica_laws import ReplicasFitTogether
 from chaos.sim.wire_laws import (
     FencedBrokersAcknowledgeNothing,
@@ -65,6 +69,7 @@ class Invariants:
                 _COSTLY_EVERY_LOOKS,
             ),
             (MembersHaveEverything(self.highest), _COSTLY_EVERY_LOOKS),
+            (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

@@ -202,6 +202,35 @@ class MembersHaveEverything:
                     )
 
 
+class FollowersKnowTheEpoch:
+    """A leader counts the position of a follower only if that follows it in the present epoch."""
+
+    name = "followers know the epoch"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        replicas = {(node.id, replica.id): (node, replica) for node, replica in online(cluster)}
+        for _, leading in list(replicas.values()):
+            machine = leading.machine
+            if not machine.is_leader:
+                continue
+            for broker in machine.state.replicas:
+                progress = machine.progress_of(broker)
+                found = replicas.get((broker, leading.id))
+                if progress is None or progress.end_offset < 0 or found is None:
+                    continue
+                node, replica = found
+                assert node.node is not None
+                assert node.node.broker is not None
+                if progress.broker_epoch != node.node.broker.replicas._broker_epoch:
+                    continue  # of an earlier process
+                if replica.machine.leader_epoch < machine.leader_epoch:
+                    report(
+                        f"{leading!r}: broker {machine.broker_id} leads epoch "
+                        f"{machine.leader_epoch} and counts on broker {broker}, which knows of "
+                        f"{replica.machine.leader_epoch}"
+                    )
+
+
 def _was_unclean(cluster: SimCluster, replica: Replica) -> bool:
     image = newest_image(cluster)
     state = None if image is None else image.partition(*replica.id)
