@@ -149,6 +149,7 @@ class SimCluster:
     ) -> None:
         """``combined``: every broker is a controller too; ``controllers`` has no meaning then."""
         self.simulation = Simulation(seed, keep_transcript=keep_transcript)
+        self.cluster_id = CLUSTER_ID
         broker_ids = range(1, brokers + 1)
         first = 1 if combined else FIRST_CONTROLLER_ID
         controller_ids = range(first, first + (brokers if combined else controllers))

@@ -6,7 +6,7 @@ has all that it has, whole and on disk; it counts as hurt until it is in the ISR
 
 Of a log only such bits flip as must be noticed: those under a CRC, in a batch that is below a
 checkpoint or has a whole one behind it (the end of a log looks like a torn write). Files are
-damaged while their node is down: a node that runs does not look at them again.
+damaged while their node is down: a node that runs does not look at all of them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
 from runtime.quorum_config import METADATA_TOPIC
 from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
-from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
+from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LEADER_EPOCH_FILE,
@@ -250,19 +250,26 @@ class Damage:
             if (
                 state is None
                 or broker not in state.replicas
-                or (broker in state.isr and self._is_online(broker, partition))
+                or (broker in state.isr and self._is_whole(broker, partition))
             ):
                 del self._hurt[partition]
 
-    def _is_online(self, broker: int, partition: PartitionId) -> bool:
-        """A damaged replica never gets there with its damage: its node starts with recovery."""
-        node = self._cluster.brokers[broker].node
-        if node is None or node.broker is None or not node.ready:
+    def _is_whole(self, broker: int, partition: PartitionId) -> bool:
+        """A bit flipped in an old segment may go unnoticed until somebody reads there."""
+        node = self._cluster.brokers[broker]
+        if node.node is None or node.node.broker is None or not node.ready:
             return False
-        return any(
-            replica.id == partition and replica.state is ReplicaState.ONLINE
-            for replica in node.broker.replicas
-        )
+        for replica in node.node.broker.replicas:
+            if replica.id == partition and replica.state is ReplicaState.ONLINE:
+                return all(
+                    check_crc(data, position, header)
+                    for data in self._contents(node, repr(replica))
+                    for position, header in batches(data)
+                )
+        return False
+
+    def _contents(self, node: SimNode, name: str) -> list[bytearray]:
+        return [self._disk(node).file(path).data for path in self._segments(node, name)]
 
     # --------------------------------------------------------------------------- doing it
 
@@ -280,7 +287,9 @@ class Damage:
         if not noticed:
             return False
         path, position, header = self._rng.choice(noticed)
-        at = position + self._rng.randrange(_CRC_POSITION, header.size_bytes)
+        # Where it may go unnoticed for long, laws read the headers.
+        start = _CRC_POSITION if path == paths[-1] else HEADER_SIZE
+        at = position + self._rng.randrange(start, header.size_bytes)
         self._disk(node).flip_bit(path, at, self._rng.randrange(8))
         return True
 

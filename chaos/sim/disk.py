@@ -63,7 +63,9 @@ class _Write(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Inode:
+class Inode:
+    """A file: what processes see of it, and what a power loss would leave."""
+
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     # Changes since the durable state, in order.
@@ -87,11 +89,11 @@ class _Inode:
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    entries: dict[str, _Inode | _Directory] = field(default_factory=dict)
-    durable: dict[str, _Inode | _Directory] = field(default_factory=dict)
+    entries: dict[str, Inode | _Directory] = field(default_factory=dict)
+    durable: dict[str, Inode | _Directory] = field(default_factory=dict)
 
 
-_Node = _Inode | _Directory
+_Node = Inode | _Directory
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +159,7 @@ class VirtualDisk:
                 seen.add(id(node))
                 self._lose_pending(node)
 
-    def _lose_pending(self, inode: _Inode) -> None:
+    def _lose_pending(self, inode: Inode) -> None:
         """Of the unsynced changes a prefix has reached the device, its pages not all intact."""
         kept = self.rng.randint(0, len(inode.pending))
         solid = len(inode.durable)  # so many of its bytes no change has touched
@@ -214,6 +216,18 @@ class VirtualDisk:
         node = self.find(path)
         return sorted(node.entries) if isinstance(node, _Directory) else []
 
+    def files(self, path: str, suffix: str) -> list[tuple[str, Inode]]:
+        """Those of a directory whose names end so, in the order of names."""
+        node = self.find(path)
+        entries = node.entries if isinstance(node, _Directory) else {}
+        found = [
+            (name, inode)
+            for name, inode in entries.items()
+            if name.endswith(suffix) and isinstance(inode, Inode)
+        ]
+        found.sort(key=lambda entry: entry[0])
+        return found
+
     def find(self, path: str) -> _Node | None:
         node: _Node = self._root
         for name in _parts(path):
@@ -222,7 +236,7 @@ class VirtualDisk:
             node = node.entries[name]
         return node
 
-    def file(self, path: str) -> _Inode:
+    def file(self, path: str) -> Inode:
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -235,13 +249,13 @@ class VirtualDisk:
         node: _Node | None = self._root
         for name in _parts(path):
             node = node.durable.get(name) if isinstance(node, _Directory) else None
-        return bytes(node.durable) if isinstance(node, _Inode) else b""
+        return bytes(node.durable) if isinstance(node, Inode) else b""
 
     def directory(self, path: str) -> _Directory:
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if isinstance(node, _Inode):
+        if isinstance(node, Inode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return node
 
@@ -262,7 +276,7 @@ class VirtualDisk:
 
     # -------------------------------------------------------------------------------- writing
 
-    def append(self, inode: _Inode, path: str, buffers: Sequence[Buffer]) -> int:
+    def append(self, inode: Inode, path: str, buffers: Sequence[Buffer]) -> int:
         if self.faults.failing_write:
             raise _error(errno.EIO, path)
         data = b"".join(bytes(buffer) for buffer in buffers)
@@ -274,12 +288,12 @@ class VirtualDisk:
         self._write(inode, position, data)
         return position
 
-    def _write(self, inode: _Inode, position: int, data: bytes) -> None:
+    def _write(self, inode: Inode, position: int, data: bytes) -> None:
         if data:
             inode.data[position:] = data
             self._note_write(inode, position, data)
 
-    def truncate(self, inode: _Inode, size: int) -> None:
+    def truncate(self, inode: Inode, size: int) -> None:
         if size < len(inode.data):
             del inode.data[size:]
         else:
@@ -287,7 +301,7 @@ class VirtualDisk:
         inode.lost = [lost for lost in inode.lost if lost.position < size]
         self._note_write(inode, size, None)
 
-    def _note_write(self, inode: _Inode, position: int, data: bytes | None) -> None:
+    def _note_write(self, inode: Inode, position: int, data: bytes | None) -> None:
         self._writes += 1
         inode.pending.append(_Write(self._writes, position, data))
 
@@ -298,7 +312,7 @@ class VirtualDisk:
 
         A path that has been removed is skipped.
         """
-        covered: list[_Inode] = []
+        covered: list[Inode] = []
         last_write = self._writes
         changes: list[_Change] = []
         for path in paths:
@@ -323,7 +337,7 @@ class VirtualDisk:
 
         return finish
 
-    def _settle(self, inode: _Inode, last_write: int, *, written: bool) -> None:
+    def _settle(self, inode: Inode, last_write: int, *, written: bool) -> None:
         """The changes up to that write are no longer pending.
 
         After a failed sync the system takes the pages for clean, written or not: a second sync
@@ -370,7 +384,7 @@ class SimDisk:
         self._alive()
         node = self._disk.find(path)
         if node is None and create:
-            node = _Inode()
+            node = Inode()
             self._disk.change((self._parent(path), posixpath.basename(path), node))
         elif node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -508,7 +522,7 @@ class SimDisk:
 class SimFile:
     """An open file: ``stele.world.File``. It outlives its name, as files do."""
 
-    def __init__(self, disk: VirtualDisk, owner: Owner, inode: _Inode, path: str) -> None:
+    def __init__(self, disk: VirtualDisk, owner: Owner, inode: Inode, path: str) -> None:
         self._disk = disk
         self._owner = owner
         self._inode = inode

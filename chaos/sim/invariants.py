@@ -23,6 +23,7 @@ from chaos.sim.log_laws import (
     MembersHaveEverything,
 )
 from chaos.sim.replica_laws import ReplicasFitTogether
+from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from chaos.sim.wire_laws import (
     FencedBrokersAcknowledgeNothing,
     IsrProposalsAreFresh,
@@ -53,8 +54,10 @@ class Invariants:
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
         self._quorum_laws: list[Law] = [OneVotePerEpoch(), MajorityHolds()]
+        self.snapshots = SnapshotsEqualTheLog()
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
+            (self.snapshots, _COSTLY_EVERY_LOOKS),
             (self.committed, _COSTLY_EVERY_LOOKS),
             (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]

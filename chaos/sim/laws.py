@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
+from chaos.sim.disk import Inode
 from metadata.image import MetadataImage
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Role
-from stele.wire.batch import BatchHeader, batches
+from stele.wire.batch import BatchError, BatchHeader, batches
 from storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ class SomeoneHasEverything:
                 node = cluster.brokers[broker]
                 found = (
                     [header.last_offset, header.crc]
-                    for _, header in batches(bytes(log_bytes(cluster, node, name)))
+                    for _, header in whole_batches(log_bytes(cluster, node, name))
                     if header.base_offset == last
                 )
                 if next(found, None) == wanted:
@@ -300,19 +301,37 @@ class Acknowledged:
 
 
 def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
-    """A replica's first segment as processes see it, torn tail and all; read only."""
-    inode = cluster.simulation.machine(node.host).disk.find(_segment(partition))
-    return b"" if inode is None else getattr(inode, "data", b"")
+    """A replica's segments, one behind the other, as processes see them; read only."""
+    return _joined([inode.data for inode in _segments(cluster, node, partition)])
 
 
 def durable_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
     """The part of ``log_bytes`` that a power loss would leave in any case."""
-    inode = cluster.simulation.machine(node.host).disk.find(_segment(partition))
-    return b"" if inode is None else getattr(inode, "durable", b"")
+    return _joined([inode.durable for inode in _segments(cluster, node, partition)])
 
 
-def _segment(partition: str) -> str:
-    return f"/data/{partition}/{0:020d}.log"
+def bytes_before(cluster: SimCluster, node: SimNode, path: str) -> int:
+    """Of ``log_bytes``, in front of this segment."""
+    directory, _, name = path.rpartition("/")
+    segments = cluster.simulation.machine(node.host).disk.files(directory, ".log")
+    return sum(len(inode.data) for each, inode in segments if each < name)
+
+
+def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[Inode]:
+    disk = cluster.simulation.machine(node.host).disk
+    return [inode for _, inode in disk.files(f"/data/{partition}", ".log")]
+
+
+def whole_batches(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
+    """Up to what a power loss has torn: then ``data`` is of a node that is down."""
+    try:
+        yield from batches(data)
+    except BatchError:
+        return
+
+
+def _joined(parts: list[bytearray]) -> bytes | bytearray:
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def core_of(node: SimNode) -> RaftCore | None:

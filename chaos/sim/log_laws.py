@@ -11,6 +11,7 @@ from broker.types import PartitionId
 from chaos.sim.laws import (
     CommittedRecordsStay,
     Report,
+    bytes_before,
     log_bytes,
     newest_image,
     online,
@@ -78,7 +79,7 @@ class LogsRememberWhatTheyHold:
             partition, file = path.split("/")[-2:]
             if not file.endswith(".log") or partition.startswith("__"):
                 return
-            self._check_cut(node, partition, size)
+            self._check_cut(node, partition, bytes_before(self._cluster, node, path) + size)
             simulation.scheduler.at(0.0, self._check_after_cut, node, partition)
 
         simulation.machine(node.host).disk.on_cut = cut

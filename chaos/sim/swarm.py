@@ -21,6 +21,7 @@ from chaos.sim.workload import Load, Workload
 
 DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
 HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
+AFTERWARDS_S = 3.0  # work goes on in a cluster that is whole again
 _MAX_VIOLATIONS = 20
 _HASTE_S = 0.05  # how often a hasty run looks whether it is over
 
@@ -113,13 +114,13 @@ class _Run:
                 brokers=rng.choice([3, 3, 3, 4, 5]),
                 combined=rng.random() < 0.2,
             )
-        self._load = Load.light() if plan.light else Load.draw(rng)
+        self._load = Load.light(rng) if plan.light else Load.draw(rng)
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
         if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
-        settings = {} if plan.light else _draw_settings(rng)
+        settings = _draw_settings(rng)
         self._cluster = SimCluster(
             plan.seed,
             settings=settings,
@@ -191,6 +192,7 @@ class _Run:
         cluster.invariants.check_everything()
         await storm.calm()
         await self._operators.settle()
+        await asyncio.sleep(AFTERWARDS_S)
         await workload.finish(HEAL_S)
         for topic, partition in workload.partitions:
             await cluster.until_isr(topic, 3, partition)
@@ -215,6 +217,8 @@ class _Run:
             cover["isr changes"] = sum(state.partition_epoch for state in states)
         cover.update(self._storm.damage.counts)
         cover.update(self._operators.counts)
+        cover.update(self._workload.administration.counts)
+        cover["snapshots compared"] = cluster.invariants.snapshots.compared
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared
         cover["consumed"] = len(history.consumed)
@@ -234,15 +238,16 @@ class _Run:
 
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:
-    """Half of the runs with the defaults, half in a hurry or at leisure."""
+    """Half of the runs with the defaults, half in a hurry or at leisure; some with snapshots."""
     settings = {}
-    if rng.random() < 0.4:
-        settings["metadata.log.max.record.bytes.between.snapshots"] = "3000"
     if rng.random() < 0.5:
-        return settings
-    settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
+        settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
+        if rng.random() < 0.5:
+            settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     if rng.random() < 0.5:
-        settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+        settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(["1500", "6000"])
+    if rng.random() < 0.3:
+        settings["replica.high.watermark.checkpoint.interval.ms"] = "500"
     return settings
 
 

@@ -9,16 +9,19 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from chaos.sim.administration import Administration
 from chaos.sim.cluster import SimCluster
 from chaos.sim.habits import Impatient, Rude, Streamer
 from chaos.sim.laws import Acknowledged
+from stele.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
-from stele.errors import ApiError, SteleError
-from stele.world import RpcError
+from stele.errors import ApiError
 
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0
+_ADMIN_PATIENCE_MS = 20_000
+_SEGMENT_BYTES = (2000, 10_000, 1 << 30)
 
 
 @dataclass(slots=True)
@@ -36,13 +39,20 @@ class Load:
     admin_pause_s: float = 10.0
     partitions: int = 2
     min_insync: int = 2
+    segment_bytes: int = 1 << 30
     stream_pause_s: float = 0.0  # between records of a producer that waits for nothing; 0: none
     rude_writers: int = 0
 
     @classmethod
-    def light(cls) -> Load:
+    def light(cls, rng: random.Random) -> Load:
         """Five acks=all batches a second, one reader."""
-        return cls(plain_writers=0, weak_writers=0, partitions=1, admin_pause_s=0.0)
+        return cls(
+            plain_writers=0,
+            weak_writers=0,
+            partitions=1,
+            admin_pause_s=rng.choice([3.0, 10.0]),
+            segment_bytes=rng.choice(_SEGMENT_BYTES),
+        )
 
     @classmethod
     def draw(cls, rng: random.Random) -> Load:
@@ -58,6 +68,7 @@ class Load:
             admin_pause_s=rng.choice([0.0, 3.0, 10.0]),
             partitions=rng.randint(1, 3),
             min_insync=rng.choice([1, 2, 2, 2]),
+            segment_bytes=rng.choice(_SEGMENT_BYTES),
             stream_pause_s=rng.choice([0.0, 0.0, 0.02, 0.05]),
             rude_writers=rng.randint(0, 2),
         )
@@ -73,7 +84,6 @@ class History:
     promised: dict[Record, bytes] = field(default_factory=dict)  # acknowledged with acks=all
     acknowledged_weakly: int = 0
     consumed: dict[Record, bytes] = field(default_factory=dict)
-    topics: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     errors: int = 0  # attempts that failed or whose outcome is unknown
 
@@ -91,6 +101,15 @@ class Workload:
         self._world = ClientWorld(world.clock, world.network, world.rng)
         self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
         self._rng = cluster.simulation.streams.stream("workload")
+        admin = Admin(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            default_api_timeout_ms=_ADMIN_PATIENCE_MS,
+        )
+        self.administration = Administration(
+            admin, cluster.simulation.streams.stream("administration")
+        )
         self._done = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -103,7 +122,10 @@ class Workload:
         ]
 
     async def prepare(self) -> None:
-        configs = {"min.insync.replicas": str(self._load.min_insync)}
+        configs = {
+            "min.insync.replicas": str(self._load.min_insync),
+            "segment.bytes": str(self._load.segment_bytes),
+        }
         for topic in (PLAIN, EXACT, WEAK):
             await self._client.create_topic(
                 topic, partitions=self._load.partitions, configs=configs
@@ -119,7 +141,7 @@ class Workload:
         work += [self._write_weakly(n) for n in range(load.weak_writers)]
         work += [self._consume() for _ in range(load.consumers)]
         if load.admin_pause_s:
-            work.append(self._administrate())
+            work.append(self.administration.run(load.admin_pause_s, lambda: self._done))
         if load.stream_pause_s:
             work.append(self._streamer().run(load.exact_producers, lambda: self._done))
         if load.admin_pause_s:
@@ -265,27 +287,13 @@ class Workload:
                     self._violated(f"read {value!r} in {place}, and {earlier!r} before")
         await consumer.close()
 
-    async def _administrate(self) -> None:
-        number = 0
-        while not self._done:
-            await self._pause(self._load.admin_pause_s)
-            number += 1
-            name = f"extra-{number}"
-            try:
-                await self._client.create_topic(name, replication_factor=3)
-            except (SteleError, RpcError, OSError):
-                self.history.errors += 1
-            else:
-                self.history.topics.append(name)
-
     # --------------------------------------------------------------------------------- judging
 
     async def judge(self) -> int:
         """Read everything back and compare; the number of records compared."""
         image = self._cluster.image
-        for name in self.history.topics:
-            if image.topic(name) is None:
-                self._violated(f"topic {name} was created and is not there")
+        for wrong in self.administration.wrong(image):
+            self._violated(wrong)
         compared = 0
         for topic, partition in self.partitions:
             compared += self._judge(

@@ -1,0 +1,85 @@
+"""A snapshot of the metadata equals the log that it stands for, held against a dumb replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.sim.laws import Report, whole_batches
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY, MetadataImage
+from metadata.snapshot import image_of, records_of
+from raft.messages import SnapshotId
+from runtime.quorum_config import METADATA_TOPIC
+from runtime.quorum_snapshots import parse_name, read
+from stele.wire.batch import decode
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+_DIRECTORY = f"/data/{METADATA_TOPIC}-0"
+_SUFFIX = ".checkpoint"
+
+
+class SnapshotsEqualTheLog:
+    """Each new snapshot is what the one before and the log between them make; the log beside a
+    snapshot goes back to the end of the one before. Snapshots up to an offset are all the same.
+    """
+
+    name = "a snapshot equals the log it replaces"
+
+    def __init__(self) -> None:
+        self.compared = 0
+        self._known: dict[SnapshotId, tuple[bytes, ...]] = {}  # the records
+        self._seen: set[tuple[str, SnapshotId]] = set()  # by host
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.nodes.values():
+            files = cluster.simulation.machine(node.host).disk.files(_DIRECTORY, _SUFFIX)
+            for name, inode in files:
+                snapshot = parse_name(name)
+                if snapshot is None or (node.host, snapshot) in self._seen:
+                    continue
+                self._seen.add((node.host, snapshot))
+                records = read(inode.data, snapshot, cluster.cluster_id).records
+                self._check(cluster, node, snapshot, records, report)
+
+    def _check(
+        self,
+        cluster: SimCluster,
+        node: SimNode,
+        snapshot: SnapshotId,
+        records: tuple[bytes, ...],
+        report: Report,
+    ) -> None:
+        known = self._known.get(snapshot)
+        if known is None:
+            image = self._replayed(cluster, node, snapshot)
+            known = None if image is None else tuple(records_of(image))
+        if known is not None:
+            self.compared += 1
+            if known != records:
+                report(f"{node.host}: the snapshot {snapshot} is not what the log says")
+        self._known[snapshot] = records
+
+    def _replayed(
+        self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId
+    ) -> MetadataImage | None:
+        """None when this node has not all of the log from an earlier snapshot on."""
+        earlier = [each for each in self._known if each.end_offset < snapshot.end_offset]
+        before = max(earlier, key=lambda each: each.end_offset, default=None)
+        image, end = EMPTY, 0
+        if before is not None:
+            image, end = image_of(before.end_offset, self._known[before]), before.end_offset
+        delta = MetadataDelta(image)
+        disk = cluster.simulation.machine(node.host).disk
+        for _, inode in disk.files(_DIRECTORY, ".log"):
+            for position, header in whole_batches(inode.data):
+                if header.base_offset > end or end == snapshot.end_offset:
+                    break
+                if header.base_offset < end:
+                    continue
+                if not header.is_control:
+                    values = [record.value or b"" for record in decode(inode.data, position)]
+                    delta.replay_values(header.base_offset, values)
+                end = header.next_offset
+        return delta.apply() if end == snapshot.end_offset else None
