@@ -231,7 +231,7 @@ def cancel(
     if as_json:
         print_json([{"topic": each.topic, "partition": each.partition} for each in active])
     elif not active:
-        print("none of that is being moved")
+        print("no partition is being moved" if everything else "none of these is being moved")
     for each in () if as_json else active:
         print(f"cancelled the move of {each}")
 
