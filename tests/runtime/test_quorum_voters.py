@@ -142,6 +142,30 @@ def test_a_voter_that_moves_tells_the_others() -> None:
     run(cluster, main())
 
 
+def test_all_voters_move_at_once_when_the_configuration_knows_where() -> None:
+    cluster = QuorumCluster(voters=3)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await until_directories_are_known(cluster, leader)
+        await cluster.until_equal()
+        everybody = list(cluster.replicas.values())
+        for replica in everybody:
+            await replica.stop()
+        elsewhere = tuple(QuorumVoter(each.id, each.machine, PORT + 1) for each in everybody)
+        for replica in everybody:
+            replica.port = PORT + 1
+            await replica.start(voters=elsewhere)
+        expected = VoterSet(voter(each) for each in everybody)
+        await cluster.until(
+            lambda: all(each.quorum.voters == expected for each in everybody), timeout_s=60.0
+        )
+        await (await cluster.leader(after_epoch=1)).propose(b"x")
+        await cluster.until_equal()
+
+    run(cluster, main())
+
+
 def test_a_leader_that_removes_itself_hands_over() -> None:
     cluster = QuorumCluster(voters=3)
 
