@@ -17,6 +17,7 @@ from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError
 from tests.support.controller_world import Controller, StubBroker
 
+ID = b"0123456789abcdef"
 CREATE = "/stele.v1.Admin/CreateTopics"
 
 
@@ -50,14 +51,14 @@ class World:
             assert self.simulation.now < begin + limit_s
         return self.simulation.now - begin
 
-    async def create(self, name: str, *replicas: int, via: int = 1) -> Any:
+    async def create(self, name: str, *replicas: int, via: int = 1, request_id: bytes = b"") -> Any:
         topic = admin.NewTopic(
             name=name,
             partitions=-1,
             replication_factor=-1,
             assignments=[admin.NewTopic.Assignment(partition=0, replicas=replicas)],
         )
-        request = admin.CreateTopicsRequest(topics=[topic])
+        request = admin.CreateTopicsRequest(topics=[topic], request_id=request_id)
         return await self.brokers[via].call(CREATE, request, admin.CreateTopicsResponse)
 
 
@@ -123,6 +124,79 @@ async def test_lost_leadership_is_told_honestly(world: World) -> None:
     assert not world.controller.service.active
     later = await world.create("u", 1)
     assert (later.error, later.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
+
+
+@simulated
+async def test_a_repetition_waits_for_the_first_one_that_is_under_way(world: World) -> None:
+    await world.start(1)
+    quorum = world.controller.quorum
+    quorum.held = True
+    first = asyncio.ensure_future(world.create("t", 1, request_id=ID))
+    await asyncio.sleep(0.05)
+    again = asyncio.ensure_future(world.create("t", 1, request_id=ID))
+    await asyncio.sleep(0.5)
+    assert not first.done()
+    assert not again.done()
+    assert len(quorum._proposed) == 1
+    quorum.held = False
+    world.controller.process.loop.call_soon(quorum.commit)
+    assert not (await first).already_done
+    assert (await again).already_done
+    assert (await again).topics[0].topic_id == (await first).topics[0].topic_id
+
+
+@simulated
+async def test_a_repetition_knows_as_little_as_the_first_one(world: World) -> None:
+    """Not "refused": what it repeats was proposed, and may be committed by the next leader."""
+    await world.start(1)
+    quorum = world.controller.quorum
+    quorum.held = True
+    first = asyncio.ensure_future(world.create("t", 1, request_id=ID))
+    await asyncio.sleep(0.05)
+    again = asyncio.ensure_future(world.create("t", 1, request_id=ID))
+    await asyncio.sleep(0.05)
+    world.controller.process.loop.call_soon(quorum.resign, 101)
+    for answer in (await first, await again):
+        assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+        assert f"the request id {ID.hex()}, sent again, finds out" in answer.message
+
+
+@simulated
+async def test_a_linearizable_read_waits_for_what_the_quorum_has_committed(world: World) -> None:
+    await world.start(1)
+    quorum = world.controller.quorum
+    quorum.held = True
+    created = asyncio.ensure_future(world.create("t", 1))
+    await asyncio.sleep(0.05)
+    end = quorum._proposed[-1].last_offset + 1
+    quorum.confirmed = end  # committed, and on its way to the controller
+    request = admin.DescribeTopicsRequest(linearizable=True)
+    read = asyncio.ensure_future(
+        world.brokers[1].call(
+            "/stele.v1.Admin/DescribeTopics", request, admin.DescribeTopicsResponse
+        )
+    )
+    await asyncio.sleep(0.5)
+    assert not read.done()
+    quorum.held = False
+    world.controller.process.loop.call_soon(quorum.commit)
+    assert [topic.name for topic in (await read).topics] == ["t"]
+    await created
+
+
+@simulated
+async def test_who_does_not_lead_answers_no_linearizable_read(world: World) -> None:
+    await world.start(1)
+    world.controller.process.loop.call_soon(world.controller.quorum.resign, 101)
+    await asyncio.sleep(0.05)
+    request = admin.DescribeTopicsRequest(linearizable=True)
+    describe = "/stele.v1.Admin/DescribeTopics"
+    with pytest.raises(RpcError, match="not the active one"):
+        await world.brokers[1].call(describe, request, admin.DescribeTopicsResponse)
+    index = await world.brokers[1].call(
+        "/stele.v1.Controller/ReadIndex", pb.ReadIndexRequest(), pb.ReadIndexResponse
+    )
+    assert (index.error, index.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
 
 
 @simulated

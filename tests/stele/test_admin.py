@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stele.admin import NewTopic
-from stele.errors import ApiError, BulkError, ErrorCode, UnreachableError
+from stele.errors import (
+    ApiError,
+    BulkError,
+    ConfigError,
+    ErrorCode,
+    OutcomeUnknownError,
+    UnreachableError,
+)
 from tests.support.stele import Stage, play
 
 
@@ -54,6 +61,83 @@ def test_waits_for_a_controller_and_says_so() -> None:
             stage.cluster.admin_faults.extend([ErrorCode.NOT_CONTROLLER] * 1000)
             with pytest.raises(ApiError, match="no active controller"):
                 await admin.create_topics([NewTopic("u", 1)])
+
+    play(scenario)
+
+
+def test_attempts_of_one_change_carry_one_id_and_other_changes_another() -> None:
+    async def scenario(stage: Stage) -> None:
+        unsure, refused = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
+        stage.cluster.admin_faults.extend([unsure, refused, unsure])
+        async with stage.admin() as admin:
+            await admin.create_topics([NewTopic("t", 1)])
+            await admin.create_topics([NewTopic("u", 1)])
+        *first, second = stage.cluster.request_ids
+        assert len(first) == 4
+        assert len({*first}) == 1
+        assert len(second) == len(first[0]) == 16
+        assert second != first[0]
+
+    play(scenario)
+
+
+def test_an_outcome_that_stays_unknown_names_the_id_that_finds_out() -> None:
+    async def scenario(stage: Stage) -> None:
+        # One attempt that nobody can tell of is enough, whatever is said after it.
+        faults = [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.NOT_CONTROLLER] * 1000]
+        stage.cluster.admin_faults.extend(faults)
+        async with stage.admin(default_api_timeout_ms=2000) as admin:
+            with pytest.raises(OutcomeUnknownError, match="is not known: the request id") as caught:
+                await admin.create_topics([NewTopic("t", 1)])
+            assert {*stage.cluster.request_ids} == {caught.value.request_id}
+            stage.cluster.admin_faults.clear()
+            await admin.create_topics([NewTopic("t", 1)], request_id=caught.value.request_id)
+            assert {*stage.cluster.request_ids} == {caught.value.request_id}
+
+    play(scenario)
+
+
+def test_what_was_refused_every_time_was_not_done() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.admin_faults.extend([ErrorCode.NOT_CONTROLLER] * 1000)
+        async with stage.admin(default_api_timeout_ms=2000) as admin:
+            with pytest.raises(ApiError, match="no active controller") as caught:
+                await admin.create_topics([NewTopic("t", 1)])
+            assert not isinstance(caught.value, OutcomeUnknownError)
+            assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+    play(scenario)
+
+
+def test_a_refusal_of_the_request_is_an_answer_for_its_lost_attempts_too() -> None:
+    async def scenario(stage: Stage) -> None:
+        faults = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REQUEST]
+        stage.cluster.admin_faults.extend(faults)
+        async with stage.admin() as admin:
+            with pytest.raises(ApiError) as caught:
+                await admin.create_topics([NewTopic("t", 1)])
+            assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+    play(scenario)
+
+
+def test_a_change_that_no_broker_answers_is_of_unknown_outcome() -> None:
+    async def scenario(stage: Stage) -> None:
+        async with stage.admin(default_api_timeout_ms=2000) as admin:
+            await admin.list_topics()
+            for broker in (1, 2, 3):
+                stage.cluster.kill(broker)
+            with pytest.raises(OutcomeUnknownError, match="cannot reach the cluster"):
+                await admin.create_topics([NewTopic("t", 1)])
+
+    play(scenario)
+
+
+def test_an_id_has_16_bytes() -> None:
+    async def scenario(stage: Stage) -> None:
+        async with stage.admin() as admin:
+            with pytest.raises(ConfigError, match="has 16 bytes, not 3"):
+                await admin.create_topics([NewTopic("t", 1)], request_id=b"abc")
 
     play(scenario)
 

@@ -29,6 +29,7 @@ class FakeQuorum:
         self.leader = LeaderAndEpoch(None, 0)
         self.held = False
         self.full = False
+        self.confirmed: int | None = None  # the read index, where it is not what is delivered
         self.service: ControllerService | None = None
         self._proposed: list[CommittedBatch] = []
         self._next = 0
@@ -47,7 +48,7 @@ class FakeQuorum:
     async def confirm_leadership(self, *, epoch: int) -> int:
         if self.leader != LeaderAndEpoch(self.node_id, epoch):
             raise NotLeaderError(self.leader)
-        return self.high_watermark
+        return self.high_watermark if self.confirmed is None else self.confirmed
 
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         if self.leader != LeaderAndEpoch(self.node_id, epoch):

@@ -74,6 +74,7 @@ class FakeCluster:
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []
         self.admin_faults: deque[ErrorCode] = deque()
+        self.request_ids: list[bytes] = []  # of CreateTopics, in the order of attempts
         self.hide_next_topic_requests = 0  # metadata requests that do not know any topic yet
 
     @property
@@ -268,6 +269,7 @@ class FakeCluster:
         self, request: admin_pb2.CreateTopicsRequest
     ) -> admin_pb2.CreateTopicsResponse:
         response = admin_pb2.CreateTopicsResponse()
+        self.request_ids.append(request.request_id)
         if self.admin_faults:
             response.error = self.admin_faults.popleft()
             return response

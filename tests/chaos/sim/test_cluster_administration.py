@@ -171,7 +171,8 @@ async def depose(cluster: SimCluster) -> tuple[SimNode, SimNode]:
 
 
 def suspect_the_leader(node: SimNode) -> None:
-    quorum = node.node and node.node.quorum
+    assert node.node is not None
+    quorum = node.node.quorum
     assert quorum is not None
     quorum._guard(lambda core: core.leader_unreachable(quorum._now()))
 
