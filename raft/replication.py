@@ -79,12 +79,13 @@ def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) ->
     is (and goes into the record, ``raft.membership``): what it has acknowledged, no other disk may
     acknowledge in its name.
     """
-    progress = state.progress.get(key.id) if key in replica.voters else None
-    if progress is None or not key.matches(ReplicaKey(key.id, progress.directory_id)):
-        return state.observers.setdefault(key, Progress(now))
-    if key.directory_id != NO_DIRECTORY:
-        progress.directory_id = key.directory_id
-    return progress
+    progress = state.progress.get(key.id)
+    if progress is not None:
+        recorded = replica.voters.directory_id(key.id)
+        if {recorded, progress.directory_id} <= {NO_DIRECTORY, key.directory_id}:
+            progress.directory_id = key.directory_id
+            return progress
+    return state.observers.setdefault(key, Progress(now))
 
 
 def _divergence(

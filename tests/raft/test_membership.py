@@ -167,6 +167,14 @@ def test_another_disk_of_a_voter_acknowledges_nothing() -> None:
     assert leading.core.high_watermark == 3
 
 
+def test_who_does_not_say_which_disk_it_has_is_no_voter_whose_disk_is_known() -> None:
+    leading = Leading(known(1, 2, 3))
+    leading.fetch(ReplicaKey(2))
+    assert leading.core.high_watermark == -1
+    leading.fetch(key(2))
+    assert leading.core.high_watermark == leading.core.log.end_offset
+
+
 def test_learning_waits_for_room() -> None:
     leading = Leading(VoterSet.of_ids(1, 2, 3), full=True).established(2)
     assert leading.voters_appended() == []

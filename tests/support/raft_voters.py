@@ -128,16 +128,18 @@ def _sets(node: FakeNode, log: list[Batch]) -> list[VoterSet]:
 
 
 class NeighbouringSets:
-    """In every log at most the last set is uncommitted, and each has one voter more or less than
-    the one before, or the same nodes."""
+    """Everybody goes by the last set in its log, of which at most that one is uncommitted; each
+    has one voter more or less than the one before, or the same nodes."""
 
     def __init__(self, truth: CommittedPrefix) -> None:
         self._truth = truth
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
-        if ready.install is None and all(batch.new_voters is None for batch in ready.append):
+        touched = ready.install is not None or ready.truncate_to is not None
+        if not touched and all(batch.new_voters is None for batch in ready.append):
             return
         sets = _sets(node, node.history)
+        assert node.running.voters == (sets[-1] if sets else VoterSet([])), f"node {node.id}"
         for before, after in itertools.pairwise(sets):
             assert len(set(before.ids) ^ set(after.ids)) <= 1, f"{before} then {after}"
         changes = [batch for batch in node.history if batch.new_voters is not None]
