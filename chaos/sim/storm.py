@@ -154,12 +154,14 @@ class Storm:
             if self._simulation.now + pause_s >= end:
                 break
             await asyncio.sleep(pause_s)
+            if self._limit is not None and self.drawn >= self._limit:
+                break  # an aim was the last one
             act, node = self._rng.choice(self._acts), self._target()
             self.drawn += 1
             self._simulation.note("storm", "act", f"{self.drawn} {_name(act)} {node.host}")
             if act(node):
                 self.counts[_name(act)] += 1
-        await asyncio.sleep(end - self._simulation.now)
+        await asyncio.sleep(max(0.0, end - self._simulation.now))
         if not aiming.done():
             aiming.cancel()
         with suppress(asyncio.CancelledError):

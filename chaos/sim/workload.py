@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -268,13 +268,17 @@ class Workload:
 
     # ------------------------------------------------------------------- consuming and more
 
+    async def _has_all(self, consumer: Consumer, positions: Mapping[tuple[str, int], int]) -> bool:
+        ends = await consumer.end_offsets(self.partitions)
+        return all(positions.get((topic, n), 0) >= end for (topic, n), end in ends.items())
+
     async def _consume(self) -> None:
         consumer = Consumer(
             self._servers, world=self._world, on_wait=lambda _: None, auto_offset_reset="earliest"
         )
         consumer.assign(self.partitions)
         positions: dict[tuple[str, int], int] = {}
-        while not self._done:
+        while not (self._done and await self._has_all(consumer, positions)):
             for record in await consumer.poll(timeout_ms=500):
                 place = record.topic, record.partition
                 expected = positions.get(place, 0)
