@@ -86,14 +86,19 @@ class Invariants:
         self._images: dict[int, MetadataImage] = {}
         self._compared: dict[int, MetadataImage] = {}  # with those, the last one of each node
         self._newest: MetadataImage | None = None  # at the last look
+        # All of each replica that the checks below are about, as of the last look.
+        self._standings: dict[tuple[int, PartitionId], tuple[object, ...]] = {}
         # The one process that ever led a partition in a leader epoch, and its high watermark. A
         # restarted broker is another process: it may not continue its epoch.
         self._partition_leaders: dict[tuple[PartitionId, int], tuple[str, int]] = {}
 
     def check(self) -> None:
         """Look at every node of which something has run since the last look."""
+        stirred = [node for node in self._cluster.nodes.values() if node.stirred()]
+        if not stirred:
+            return  # it was the network, or a client
         self.looks += 1
-        self._look([node for node in self._cluster.nodes.values() if node.stirred()])
+        self._look(stirred)
         for law, every in self._laws:
             if self.looks % every == 0:
                 law.check(self._cluster, self._violated)
@@ -118,7 +123,9 @@ class Invariants:
         if whole:
             for law in self._metadata_laws:
                 law.check(self._cluster, self._violated)
-        leading, following = self._replicas_of(self._cluster.nodes.values() if whole else running)
+        if whole:  # it may say of any replica what it is to be
+            self._standings.clear()
+        leading, following = self._moved(self._cluster.nodes.values() if whole else running)
         for node, replica in leading:
             self._check_leader(node, replica)
             if image is not None:
@@ -165,17 +172,24 @@ class Invariants:
 
     # -------------------------------------------------------------------------------- data
 
-    def _replicas_of(
+    def _moved(
         self, nodes: Iterable[SimNode]
     ) -> tuple[list[tuple[SimNode, Replica]], list[tuple[SimNode, Replica]]]:
-        """Those that lead, and the others."""
+        """Of their replicas those that are not what they were at the last look: those that lead,
+        and the others."""
         leading: list[tuple[SimNode, Replica]] = []
         following: list[tuple[SimNode, Replica]] = []
         for node in nodes:
             broker = _broker(node)
-            if broker is not None:
-                for replica in broker.replicas:
-                    (leading if replica.machine.is_leader else following).append((node, replica))
+            for replica in () if broker is None else broker.replicas:
+                machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
+                end = replica.log.durable_offset if is_online else None
+                standing = node.process, machine.state, machine.role, machine.high_watermark, end
+                key = node.id, replica.id
+                if self._standings.get(key) != standing:
+                    self._standings[key] = standing
+                    group = leading if machine.is_leader else following
+                    group.append((node, replica))
         return leading, following
 
     def _check_leader(self, node: SimNode, replica: Replica) -> None:
