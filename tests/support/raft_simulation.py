@@ -113,6 +113,7 @@ class Simulation:
             CommittedPrefix(),
             MajorityHolds(),
         ]
+        self.lost_disks: dict[ReplicaKey, list[Batch]] = {}
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.kind = True  # no faults while kind
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -416,7 +417,7 @@ class CommittedPrefix(_Watcher):
 class MajorityHolds(_Watcher):
     """What a leader holds for committed is durable on a majority of its voters.
 
-    A voter whose disk was taken from it since may have held it.
+    What was on a disk that was taken away counts: no other replica has acknowledged in its name.
     """
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
@@ -424,9 +425,13 @@ class MajorityHolds(_Watcher):
             return
         held = node.history[: len(node.delivered)]
         voters = node.running.voters
-        holders = 0
-        for voter in voters.voters:
-            other = simulation.nodes[voter.id]
-            lost = not voter.key.matches(other.key)
-            holders += lost or other.durable_history[: len(held)] == held
+        disks = {each.key: each.durable_history for each in simulation.nodes.values()}
+        disks |= simulation.lost_disks
+        holders = sum(
+            any(
+                voter.key.matches(disk) and history[: len(held)] == held
+                for disk, history in disks.items()
+            )
+            for voter in voters.voters
+        )
         assert holders >= voters.majority, f"only {holders} hold {ready.committed}"

@@ -85,6 +85,7 @@ class Operator:
             simulation.counts["wiped"] += 1
             if node.core is not None:
                 node.crash(simulation.rng)
+            simulation.lost_disks[node.key] = node.durable_history
             self._disks[node.id] += 1
             node.wipe(directory_id(node.id, self._disks[node.id]))
             simulation.at(simulation.rng.uniform(0.0, 2.0), lambda: simulation.start(node))
