@@ -21,7 +21,6 @@ from chaos.sim.workload import Load, Workload
 
 DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
 HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
-AFTERWARDS_S = 3.0  # work goes on in a cluster that is whole again
 _MAX_VIOLATIONS = 20
 _HASTE_S = 0.05  # how often a hasty run looks whether it is over
 
@@ -192,13 +191,23 @@ class _Run:
         cluster.invariants.check_everything()
         await storm.calm()
         await self._operators.settle()
-        await asyncio.sleep(AFTERWARDS_S)
+        await self._see_work_go_on()
         await workload.finish(HEAL_S)
         for topic, partition in workload.partitions:
             await cluster.until_isr(topic, 3, partition)
         self._coverage["compared"] += await workload.judge()
         await asyncio.sleep(1.0)
         cluster.invariants.check_everything()
+
+    async def _see_work_go_on(self) -> None:
+        """Clients may have to give up old connections first."""
+        history = self._workload.history
+        written, read = len(history.promised), len(history.consumed)
+        await self._cluster.until(
+            lambda: len(history.promised) > written and len(history.consumed) > read,
+            "producers and consumers go on in a cluster that is whole again",
+            timeout_s=HEAL_S,
+        )
 
     def _cover(self) -> None:
         cluster, history, cover = self._cluster, self._workload.history, self._coverage
