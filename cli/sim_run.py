@@ -63,7 +63,9 @@ def seeds(
     failed = [each for each in done if not each.ok]
     shown = [] if interrupted else failed[:_SHRUNK_MAX]
     failures = [_explain(each, directory) for each in shown]
-    summary = {**Summary.of(done).rows(), "seconds": round(time.perf_counter() - began_s, 1)}
+    whole = Summary.of(done)
+    neglected = whole.neglected(order.faults)
+    summary = {**whole.rows(), "seconds": round(time.perf_counter() - began_s, 1)}
     if as_json:
         print_json({"summary": summary, "failures": failures, "interrupted": interrupted})
     else:
@@ -74,7 +76,9 @@ def seeds(
     if interrupted:
         note(f"interrupted: {len(done)} of {len(span)} seeds; --resume goes on")
         return EXIT_INTERRUPTED
-    return EXIT_FAILED if failed else EXIT_OK
+    if neglected:
+        note(f"{len(done)} runs prove little, for they never saw: {', '.join(neglected)}")
+    return EXIT_FAILED if failed or neglected else EXIT_OK
 
 
 def _run_rest(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from chaos.sim.mutants.harness import ROOMS, worker
+from chaos.sim.storm import KINDS
 from chaos.sim.swarm import Outcome, Plan
 
 # Seeds that a process takes at a time: few, and its start costs more than they do.
@@ -178,6 +179,27 @@ class Results:
 # ----------------------------------------------------------------------------------- summary
 
 
+ENOUGH_SEEDS = 500
+_ALWAYS_SEEN = ("acknowledged", "compared", "consumed", "elections")
+_SEEN_AMONG_ALL_FAULTS = (
+    "isr changes",
+    "leader epochs",
+    "snapshots compared",
+    "topics created",
+    "topics deleted",
+    "truncations",
+)
+# What shows that a kind of fault came to something, where that is not its own count.
+_SEEN_AS = {
+    "conditions": (),
+    "voters": ("voters added", "voters removed", "voters replaced", "voters wiped"),
+    "moves": ("reassignments",),
+    "flip_bit": ("bits flipped in replicas", "bits flipped in metadata logs"),
+    "lose_file": ("files beside logs lost", "files of metadata logs lost"),
+    "wipe_disk": ("disks wiped",),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What all runs come to."""
@@ -204,6 +226,19 @@ class Summary:
             coverage=dict(sorted(coverage.items())),
             faults=dict(sorted(faults.items())),
         )
+
+    def neglected(self, kinds: Collection[str]) -> list[str]:
+        """What so many runs with these kinds of faults should have seen, and never did.
+
+        None while there are too few runs to tell.
+        """
+        if self.seeds < ENOUGH_SEEDS:
+            return []
+        told = {**self.coverage, **self.faults}
+        everything = set(KINDS) <= set(kinds)
+        wanted = [*_ALWAYS_SEEN, *(_SEEN_AMONG_ALL_FAULTS if everything else ()), *kinds]
+        names = [name for kind in wanted for name in _SEEN_AS.get(kind, (kind,))]
+        return [name for name in names if not told.get(name)]
 
     def rows(self) -> dict[str, int | float]:
         """By name, to be shown."""

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.campaign import CampaignError, Results, Summary, _blocks, run_seeds, source_digest
+from chaos.sim.campaign import (
+    ENOUGH_SEEDS,
+    CampaignError,
+    Results,
+    Summary,
+    _blocks,
+    run_seeds,
+    source_digest,
+)
 from chaos.sim.mutants.catalogue import Edit, Mutant
 from chaos.sim.mutants.harness import source_tree
+from chaos.sim.storm import KINDS
 from chaos.sim.swarm import Outcome, Plan
 
 ORDER = Plan(0, seconds=1.0, faults=("kill",), light=True)
@@ -95,3 +104,13 @@ def test_results_of_something_else_are_not_gone_on_with(
 def test_another_source_has_another_digest() -> None:
     with source_tree() as root, source_tree(CANNOT_RUN) as changed:
         assert source_digest(root) != source_digest(changed)
+
+
+def test_many_runs_that_never_saw_what_they_should_prove_little() -> None:
+    seen = dict.fromkeys(("acknowledged", "compared", "consumed", "elections"), 7)
+    few = Summary(ENOUGH_SEEDS - 1, 0, 1.0, 1.0, {}, {})
+    assert few.neglected(KINDS) == []
+    many = Summary(ENOUGH_SEEDS, 0, 1.0, 1.0, seen, {"kill": 3})
+    assert many.neglected(("kill", "conditions")) == []
+    assert many.neglected(("kill", "wipe_disk")) == ["disks wiped"]
+    assert {"truncations", "reassignments", "voters added"} <= set(many.neglected(KINDS))
