@@ -25,6 +25,7 @@ from broker.api import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_features,
 )
 from broker.api.call import Call, Reply, Served
 from broker.context import BrokerContext
@@ -55,6 +56,7 @@ SERVED = (
     describe_configs.SERVED,
     alter_partition_reassignments.SERVED,
     list_partition_reassignments.SERVED,
+    update_features.SERVED,
     describe_cluster.SERVED,
 )
 """Everything that is served, by key: what ApiVersions tells is exactly this."""

@@ -40,6 +40,7 @@ def test_tells_what_is_served(version: int) -> None:
             32: (1, 4),
             45: (0, 1),
             46: (0, 0),
+            57: (0, 2),
             60: (0, 2),
         }
 

@@ -156,6 +156,7 @@ class FakeController:
         self.deleted: list[admin_pb2.DeleteTopicsRequest] = []
         self.moves: dict[tuple[str, int], list[int]] = {}
         self.moved: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
+        self.updated: list[admin_pb2.UpdateFeaturesRequest] = []
         self.refuse_with = ErrorCode.NONE
         self.next_producer_id = 5000
 
@@ -166,6 +167,7 @@ class FakeController:
                 "/stele.v1.Admin/DeleteTopics": self._delete,
                 "/stele.v1.Admin/AlterPartitionReassignments": self._move,
                 "/stele.v1.Admin/ListPartitionReassignments": self._list_moves,
+                "/stele.v1.Admin/UpdateFeatures": self._update_features,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
             }
         )
@@ -226,6 +228,20 @@ class FakeController:
             else:
                 result.error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
                 result.message = "it names no broker"
+        return answer.SerializeToString()
+
+    async def _update_features(self, payload: bytes) -> bytes:
+        """There is only "known", and only up."""
+        request = admin_pb2.UpdateFeaturesRequest.FromString(payload)
+        self.updated.append(request)
+        answer = admin_pb2.UpdateFeaturesResponse(error=self.refuse_with)
+        for update in request.updates if not self.refuse_with else ():
+            result = answer.features.add(name=update.name, error=ErrorCode.OPERATION_NOT_ATTEMPTED)
+            if update.name != "known" or update.type != admin_pb2.UpgradeType.UPGRADE:
+                result.error, result.message = ErrorCode.INVALID_UPDATE_VERSION, "only known, up"
+        if all(each.error == ErrorCode.OPERATION_NOT_ATTEMPTED for each in answer.features):
+            for each in answer.features:
+                each.error = ErrorCode.NONE
         return answer.SerializeToString()
 
     async def _list_moves(self, payload: bytes) -> bytes:

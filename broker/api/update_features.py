@@ -1,0 +1,92 @@
+"""UpdateFeatures (57), versions 0-2, forwarded to the active controller (KIP-584, KIP-778).
+
+Deviations: none. Version 2 has one error for all updates, of which one refused refuses all.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import Call, Served
+from broker.api.topic_requests import error_code, forwarded
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import update_features as messages
+from stele.wire.kafka.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+_TYPES = {
+    1: pb.UpgradeType.UPGRADE,
+    2: pb.UpgradeType.SAFE_DOWNGRADE,
+    3: pb.UpgradeType.UNSAFE_DOWNGRADE,
+}
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    wishes = pb.UpdateFeaturesRequest(validate_only=request.validate_only)
+    for each in request.feature_updates:
+        wishes.updates.add(
+            name=each.feature, level=each.max_version_level, type=_type(call.version, each)
+        )
+    try:
+        answer = await forwarded(
+            context,
+            "UpdateFeatures",
+            wishes,
+            pb.UpdateFeaturesResponse,
+            timeout_s=max(request.timeout_ms, 0) / 1000,
+        )
+    except ApiError as error:
+        return _refused(request, error.code, error.message)
+    refused = [each for each in answer.features if each.error]
+    if refused and call.version >= 2:
+        first = next((each for each in refused if not _is_bystander(each)), refused[0])
+        return _refused(request, error_code(first.error), first.message)
+    return UpdateFeaturesResponse(
+        results=[
+            UpdatableFeatureResult(
+                feature=each.name,
+                error_code=error_code(each.error),
+                error_message=each.message or None,
+            )
+            for each in answer.features
+        ]
+    )
+
+
+def _is_bystander(result: pb.UpdateFeaturesResponse.Feature) -> bool:
+    return result.error == ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def _type(version: int, update: FeatureUpdateKey) -> pb.UpgradeType:
+    """A number that Kafka does not know is refused by the controller."""
+    if version == 0:
+        return pb.UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else pb.UpgradeType.UPGRADE
+    return _TYPES.get(update.upgrade_type, pb.UpgradeType.UPGRADE_TYPE_UNSPECIFIED)
+
+
+def _refused(
+    request: UpdateFeaturesRequest, error: ErrorCode, message: str = ""
+) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(
+        error_code=error,
+        error_message=message or None,
+        results=[
+            UpdatableFeatureResult(
+                feature=each.feature, error_code=error, error_message=message or None
+            )
+            for each in request.feature_updates
+        ],
+    )
+
+
+def refuse(call: Call, request: UpdateFeaturesRequest, error: ErrorCode) -> UpdateFeaturesResponse:
+    return _refused(request, error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,88 @@
+"""UpdateFeatures."""
+
+from __future__ import annotations
+
+import pytest
+
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages.update_features import (
+    API,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from stele.wire.v1.admin_pb2 import UpgradeType
+from tests.support.broker_apis import Edges
+from tests.support.broker_edges import run_virtual
+
+
+def request(*updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFeaturesRequest:
+    return UpdateFeaturesRequest(5000, list(updates), validate_only)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_upgrade_goes_to_the_controller(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        asked = request(FeatureUpdateKey("known", 2), validate_only=True)
+        answer = await edges.client().call(API, version, asked)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        results = [(each.feature, each.error_code) for each in answer.results]
+        assert results == ([("known", 0)] if version < 2 else [])
+        (sent,) = edges.controller.updated
+        (update,) = sent.updates
+        assert (update.name, update.level, update.type) == ("known", 2, UpgradeType.UPGRADE)
+        assert sent.validate_only == (version >= 1)
+        assert len(sent.request_id) == 16
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("version", "update", "kind"),
+    [
+        (0, FeatureUpdateKey("known", 1, allow_downgrade=True), UpgradeType.SAFE_DOWNGRADE),
+        (1, FeatureUpdateKey("known", 1, upgrade_type=2), UpgradeType.SAFE_DOWNGRADE),
+        (1, FeatureUpdateKey("known", 1, upgrade_type=3), UpgradeType.UNSAFE_DOWNGRADE),
+        (1, FeatureUpdateKey("known", 1, upgrade_type=0), UpgradeType.UPGRADE_TYPE_UNSPECIFIED),
+        (2, FeatureUpdateKey("known", 1, upgrade_type=99), UpgradeType.UPGRADE_TYPE_UNSPECIFIED),
+    ],
+)
+def test_what_kind_of_change_is_said(
+    version: int, update: FeatureUpdateKey, kind: UpgradeType
+) -> None:
+    async def main() -> None:
+        edges = Edges()
+        await edges.client().call(API, version, request(update))
+        assert edges.controller.updated[0].updates[0].type == kind
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_one_refused_refuses_all(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        asked = request(FeatureUpdateKey("known", 2), FeatureUpdateKey("other", 2))
+        answer = await edges.client().call(API, version, asked)
+        if version == 1:
+            assert answer.error_code == ErrorCode.NONE
+            assert [each.error_code for each in answer.results] == [
+                ErrorCode.OPERATION_NOT_ATTEMPTED,
+                ErrorCode.INVALID_UPDATE_VERSION,
+            ]
+        else:
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+            assert answer.error_message == "only known, up"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_without_controllers_it_times_out(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.network.services.clear()
+        answer = await edges.client().call(API, version, request(FeatureUpdateKey("known", 2)))
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run_virtual(main())
