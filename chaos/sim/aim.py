@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +34,23 @@ _RISKY = "extra-risky"  # a topic of which nobody expects anything
 _PAUSE_S = 2.0  # between two aims, at most
 
 
+NAMES = (
+    "two_candidates",
+    "voter_with_more",
+    "outdated_newcomer",
+    "repeated_proposals",
+    "deposed_leader_proposes",
+    "leader_in_the_dark",
+    "late_high_watermark",
+    "diverge",
+    "follower_in_the_dark",
+    "part_planes",
+    "shrink_under_writers",
+    "unclean_election",
+)
+"""The aims; each is a method of ``Aims``."""
+
+
 class Target(NamedTuple):
     """A partition whose leader is known, and some of those that follow in its ISR."""
 
@@ -55,8 +72,12 @@ class Aims:
         cut_power: Callable[[SimNode], bool],
         revive: Callable[[SimNode], bool],
         counts: Counter[str],
+        only: Collection[str] = (),
     ) -> None:
-        """``kill``, ``cut_power`` and ``revive`` do nothing and say so when there is nothing to."""
+        """``kill``, ``cut_power`` and ``revive`` do nothing and say so when there is nothing to.
+
+        ``only``: these of ``NAMES``, if any.
+        """
         self._cluster = cluster
         self._fabric = cluster.simulation.fabric
         self._rng = cluster.simulation.streams.stream("aim")
@@ -66,20 +87,9 @@ class Aims:
         self._counts = counts
         self._controllers = list(cluster.controllers.values())
         self._aims: list[Callable[[], Awaitable[None]]] = [
-            self._two_candidates,
-            self._voter_with_more,
-            self._outdated_newcomer,
-            self._repeated_proposals,
-            self._deposed_leader_proposes,
-            self._leader_in_the_dark,
-            self._late_high_watermark,
-            self._diverge,
-            self._follower_in_the_dark,
-            self._part_planes,
-            self._shrink_under_writers,
-            self._unclean_election,
+            getattr(self, f"_{name}") for name in NAMES if not only or name in only
         ]
-        self._favourites = self._rng.sample(self._aims, _FAVOURITES)
+        self._favourites = self._rng.sample(self._aims, min(_FAVOURITES, len(self._aims)))
 
     def pause_s(self) -> float:
         """How long to wait before the next one."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from chaos.sim.aim import Aims
+from chaos.sim.aim import NAMES, Aims
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
 from chaos.sim.disk import DiskFaults
@@ -43,6 +43,11 @@ KINDS = (
 )
 """Of faults: acts; ``voters`` and ``moves``: what operators do meanwhile (``chaos.sim.operators``);
 and ``conditions``: bad networks, slow disks and torn pages all the time."""
+
+
+AIMED_AT = "aimed:"
+ONE_AIM = tuple(f"{AIMED_AT}{name}" for name in NAMES)
+"""Kinds, too, that no run draws by itself: of all aims only these."""
 
 
 class Storm:
@@ -115,6 +120,7 @@ class Storm:
             cut_power=self._cut_power,
             revive=self._revive_one,
             counts=self.counts,
+            only=[kind.removeprefix(AIMED_AT) for kind in kinds if kind.startswith(AIMED_AT)],
         )
 
     @property
@@ -172,7 +178,7 @@ class Storm:
         return self._limit is None or self.drawn < self._limit
 
     async def _aim(self) -> None:
-        while "aimed" in self._kinds:
+        while "aimed" in self._kinds or any(kind in self._kinds for kind in ONE_AIM):
             await asyncio.sleep(self._aims.pause_s())
             if not self._may_act:
                 break

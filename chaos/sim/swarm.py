@@ -16,7 +16,7 @@ from typing import Any, Self
 from chaos.sim.cluster import SimCluster
 from chaos.sim.operators import Operators
 from chaos.sim.rng import Streams
-from chaos.sim.storm import KINDS, Storm
+from chaos.sim.storm import KINDS, ONE_AIM, Storm
 from chaos.sim.workload import Load, Workload
 
 DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
@@ -266,6 +266,6 @@ def parse_faults(text: str) -> tuple[str, ...]:
         return KINDS
     names: Collection[str] = [] if text == "none" else text.split(",")
     for name in names:
-        if name not in KINDS:
+        if name not in (*KINDS, *ONE_AIM):
             raise ValueError(f"no kind of fault {name!r}; there are {', '.join(KINDS)}")
     return tuple(names)

@@ -19,10 +19,12 @@ class Mutant(NamedTuple):
 
     name: str
     edits: tuple[Edit, ...]
+    # What of chaos.sim.aim has a chance of showing it soon; none: the whole storm does.
+    aims: tuple[str, ...] = ()
 
 
-def _bug(name: str, path: str, old: str, new: str) -> Mutant:
-    return Mutant(name, (Edit(path, old, new),))
+def _bug(name: str, path: str, old: str, new: str, *aims: str) -> Mutant:
+    return Mutant(name, (Edit(path, old, new),), aims)
 
 
 RAFT = [
@@ -31,18 +33,21 @@ RAFT = [
         "raft/election.py",
         "        return replica.voted == candidate\n",
         "        replica.voted = None\n",
+        "two_candidates",
     ),
     _bug(
         "raft: forget the vote in a crash",
         "raft/core.py",
         "self._replica = Replica(local, voters, log, hard_state, timing, rng",
         "self._replica = Replica(local, voters, log, HardState(hard_state.epoch), timing, rng",
+        "two_candidates",
     ),
     _bug(
         "raft: vote for a worse log",
         "raft/election.py",
         "    if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):\n",
         "    if False:\n",
+        "voter_with_more",
     ),
     _bug(
         "raft: answer before the vote is durable",
@@ -69,6 +74,7 @@ RAFT = [
         "    if end.epoch == message.last_fetched_epoch and end.end_offset >= "
         "message.fetch_offset:\n",
         "    if message.fetch_offset <= replica.log.end_offset:\n",
+        "voter_with_more",
     ),
     _bug(
         "raft: half of the voters decide",
@@ -102,6 +108,8 @@ CONTROLLER = [
         "controller/isr.py",
         "    if proposal.partition_epoch < state.partition_epoch:\n",
         "    if False:\n",
+        "repeated_proposals",
+        "deposed_leader_proposes",
     ),
     Mutant(
         # Every change of a leader raises the partition epoch too, so that a fenced leader's
@@ -123,12 +131,14 @@ CONTROLLER = [
                 "    ):\n",
             ),
         ),
+        ("deposed_leader_proposes",),
     ),
     _bug(
         "controller: let a broker's earlier registration into the ISR",
         "controller/isr.py",
         "            or registration.broker_epoch != member.broker_epoch\n",
         "",
+        "outdated_newcomer",
     ),
     _bug(
         "controller: elect whoever is there",
@@ -147,6 +157,7 @@ CONTROLLER = [
         "controller/partitions.py",
         "    record.unclean = choice.unclean\n",
         "",
+        "unclean_election",
     ),
     _bug(
         "controller: a new leader in the old leader epoch",
@@ -187,6 +198,7 @@ REPLICATION = [
         "broker/partition.py",
         "            members.update(member.broker_id for member in self._proposal.isr)\n",
         "            pass\n",
+        "leader_in_the_dark",
     ),
     _bug(
         "replication: leader counts itself before its log is durable",
@@ -211,6 +223,7 @@ REPLICATION = [
         "broker/partition.py",
         ">= max(self.high_watermark, self.epoch_start_offset)",
         ">= self.high_watermark",
+        "late_high_watermark",
     ),
     _bug(
         "replication: acks=1 before the sync",
@@ -229,12 +242,14 @@ REPLICATION = [
         "broker/replicas_produce.py",
         "        if self._lease_valid():\n",
         "        if True:\n",
+        "part_planes",
     ),
     _bug(
         "replication: serve requests of a stale leader epoch",
         "broker/partition.py",
         "            if current_leader_epoch < self._state.leader_epoch:\n",
         "            if False:\n",
+        "follower_in_the_dark",
     ),
     _bug(
         "replication: follower fetches on before its log is durable",
@@ -253,6 +268,7 @@ REPLICATION = [
         "broker/follower.py",
         "        before = log.end_offset\n",
         "        before = log.end_offset\n        target = replica.machine.high_watermark\n",
+        "diverge",
     ),
     _bug(
         "replication: never truncate",
@@ -293,18 +309,21 @@ STORAGE = [
         "storage/log.py",
         "        replay(self.segments.all(), offset, self.producers.update_from)\n",
         "        self.producers.clear()\n",
+        "diverge",
     ),
     _bug(
         "storage: keep producers of what was cut",
         "storage/log.py",
         "        self._unflushed_records = 0\n        self._rebuild_producers()\n",
         "        self._unflushed_records = 0\n",
+        "diverge",
     ),
     _bug(
         "storage: epochs stay when the log is cut",
         "storage/log.py",
         "        self.epochs.truncate_from(self.end_offset)\n",
         "",
+        "diverge",
     ),
     _bug(
         "storage: drop no duplicates",

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from chaos.sim.mutants.catalogue import Mutant
+from chaos.sim.storm import AIMED_AT, KINDS
 from chaos.sim.swarm import Outcome, Plan
 
 ROOT = Path(__file__).parents[3]
@@ -120,6 +121,13 @@ def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
         process.stdout.close()
 
 
+def faults_for(mutant: Mutant) -> tuple[str, ...]:
+    """What there is while it is hunted."""
+    if not mutant.aims:
+        return KINDS
+    return ("conditions", *(AIMED_AT + name for name in mutant.aims))
+
+
 def hunt(
     mutant: Mutant,
     seeds: Sequence[int],
@@ -131,7 +139,7 @@ def hunt(
     verdict = Verdict(mutant)
     started = time.monotonic()
     with source_tree(mutant) as root:
-        running = outcomes(worker(root, seeds, Plan(0, seconds, hasty=True)))
+        running = outcomes(worker(root, seeds, Plan(0, seconds, faults_for(mutant), hasty=True)))
         try:
             for outcome in running:
                 verdict.seeds += 1
