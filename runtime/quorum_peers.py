@@ -78,9 +78,12 @@ class Endpoints:
         return known[self._failures.get(node_id, 0) % len(known)] if known else None
 
     def _known(self, node_id: int) -> list[Address]:
-        sources = (self._recorded, self._told, self._configured)
-        found = (source.get(node_id) for source in sources)
-        return list(dict.fromkeys(address for address in found if address is not None))
+        known: list[Address] = []
+        for source in (self._recorded, self._told, self._configured):
+            address = source.get(node_id)
+            if address is not None and address not in known:
+                known.append(address)
+        return known
 
 
 class Peers:

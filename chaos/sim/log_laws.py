@@ -134,19 +134,23 @@ class LogsRememberWhatTheyHold:
         generation = log.truncation_generation
         if twin is None or twin.log is not log or twin.generation != generation:
             twin = self._twins[key] = _Twin(log, generation)
+        if twin.end_offset < log.end_offset:
+            self._read_on(node, replica, twin, report)
+        if twin.end_offset == log.end_offset:
+            self._compare_memory(node, replica, twin, report)
+        return twin
+
+    def _read_on(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
         data = bytes(log_bytes(self._cluster, node, repr(replica))[twin.position :])
         read = 0
         for at, header in batches(data):
-            if header.next_offset > log.end_offset:
+            if header.next_offset > twin.log.end_offset:
                 break
             wrong = twin.take(header)
             if wrong:
                 report(f"{replica!r} on broker {node.id}: {wrong}")
             read = at + header.size_bytes
         twin.position += read
-        if twin.end_offset == log.end_offset:
-            self._compare_memory(node, replica, twin, report)
-        return twin
 
     def _compare_memory(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
         log = replica.log
