@@ -30,6 +30,7 @@ T = TypeVar("T")
 _TIMER_RESOLUTION_S = 1e-6
 # A loop that never waits keeps time standing still: so many callbacks at one instant are a bug.
 _INSTANT_LIMIT = 500_000
+_CLOSED_AFTER = 100  # attempts
 # The cyclic collector runs finalizers: at a fixed count of callbacks it is part of the transcript.
 _COLLECT_EVERY = 100_000
 
@@ -328,10 +329,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
                 if task is None or task.done():
                     continue
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                try:
-                    cast(Coroutine[Any, Any, Any], task.get_coro()).close()
-                except BaseException:
-                    continue  # whatever its clean-up came to, nobody is there to care
+                _close(cast(Coroutine[Any, Any, Any], task.get_coro()))
         finally:
             logging.disable(disabled)
             asyncio.events._set_running_loop(previous)
@@ -457,3 +455,13 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
 
     def run_in_executor(self, *args: Any) -> NoReturn:
         raise NotImplementedError("there are no threads in the simulation")
+
+
+def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Its clean-up may want to wait for things that never come: it is told again, then."""
+    for _ in range(_CLOSED_AFTER):
+        try:
+            coroutine.close()
+        except BaseException:
+            continue  # whatever its clean-up came to, nobody is there to care
+        return
