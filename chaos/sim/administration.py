@@ -35,7 +35,7 @@ class Administration:
             try:
                 await self.rng.choice(acts)()
             except SteleError:  # refused, or nobody knows what came of it
-                self.counts["failed"] += 1
+                self.counts["administration failed"] += 1
         await self.admin.close()
 
     def wrong(self, image: MetadataImage) -> Iterator[str]:
