@@ -33,9 +33,10 @@ async def forward_change(
             repeat_unknown=once,
         )
     except OutcomeUnknownError as error:
-        raise OutcomeUnknownError(error.cause, request.request_id) from error
+        raise OutcomeUnknownError.because(error.cause, request.request_id) from error
     except ApiError as error:
         raise ApiError(ErrorCode.NOT_CONTROLLER, f"{error.message}: nothing was done") from error
     if answer.error == ErrorCode.REQUEST_TIMED_OUT:
-        raise OutcomeUnknownError("the active controller lost its leadership", request.request_id)
+        cause = "the active controller lost its leadership before the change was committed"
+        raise OutcomeUnknownError.because(cause, request.request_id)
     return answer

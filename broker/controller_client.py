@@ -181,7 +181,7 @@ class ControllerClient:
         name = method.rsplit("/", 1)[-1]
         cause = f"{name} found no active controller within {timeout_s:g} s: {reason}"
         if unanswered:
-            raise OutcomeUnknownError(cause)
+            raise OutcomeUnknownError.because(cause)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, cause)
 
     async def _attempt(

@@ -168,7 +168,7 @@ class DecisionMaker:
             raise
         if not await self._chain.settled():
             if result.records or result.repeats:
-                raise OutcomeUnknownError(
+                raise OutcomeUnknownError.because(
                     "the controller lost its leadership before the change was committed", request_id
                 )
             raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")

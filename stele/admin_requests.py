@@ -47,11 +47,16 @@ class AdminRequests:
         lost: list[RpcError | ApiError] = []
         try:
             return await self._keep_asking(method, request, parse, lost.append)
-        except (ApiError, UnreachableError) as error:
-            refused = isinstance(error, ApiError) and not error.code.retriable
-            if lost and not refused:
-                raise OutcomeUnknownError(str(error), request.request_id) from error
-            raise
+        except ApiError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT and _names(error, request.request_id):
+                raise OutcomeUnknownError(error.message, request.request_id) from error
+            if not lost or not error.code.retriable:
+                raise
+            raise OutcomeUnknownError.because(str(error), request.request_id) from error
+        except UnreachableError as error:
+            if not lost:
+                raise
+            raise OutcomeUnknownError.because(str(error), request.request_id) from error
 
     async def _keep_asking(
         self,
@@ -82,6 +87,11 @@ class AdminRequests:
         )
         self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))
         return answer
+
+
+def _names(error: ApiError, request_id: bytes) -> bool:
+    """Whether the broker itself has said what to do."""
+    return request_id.hex() in error.message
 
 
 _WORDS = {

@@ -194,16 +194,20 @@ class OutcomeUnknownError(ApiError):
     The same request with the same id, ``request_id``, finds out: it takes effect once at most.
     """
 
-    def __init__(self, cause: str, request_id: bytes = b"") -> None:
+    def __init__(self, message: str, request_id: bytes = b"", cause: str = "") -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        self.request_id = request_id
+        self.cause = cause or message
+
+    @classmethod
+    def because(cls, cause: str, request_id: bytes = b"") -> OutcomeUnknownError:
+        """With what to do about it after the cause."""
         if request_id:
             way_out = f"the request id {request_id.hex()}, sent again, finds out"
         else:
             way_out = "look before trying again"
-        super().__init__(
-            ErrorCode.REQUEST_TIMED_OUT, f"{cause}; whether it was done is not known: {way_out}"
-        )
-        self.cause = cause
-        self.request_id = request_id
+        message = f"{cause}; whether it was done is not known: {way_out}"
+        return cls(message, request_id, cause)
 
 
 class ConfigError(SteleError):

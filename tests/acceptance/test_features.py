@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from chaos.process_cluster import ProcessCluster
 
 pytestmark = pytest.mark.processes
 
@@ -94,3 +99,26 @@ def test_a_change_asked_for_twice_is_made_once_and_says_so(bootstrap: str) -> No
     assert f"the request id {REQUEST_ID} belongs to another request" in other.stderr
     listed = stele(bootstrap, "topic", "list", "--local", "--json")
     assert "once" in [topic["name"] for topic in json.loads(listed.stdout)]
+
+
+async def test_an_outcome_that_is_not_known_is_found_out_by_its_id(tmp_path: Path) -> None:
+    cluster = ProcessCluster(tmp_path, controllers=1, brokers=1)
+    await cluster.start()
+    try:
+        (controller,) = cluster.controller_ids
+        create = ("topic", "create", "t", "-p", "1", "-r", "1", "--timeout", "3")
+        cluster.kill(controller)
+        unsure = await asyncio.to_thread(stele, cluster.bootstrap_servers, *create)
+        assert unsure.returncode == 1
+        (line,) = [each for each in unsure.stderr.splitlines() if "REQUEST_TIMED_OUT" in each]
+        found = re.search(
+            r"whether it was done is not known: the request id ([0-9a-f]{32}), sent again", line
+        )
+        assert found, line
+        assert line.count("is not known") == 1
+        await cluster.restart(controller)
+        again = (*create[:-1], "30", "--request-id", found[1])
+        done = await asyncio.to_thread(stele, cluster.bootstrap_servers, *again)
+        assert done.stdout.startswith("created topic t: 1 partitions"), done
+    finally:
+        await cluster.stop()
