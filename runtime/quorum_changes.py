@@ -177,7 +177,9 @@ class QuorumChanges:
         core = self._core()
         if core is None or core.epoch != epoch:
             raise NotLeaderError(self._leader())
-        if core.voters_offset != before:
+        # While one is to be added, the leader may write down other things that it learns.
+        awaited = isinstance(change, AddVoter) and change.voter not in core.voters.voters
+        if core.voters_offset != before and not awaited:
             return core.voters_offset
         if isinstance(change, AddVoter) and core.status.role is Role.LEADER:
             voter = change.voter.key

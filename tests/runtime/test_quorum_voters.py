@@ -224,6 +224,27 @@ def test_what_is_wrong_with_a_new_voter(
     run(cluster, main())
 
 
+def test_what_is_learned_meanwhile_is_not_taken_for_the_voter_that_was_given_up() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        late = cluster.replicas[3]
+        for node_id in (1, 2):
+            await cluster.replicas[node_id].start()
+        leader = await cluster.leader()
+        absent = Voter(ReplicaKey(9, bytes([9]) * 16), "node9:9093")
+        adding = asyncio.ensure_future(change(leader, AddVoter(absent, 2.0)))
+        await asyncio.sleep(1.0)
+        assert leader.quorum.voters.directory_id(late.id) == bytes(16)
+        await late.start()  # the record of the voters changes: its directory is known now
+        with pytest.raises(ApiError, match="did not catch up"):
+            await adding
+        assert leader.quorum.voters.directory_id(late.id) == late.config.directory_id
+        assert leader.quorum.voters.ids == (1, 2, 3)
+
+    run(cluster, main())
+
+
 def test_whoever_does_not_lead_names_the_leader() -> None:
     cluster = QuorumCluster()
 
