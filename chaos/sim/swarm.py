@@ -114,6 +114,8 @@ class _Run:
                 combined=rng.random() < 0.2,
             )
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
+        if plan.light and not plan.faults:
+            self._load.admin_pause_s = 0.0  # a quiet cluster has its light load and nothing else
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
