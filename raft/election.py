@@ -73,7 +73,8 @@ def _disturbs(replica: Replica, now: float, candidate: ReplicaKey, message: Vote
     """Whether this is a pre-vote that must not even bring its epoch in.
 
     One that was removed does not hear of it from those who no longer count it, and may be of a
-    later epoch, in which it stood in vain. It must not depose a leader that is heard.
+    later epoch, in which it stood in vain. It must not depose a leader that is heard; it can follow
+    again when the others have come to its epoch.
     """
     return message.pre_vote and candidate not in replica.voters and _hears_a_leader(replica, now)
 

@@ -217,7 +217,7 @@ def advance(replica: Replica, now: float) -> None:
     if replica.history.latest_offset == NO_RECORD:
         _append(replica, now, state, _learned(replica, state))
     if state.adding is not None and now >= state.adding.give_up_at:
-        _log.warning("%s has not caught up in time: not added", state.adding.voter)
+        _log.warning("voter %s has not caught up in time: not added", state.adding.voter)
         state.adding = None
     if state.transfer is None and _is_established(replica, state):
         if not replica.voters_pending:

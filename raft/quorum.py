@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from stele.ids import encode_uuid
+
 NO_DIRECTORY = bytes(16)
 
 
@@ -39,6 +41,10 @@ class Voter:
     @property
     def id(self) -> int:
         return self.key.id
+
+    def __str__(self) -> str:
+        known = self.key.directory_id != NO_DIRECTORY
+        return f"{self.id}@{self.endpoint}:{encode_uuid(self.key.directory_id) if known else '?'}"
 
 
 class VoterSet:
@@ -86,7 +92,7 @@ class VoterSet:
         return hash(self.voters)
 
     def __repr__(self) -> str:
-        return f"VoterSet({list(self.voters)})"
+        return f"VoterSet({', '.join(map(str, self.voters))})"
 
     def get(self, node_id: int) -> Voter | None:
         return self._voters.get(node_id)
