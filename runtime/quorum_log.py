@@ -70,6 +70,12 @@ class QuorumLog:
         self._disk = world.disk
         self._clock = world.clock
         self.directory = f"{log_directory}/{_PARTITION}"
+        # A controller that forgot something needs another directory id: it is another replica.
+        self._remedy = (
+            f"empty {log_directory}, format it again, and have this voter removed and added"
+            if config.may_vote
+            else f"remove {self.directory}: the node will fetch it again"
+        )
         self._state_path = f"{self.directory}/{quorum_state.FILE_NAME}"
         self._recovery_path = f"{self.directory}/{RECOVERY_POINT_FILE}"
         # In the file; <= the high watermark, so that no truncation ever has to lower it.
@@ -103,8 +109,8 @@ class QuorumLog:
             )
         except CorruptLogError as error:
             raise CorruptMetadataLogError(
-                f"{error}. A voter that lost a part of the metadata log must not vote: wipe"
-                f" {self.directory} and add the voter to the quorum again"
+                f"{error}. A voter that lost a part of the metadata log must not vote:"
+                f" {self._remedy}"
             ) from error
 
     def _check_newest_snapshot(self) -> None:
@@ -115,8 +121,7 @@ class QuorumLog:
             self.snapshots.load(newest)
         except SnapshotError as error:
             raise CorruptMetadataLogError(
-                f"{error}. Restore the file, or wipe {self.directory} and add the node to the"
-                " quorum again"
+                f"{error}. Restore the file, or {self._remedy}"
             ) from error
 
     def _join_snapshots(self) -> None:
@@ -127,8 +132,7 @@ class QuorumLog:
             self._log.close()
             raise CorruptMetadataLogError(
                 f"{self.directory} begins at {self._log.start_offset}, and the snapshot before it"
-                f" is missing. Restore it, or wipe {self.directory} and add the node to the quorum"
-                " again"
+                f" is missing. Restore it, or {self._remedy}"
             )
         if newest is None:
             return
@@ -155,7 +159,7 @@ class QuorumLog:
             self._log.close()
             raise QuorumStateError(
                 f"{self._state_path} is missing beside a log: this voter no longer knows how it"
-                " voted; restore the file, or wipe the directory and add the voter again"
+                f" voted; restore the file, or {self._remedy}"
             )
 
     def view(self) -> LogView:
@@ -339,8 +343,9 @@ class QuorumLog:
                     if header.is_control and (voters := voters_in(data, position)) is not None:
                         history.append(header.base_offset, voters)
         except (SnapshotError, ControlRecordError) as error:
+            self._log.close()
             raise CorruptMetadataLogError(
-                f"{self.directory}: {error}. Wipe it and add the node to the quorum again"
+                f"{self.directory}: {error}. Restore it, or {self._remedy}"
             ) from error
         return history
 

@@ -46,8 +46,8 @@ def read(disk: Disk, path: str, cluster_id: str) -> HardState | None:
             raise ValueError(f"version {version}, epoch {epoch}")
     except (ValueError, KeyError, TypeError) as error:
         raise QuorumStateError(
-            f"{path} is malformed ({error}): this voter no longer knows how it voted; wipe its "
-            "metadata directory and add it to the quorum again"
+            f"{path} is malformed ({error}): this voter no longer knows how it voted; empty its "
+            "metadata log directory, format it again, and have the voter removed and added"
         ) from None
     if owner != cluster_id:
         raise QuorumStateError(
