@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.disk import Inode
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, PartitionState
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Role
@@ -131,7 +131,8 @@ class CommittedRecordsStay:
     """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
 
     The first replica that commits a batch says what it is. A partition's leader always has all
-    that was ever committed. After a recorded unclean election a partition is left alone.
+    that was ever committed, but for what a recorded unclean election has cut: what its leader has
+    of it stays committed, and the others are compared again once they are in the ISR.
     """
 
     name = "what is committed stays"
@@ -142,7 +143,7 @@ class CommittedRecordsStay:
         # (last offset, CRC, leader epoch) by base offset.
         self._batches: dict[PartitionId, dict[int, tuple[int, int, int]]] = {}
         self._ends: dict[PartitionId, int] = {}
-        self._unclean: set[PartitionId] = set()
+        self._unclean: dict[PartitionId, int] = {}  # elections of which all is known by now
         # (log, its truncation generation, next position in the file) of a replica in a process,
         # which gets a new log when it is removed and added again.
         self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
@@ -151,23 +152,49 @@ class CommittedRecordsStay:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         image = newest_image(cluster)
-        if image is not None:
-            for topic, number, state in image.sorted_partitions():
-                if state.unclean_elections:
-                    self._excuse(PartitionId(topic.topic_id, number))
+        cut = set() if image is None else self._cut_by_unclean_elections(cluster, image)
         for node, replica in online(cluster):
-            if replica.machine.state.unclean_elections:
-                self._excuse(replica.id)
-            if replica.id in self._unclean:
+            if replica.id in cut:
                 continue
+            elections = self._unclean.get(replica.id, 0)
+            if replica.machine.state.unclean_elections != elections or (
+                elections and node.id not in replica.machine.state.isr
+            ):
+                continue  # it may have more than its leader, and has yet to hear of it
             self._compare(cluster, node, replica, report)
             if image is not None and replica.machine.is_leader:
                 self._check_leader(node, replica, image, report)
 
-    def _excuse(self, partition: PartitionId) -> None:
-        self._unclean.add(partition)
-        self._batches.pop(partition, None)
-        self._ends.pop(partition, None)
+    def _cut_by_unclean_elections(
+        self, cluster: SimCluster, image: MetadataImage
+    ) -> set[PartitionId]:
+        """Forget what they cut; partitions of which the elected leader was not seen yet."""
+        unseen = set()
+        for topic, number, state in image.sorted_partitions():
+            partition = PartitionId(topic.topic_id, number)
+            if state.unclean_elections > self._unclean.get(partition, 0):
+                unseen.add(partition)
+        for node, replica in online(cluster) if unseen else ():
+            if replica.id in unseen and replica.machine.is_leader:
+                elections = replica.machine.state.unclean_elections
+                state_now = image.partition(*replica.id)
+                if state_now is not None and elections == state_now.unclean_elections:
+                    self._keep_what_it_has(cluster, node, replica)
+                    self._unclean[replica.id] = elections
+                    unseen.discard(replica.id)
+        return unseen
+
+    def _keep_what_it_has(self, cluster: SimCluster, node: SimNode, leading: Replica) -> None:
+        known, kept, end = self._batches.get(leading.id, {}), {}, 0
+        for _, header in batches(bytes(log_bytes(cluster, node, repr(leading)))):
+            found = header.last_offset, header.crc, header.leader_epoch
+            if known.get(header.base_offset) != found:
+                break
+            kept[header.base_offset] = found
+            end = header.next_offset
+        self._batches[leading.id], self._ends[leading.id] = kept, end
+        for key in [key for key in self._read if key[1] == leading.id]:
+            del self._read[key]
 
     def _compare(
         self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
@@ -213,6 +240,10 @@ class CommittedRecordsStay:
         known = self._batches.get(partition, {}).get(header.base_offset)
         return known == (header.last_offset, header.crc, header.leader_epoch)
 
+    def is_up_to(self, partition: PartitionId, state: PartitionState) -> bool:
+        """Whether all is known of what unclean elections have cut."""
+        return state.unclean_elections == self._unclean.get(partition, 0)
+
     def last_batch(self, partition: PartitionId) -> tuple[int, int, int] | None:
         """(base offset, last offset, CRC) of the last batch that was committed."""
         known = self._batches.get(partition)
@@ -254,8 +285,11 @@ class SomeoneHasEverything:
         assert active.node.controller is not None
         for topic, number, state in active.node.controller.image.sorted_partitions():
             name = f"{topic.name}-{number}"
-            known = self._committed.last_batch(PartitionId(topic.topic_id, number))
+            partition = PartitionId(topic.topic_id, number)
+            known = self._committed.last_batch(partition)
             if known is None or name in self.damaged:
+                continue
+            if not self._committed.is_up_to(partition, state):
                 continue
             last, *wanted = known
             members = sorted({*state.isr, *state.elr})

@@ -205,8 +205,13 @@ class _Run:
         """Clients may have to give up old connections first."""
         history = self._workload.history
         written, read = len(history.promised), len(history.consumed)
+
+        def goes_on() -> bool:
+            self._workload.check_going()
+            return len(history.promised) > written and len(history.consumed) > read
+
         await self._cluster.until(
-            lambda: len(history.promised) > written and len(history.consumed) > read,
+            goes_on,
             "producers and consumers go on in a cluster that is whole again",
             timeout_s=HEAL_S,
         )

@@ -149,6 +149,12 @@ class Workload:
         work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
         self._tasks = [asyncio.create_task(each) for each in work]
 
+    def check_going(self) -> None:
+        """Raises what has ended some of the work before its time."""
+        for task in self._tasks:
+            if task.done() and not self._done:
+                task.result()
+
     async def finish(self, timeout_s: float) -> None:
         """No new work; everything under way comes to its end."""
         self._done = True

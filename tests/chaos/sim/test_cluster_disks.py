@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker.types import PartitionId
 from chaos.sim.cluster import SimCluster
 from stele.errors import ApiError, ErrorCode
 from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
@@ -114,3 +115,47 @@ def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int
             await cluster.client.find_leader(TOPIC)
 
     SimCluster(seed).run(scenario)
+
+
+def last_committed(cluster: SimCluster) -> int:
+    """The last offset that the law of committed records has seen."""
+    cluster.invariants.check_everything()
+    topic = cluster.image.topic(TOPIC)
+    assert topic is not None
+    last = cluster.invariants.committed.last_batch(PartitionId(topic.topic_id, 0))
+    assert last is not None
+    return last[1]
+
+
+def test_after_an_unclean_election_only_what_it_cut_is_forgotten() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+        await a_topic(cluster, configs)
+        await write(cluster, 5)
+        await asyncio.sleep(1.0)
+        assert last_committed(cluster) == 4
+        leader = cluster.leader(TOPIC)
+        others = [node for node in cluster.brokers.values() if node is not leader]
+        for node in others:
+            node.kill()
+        await cluster.until_isr(TOPIC, 1)
+        await write(cluster, 5, "lost")
+        await asyncio.sleep(1.0)
+        assert last_committed(cluster) == 9
+        leader.kill()
+        for node in others:
+            node.start()
+        await cluster.until(lambda: all(node.ready for node in others), "they are back")
+        await cluster.until(
+            lambda: cluster.partition(TOPIC).leader in {node.id for node in others}, "one leads"
+        )
+        await asyncio.sleep(1.0)
+        assert last_committed(cluster) == 4
+        await write(cluster, 3, "w")
+        leader.start()
+        await cluster.until_isr(TOPIC, 3)
+        await asyncio.sleep(1.0)
+        assert last_committed(cluster) == 7
+        assert cluster.partition(TOPIC).unclean_elections == 1
+
+    SimCluster(1).run(scenario)
