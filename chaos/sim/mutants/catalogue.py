@@ -165,12 +165,27 @@ CONTROLLER = [
         "        leader_epoch=state.leader_epoch + has_leader,\n",
         "        leader_epoch=state.leader_epoch,\n",
     ),
-    _bug(
+    Mutant(
+        # The end of its session has taken everything from it before it registers again, unless the
+        # controller is a new one, too: so neither does.
         "controller: a broker that starts anew goes on leading",
-        "controller/cluster.py",
-        "    _leave(decision, request.broker_id, leaving=frozenset({request.broker_id})"
-        ", lost=lost)\n",
-        "",
+        (
+            Edit(
+                "controller/cluster.py",
+                "    _leave(decision, request.broker_id, leaving=frozenset({request.broker_id})"
+                ", lost=lost)\n",
+                "",
+            ),
+            Edit(
+                "controller/cluster.py",
+                "            in_controlled_shutdown=registration.in_controlled_shutdown,\n"
+                "        )\n    )\n"
+                "    _leave(decision, registration.broker_id, "
+                "leaving=frozenset({registration.broker_id}))\n",
+                "            in_controlled_shutdown=registration.in_controlled_shutdown,\n"
+                "        )\n    )\n",
+            ),
+        ),
     ),
     _bug(
         "controller: a request that comes again takes effect again",
