@@ -225,7 +225,8 @@ class VirtualDisk:
             for name, inode in entries.items()
             if name.endswith(suffix) and isinstance(inode, Inode)
         ]
-        found.sort(key=lambda entry: entry[0])
+        if len(found) > 1:
+            found.sort(key=lambda entry: entry[0])
         return found
 
     def find(self, path: str) -> _Node | None:
