@@ -396,6 +396,7 @@ CLIENT = [
                 "header.base_sequence != expected:\n",
             ),
         ),
+        ("shrink_under_writers", "late_high_watermark"),
     ),
     Mutant(
         # Our brokers answer with nothing below the offset that was asked for, and a record that was
