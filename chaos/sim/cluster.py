@@ -305,6 +305,15 @@ class SimCluster:
             f"{topic}-{partition} has {size} replicas in sync",
         )
 
+    async def until_whole(self, topic: str, partition: int = 0) -> None:
+        """All replicas that it has by now, moved or not, are in sync."""
+
+        def whole() -> bool:
+            state = self.partition(topic, partition)
+            return set(state.isr) == set(state.replicas)
+
+        await self.until(whole, f"all replicas of {topic}-{partition} are in sync")
+
 
 def _epoch(node: SimNode) -> int:
     quorum = None if node.node is None else node.node.quorum

@@ -196,7 +196,7 @@ class _Run:
         await self._see_work_go_on()
         await workload.finish(HEAL_S)
         for topic, partition in workload.partitions:
-            await cluster.until_isr(topic, 3, partition)
+            await cluster.until_whole(topic, partition)
         self._coverage["compared"] += await workload.judge()
         await asyncio.sleep(1.0)
         cluster.invariants.check_everything()
