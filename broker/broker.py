@@ -221,6 +221,7 @@ class Broker:
             metrics=self._metrics,
             lease_valid=self._lease_valid,
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
+            caught_up=lambda: self._serving,
         )
         self._apis = KafkaApis(self._context)
 

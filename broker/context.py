@@ -23,6 +23,8 @@ class BrokerContext:
     ``image`` gives the newest published image, ``wait_until`` waits for one that a predicate
     accepts, so many seconds, and says whether it came. ``lease_valid`` says whether the active
     controller has answered this broker of late: whether the image is more than history.
+    ``caught_up`` says whether it was ever more since the process began: before that it may know
+    of nothing, for what of its log is committed only a leader can tell.
     """
 
     config: NodeConfig
@@ -37,6 +39,7 @@ class BrokerContext:
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
     new_request_id: Callable[[], bytes]
+    caught_up: Callable[[], bool] = lambda: True
     topic_views: TopicViews = field(default_factory=TopicViews)
 
     @property

@@ -28,7 +28,7 @@ from broker.types import (
 from metadata.image import GRPC, NO_LEADER, MetadataImage, Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import data_pb2 as pb
-from stele.world import Service, Stream
+from stele.world import RpcCode, RpcError, Service, Stream
 
 PRODUCE_IN_FLIGHT = 64
 FETCH_IN_FLIGHT = 16
@@ -105,7 +105,16 @@ class DataService:
 
     # ------------------------------------------------------------------ unary calls
 
+    def _require_metadata(self) -> None:
+        """A broker that has just started must not tell that a topic is gone: others know better."""
+        if not self._context.caught_up():
+            raise RpcError(
+                RpcCode.UNAVAILABLE,
+                f"broker {self._context.broker_id} has not caught up with the metadata yet",
+            )
+
     async def _metadata(self, request: pb.MetadataRequest) -> pb.MetadataResponse:
+        self._require_metadata()
         context = self._context
         image = context.image()
         if request.topics:
@@ -128,6 +137,7 @@ class DataService:
         )
 
     async def _list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+        self._require_metadata()
         image = self._context.image()
         items: list[OffsetQuery | OffsetResult] = []
         for partition in request.partitions:

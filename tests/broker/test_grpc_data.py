@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from google.protobuf.message import Message
@@ -254,6 +255,21 @@ def test_garbage_in_a_call(method: str) -> None:
 async def _call(edges: Edges, method: str, request: Message, listener: str = "EXTERNAL") -> bytes:
     service = DataService(edges.context, listener).service()
     return await service.unary[f"/stele.v1.Data/{method}"](request.SerializeToString())
+
+
+@pytest.mark.parametrize("request_type", [pb.MetadataRequest, pb.ListOffsetsRequest])
+def test_a_broker_that_has_just_started_does_not_say_that_a_topic_is_gone(
+    request_type: type[pb.MetadataRequest | pb.ListOffsetsRequest],
+) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.context = replace(edges.context, caught_up=lambda: False)
+        method = request_type.__name__.removesuffix("Request")
+        with pytest.raises(RpcError, match="not caught up") as caught:
+            await _call(edges, method, request_type())
+        assert caught.value.code is RpcCode.UNAVAILABLE
+
+    run_virtual(main())
 
 
 def test_metadata_tells_the_grpc_addresses_of_the_listener() -> None:
