@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from chaos.sim.cluster import SimCluster
@@ -115,7 +115,8 @@ class _Run:
             )
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
         if plan.light and not plan.faults:
-            self._load.admin_pause_s = 0.0  # a quiet cluster has its light load and nothing else
+            # A quiet cluster has its light load, and nothing else.
+            self._load = replace(self._load, admin_pause_s=0.0, segment_bytes=Load().segment_bytes)
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
