@@ -91,7 +91,7 @@ class ReplicaManager:
         self._deadlines = DeadlineWheel(world.clock)
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
         self._fetch = FetchRequests(self._replicas, self._deadlines, self._found_corrupt)
-        self._offsets = OffsetRequests(self._replicas)
+        self._offsets = OffsetRequests(self._replicas, lease_valid)
         self._relaxed = {
             directory: RelaxedFlush(world.disk, directory) for directory in self._directories
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
@@ -19,10 +19,15 @@ from stele.errors import ApiError, ErrorCode
 
 
 class OffsetRequests:
-    """Looks offsets up by time and by epoch."""
+    """Looks offsets up by time and by epoch.
 
-    def __init__(self, replicas: Replicas) -> None:
+    ``lease_valid``: a leader without it may have a successor that knows later records. It does not
+    say which record is the last, else who reads to there would miss what was acknowledged before.
+    """
+
+    def __init__(self, replicas: Replicas, lease_valid: Callable[[], bool]) -> None:
         self._replicas = replicas
+        self._lease_valid = lease_valid
 
     async def list_offsets(self, queries: Sequence[OffsetQuery]) -> list[OffsetResult]:
         """One result per query. A search by time may wait for the disk."""
@@ -66,7 +71,7 @@ class OffsetRequests:
             return OffsetResult(ErrorCode.NONE, log.start_offset, leader_epoch=epoch)
         if query.timestamp_ms == LATEST_TIMESTAMP:
             latest = machine.latest_offset
-            if latest is None:
+            if latest is None or not self._lease_valid():
                 return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
             return OffsetResult(ErrorCode.NONE, latest, leader_epoch=machine.leader_epoch)
         return await self._offset_by_time(replica, query)

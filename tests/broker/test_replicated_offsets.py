@@ -71,6 +71,20 @@ def test_a_new_leader_does_not_tell_the_latest_before_it_knows() -> None:
     with_topic(scenario)
 
 
+def test_a_leader_without_lease_does_not_tell_the_latest() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster[1].lease = False
+        assert (await list_offset(cluster[1], LATEST_TIMESTAMP)).error is (
+            ErrorCode.OFFSET_NOT_AVAILABLE
+        )
+        assert (await list_offset(cluster[1], EARLIEST_TIMESTAMP)).offset == 0
+        cluster[1].lease = True
+        assert (await list_offset(cluster[1], LATEST_TIMESTAMP)).offset == 1
+
+    with_topic(scenario)
+
+
 def test_offset_requests_are_fenced() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster.change(leader=1)
