@@ -1,0 +1,31 @@
+"""Seeds whose runs broke a law once, each with what was wrong.
+
+A change of the source makes another run of a seed; the bugs have tests of their own, too.
+"""
+
+import pytest
+
+from chaos.sim.swarm import Plan, run, silent
+
+SEEDS = [
+    # A power loss that left the later of two batches kept a voter from starting.
+    Plan(1017, seconds=60),
+    # A follower told a new leader an end that was not on its disk.
+    Plan(15, seconds=20),
+    # A leader of the quorum that could not read its log for others went on leading.
+    Plan(54, seconds=20),
+    # Batches in flight over an orderly restart passed for out of order.
+    Plan(95, seconds=20),
+    Plan(110, seconds=20),
+    # A corrupt batch in a segment that recovery does not look at was served.
+    Plan(2006, seconds=20, light=True),
+    # Brokers that had just started told a consumer that its topic was gone.
+    Plan(4075, seconds=30, light=True),
+]
+
+
+@pytest.mark.parametrize("plan", SEEDS, ids=lambda plan: str(plan.seed))
+def test_a_seed_that_failed_once(plan: Plan) -> None:
+    with silent():
+        outcome = run(plan)
+    assert outcome.ok, outcome.violations
