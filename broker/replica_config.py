@@ -38,6 +38,9 @@ class ReplicaConfig:
             replica_fetch_max_bytes=config.replica_fetch_max_bytes,
             replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
             replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
+            replica_high_watermark_checkpoint_interval_ms=(
+                config.replica_high_watermark_checkpoint_interval_ms
+            ),
             log_retention_check_interval_ms=config.log_retention_check_interval_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             static=config.raw,

@@ -389,6 +389,12 @@ _NODE = (
         "replica.fetch.backoff.ms", Type.INT, "1000",
         "How long a partition rests after an error in a follower's fetch.", minimum=0,
     ),
+    ConfigKey(
+        "replica.high.watermark.checkpoint.interval.ms", Type.INT, "5000",
+        "How often high watermarks and recovery points are written to disk. What lies above them"
+        " is looked through after a crash.",
+        minimum=1,
+    ),
     # The log.
     ConfigKey(
         "log.retention.check.interval.ms", Type.LONG, "300000",

@@ -106,6 +106,7 @@ class NodeConfig:
     replica_fetch_wait_max_ms: int
     replica_fetch_min_bytes: int
     replica_fetch_backoff_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
 
     log_retention_check_interval_ms: int
     producer_id_expiration_ms: int
@@ -146,6 +147,7 @@ _PLAIN = (
     "replica.fetch.wait.max.ms",
     "replica.fetch.min.bytes",
     "replica.fetch.backoff.ms",
+    "replica.high.watermark.checkpoint.interval.ms",
     "log.retention.check.interval.ms",
     "producer.id.expiration.ms",
 )
