@@ -58,8 +58,10 @@ class Following:
     @property
     def is_durable(self) -> bool:
         """Whether everything in the log may be acknowledged."""
-        log = self.replica.log
-        return self.replica.state is ReplicaState.ONLINE and log.durable_offset == log.end_offset
+        replica = self.replica
+        if replica.state is not ReplicaState.ONLINE:
+            return False
+        return replica.log.durable_offset == replica.log.end_offset
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
         """What a Fetch says of this partition. Everything below the offset is durable."""

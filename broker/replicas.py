@@ -18,7 +18,7 @@ from broker.partition_effects import (
     Proposed,
     Refused,
 )
-from broker.replica import ProduceToken, Replica
+from broker.replica import ProduceToken, Replica, ReplicaState
 from broker.types import LeaderHint, PartitionId
 from metadata.image import EMPTY, MetadataImage
 from stele.errors import ErrorCode
@@ -95,7 +95,8 @@ class Replicas:
                 case Appended():
                     replica.wake_followers()
                 case Advanced(high_watermark):
-                    replica.log.update_high_watermark(high_watermark)
+                    if replica.state is ReplicaState.ONLINE:  # the ISR's answer may come later
+                        replica.log.update_high_watermark(high_watermark)
                     replica.wake_consumers()
                 case Acknowledged(tokens):
                     for token in tokens:

@@ -282,6 +282,8 @@ class ClusterView:
             if fresh or not self._brokers:
                 await self._find_brokers()
             for broker_id in self._in_turn():
+                if broker_id not in self._brokers:
+                    continue  # another task has learned meanwhile that it is gone
                 try:
                     answer = await self.ask(
                         broker_id, method, request, parse, timeout_s=timeout_s or self.attempt_s

@@ -21,6 +21,10 @@ SEEDS = [
     Plan(2006, seconds=20, light=True),
     # Brokers that had just started told a consumer that its topic was gone.
     Plan(4075, seconds=30, light=True),
+    # The controller's answer about an ISR reached a replica whose disk had failed meanwhile.
+    Plan(7002, seconds=25),
+    # A client asked a broker that it had just learned to be gone.
+    Plan(7035, seconds=25),
 ]
 
 
