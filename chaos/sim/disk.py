@@ -134,6 +134,7 @@ class VirtualDisk:
         self.syncs = 0
         self.locks: dict[str, Owner] = {}  # a dead owner's lock is nobody's
         self.on_cut: Callable[[str, int], None] | None = None  # before a process shortens a file
+        self.destroyed: dict[str, bytes] = {}  # of files hurt or lost: what was durable before
         self._writes = 0
         self._root = _Directory()
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
@@ -194,6 +195,7 @@ class VirtualDisk:
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Silent corruption, of the durable state too."""
         inode = self.file(path)
+        self.destroyed[path] = bytes(inode.durable)
         for content in (inode.data, inode.durable):
             if position < len(content):
                 content[position] ^= 1 << bit
@@ -203,11 +205,18 @@ class VirtualDisk:
         """A file or a tree is gone, durably."""
         parent = self.directory(posixpath.dirname(path))
         name = posixpath.basename(path)
+        self._remember(path, parent.durable.pop(name, None))
         parent.entries.pop(name, None)
-        parent.durable.pop(name, None)
         for change in self._changes:
             change.parts = [part for part in change.parts if part[:2] != (parent, name)]
         self.note("lost", path)
+
+    def _remember(self, path: str, lost: _Node | None) -> None:
+        if isinstance(lost, Inode):
+            self.destroyed[path] = bytes(lost.durable)
+        elif lost is not None:
+            for name, node in lost.durable.items():
+                self._remember(f"{path}/{name}", node)
 
     # ------------------------------------------------------------------------------ the tree
 

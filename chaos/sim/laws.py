@@ -324,6 +324,12 @@ class Acknowledged:
             for node in cluster.brokers.values()
             if durable_bytes(cluster, node, partition).rfind(value) >= 0  # it is near the end
         ]
+        if len(holders) < needed:  # the word of it was still on its way when a disk was damaged
+            holders += [
+                node.id
+                for node in cluster.brokers.values()
+                if node.id not in holders and _was_destroyed(cluster, node, partition, value)
+            ]
         if len(holders) < needed:
             report(
                 f"{partition}: {value!r} was acknowledged, and is on the disks of {holders} only; "
@@ -342,6 +348,13 @@ def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | byt
 def durable_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
     """The part of ``log_bytes`` that a power loss would leave in any case."""
     return _joined([inode.durable for inode in _segments(cluster, node, partition)])
+
+
+def _was_destroyed(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
+    """Whether the storm took a durable record away."""
+    destroyed = cluster.simulation.machine(node.host).disk.destroyed
+    directory = f"/data/{partition}/"
+    return any(path.startswith(directory) and value in data for path, data in destroyed.items())
 
 
 def bytes_before(cluster: SimCluster, node: SimNode, path: str) -> int:
