@@ -246,6 +246,9 @@ class PartitionLog:
         """
         self._check_online()
         first_offset = self.end_offset
+        # An epoch that this replica led and wrote nothing in. What the present leader has here may
+        # be of an earlier one: it was not committed then, and nobody has cut it since.
+        self.epochs.truncate_from(first_offset)
         view = memoryview(data)
         for run in runs_of(view, self, verify_crc=verify_crc, now_ms=self._clock.time_ms()):
             if run.roll_first:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header
+from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header, stamp
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
@@ -52,6 +52,16 @@ def test_the_leader_stamps_what_it_appends(disk: MemoryDisk) -> None:
     assert check_crc(batch, 0, header)
     assert log.epochs.entries == [(4, 0), (5, 3)]
     assert bytes(log.read(3, 1000).data) == bytes(batch)
+
+
+def test_an_epoch_led_without_a_record_does_not_keep_earlier_ones_out(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(2), epoch=7)
+    batch = make_batch(3)
+    log.assign_leader_epoch(8)
+    stamp(batch, 0, base_offset=2, leader_epoch=7)
+    log.append_as_follower(batch)
+    assert (log.epochs.entries, log.end_offset) == ([(7, 0)], 5)
 
 
 def test_log_append_time_is_the_leaders(disk: MemoryDisk) -> None:

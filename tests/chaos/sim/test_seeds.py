@@ -25,6 +25,8 @@ SEEDS = [
     Plan(7002, seconds=25),
     # A client asked a broker that it had just learned to be gone.
     Plan(7035, seconds=25),
+    # Who had led an epoch without a record in it could not follow a leader of earlier ones.
+    Plan(10061, light=True),
 ]
 
 
