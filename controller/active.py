@@ -104,7 +104,7 @@ class DecisionMaker:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")
         context = Context(
             image=self._chain.newest,
-            next_offset=self._quorum.next_offset(),
+            next_offset=self._quorum.next_offset(epoch=self._epoch),
             static=self._static,
             rng=self._rng,
             cluster_id=self._cluster_id,

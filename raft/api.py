@@ -97,6 +97,7 @@ class MetadataQuorum(Protocol):
         """
         ...
 
-    def next_offset(self) -> int:
-        """The base offset that the next ``propose`` will get (leader only)."""
+    def next_offset(self, *, epoch: int) -> int:
+        """The base offset that the next ``propose`` will get. Raises NotLeaderError, also between
+        the failure of this replica and the listeners' hearing of it."""
         ...

@@ -153,8 +153,15 @@ class Quorum:
         """Host and port of a controller; None if it is not known here."""
         return self._endpoints.get(node_id)
 
-    def next_offset(self) -> int:
-        return self.log_end_offset
+    def next_offset(self, *, epoch: int) -> int:
+        """See ``raft.api.MetadataQuorum``."""
+        return self._leading(epoch).log.end_offset
+
+    def _leading(self, epoch: int) -> RaftCore:
+        core = self._core
+        if core is None or core.status.role is not Role.LEADER or core.epoch != epoch:
+            raise NotLeaderError(self.leader)
+        return core
 
     def service(self) -> Service:
         """The handlers of ``stele.v1.Raft``; voters serve it, observers have no need to."""
@@ -276,9 +283,7 @@ class Quorum:
         Raises NotLeaderError, or StorageError when the disk is full or has failed; then nothing
         was appended.
         """
-        core = self._core
-        if core is None or core.status.role is not Role.LEADER or core.epoch != epoch:
-            raise NotLeaderError(self.leader)
+        core = self._leading(epoch)
         if core.transferring_to is not None:
             raise NotLeaderError(LeaderAndEpoch(None, epoch))
         base_offset = core.log.end_offset

@@ -24,10 +24,10 @@ def test_everybody_is_delivered_what_the_leader_proposes() -> None:
 
     async def main() -> None:
         leader = await cluster.start()
-        begin = leader.quorum.next_offset()  # behind control batches: who leads, who votes
+        begin = leader.quorum.log_end_offset  # behind control batches: who leads, who votes
         assert await leader.propose(b"a", b"b") == begin > 0
         assert await leader.propose(b"c") == begin + 2
-        assert leader.quorum.next_offset() == begin + 3
+        assert leader.quorum.log_end_offset == begin + 3
         await cluster.until_equal()
         for replica in cluster.replicas.values():
             assert [batch.records for batch in replica.witness.batches] == [(b"a", b"b"), (b"c",)]
@@ -262,6 +262,8 @@ def test_a_failed_write_is_the_end_of_the_replica() -> None:
             await leader.propose(b"x")
         assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert len(leader.fatal) == 1
+        with pytest.raises(NotLeaderError):  # who decides has not heard of it yet
+            leader.quorum.next_offset(epoch=leader.quorum.leader.epoch)
         await cluster.leader(after_epoch=leader.quorum.leader.epoch)
         await leader.process.run(leader.quorum.stop())
 

@@ -42,7 +42,9 @@ class FakeQuorum:
     def log_end_offset(self) -> int:
         return self._next
 
-    def next_offset(self) -> int:
+    def next_offset(self, *, epoch: int) -> int:
+        if self.leader != LeaderAndEpoch(self.node_id, epoch):
+            raise NotLeaderError(self.leader)
         return self._next
 
     async def confirm_leadership(self, *, epoch: int) -> int:

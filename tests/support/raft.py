@@ -52,7 +52,9 @@ class FakeQuorum:
         self._end_offset += len(records)
         return base_offset
 
-    def next_offset(self) -> int:
+    def next_offset(self, *, epoch: int) -> int:
+        if self._leader != LeaderAndEpoch(self.node_id, epoch):
+            raise NotLeaderError(self._leader)
         return self._end_offset
 
     def claim(self, epoch: int | None = None) -> int:
