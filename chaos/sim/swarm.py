@@ -45,6 +45,11 @@ class Plan:
     light: bool = False  # three controllers, three brokers and light load whatever the seed
     hasty: bool = False  # end at the first violation: one is enough
 
+    @property
+    def least(self) -> int:
+        """So much must be acknowledged, consumed and compared, or the run proves nothing."""
+        return max(1, int(self.seconds / 10))
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
@@ -203,9 +208,13 @@ class _Run:
         cluster.invariants.check_everything()
 
     async def _see_work_go_on(self) -> None:
-        """Clients may have to give up old connections first."""
-        history = self._workload.history
-        written, read = len(history.promised), len(history.consumed)
+        """Until something more, and as much as a run needs for a proof, came of it.
+
+        Clients may have to give up old connections first.
+        """
+        history, least = self._workload.history, self._plan.least
+        written = max(len(history.promised), least - 1)
+        read = max(len(history.consumed), least - 1)
 
         def goes_on() -> bool:
             self._workload.check_going()
@@ -245,8 +254,7 @@ class _Run:
 
     def _check_not_vacuous(self) -> None:
         """A run in which too little happened proves nothing, and fails."""
-        plan, cover = self._plan, self._outcome.coverage
-        least = max(1, int(plan.seconds / 10))
+        least, cover = self._plan.least, self._outcome.coverage
         for what in ("acknowledged", "consumed", "compared"):
             if cover[what] < least:
                 self._outcome.violations.append(f"vacuous: {what} {cover[what]}, at least {least}")
