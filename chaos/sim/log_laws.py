@@ -98,12 +98,19 @@ class LogsRememberWhatTheyHold:
         )
 
     def _check_cut(self, node: SimNode, partition: str, size: int) -> None:
-        """What is cut was not committed. (Torn tails are cut before the replica is online.)"""
+        """What is cut was not committed. (Torn tails are cut before the replica is online.)
+
+        What stands behind the log's end a write has left that found no room for all of it, maybe
+        with whole batches in it: the log does not have them, has told nobody of them, and takes
+        them back. The end falls only after a cut.
+        """
         for replica in self._replicas(node, partition):
             if _was_unclean(self._cluster, replica):
                 continue
             data = bytes(log_bytes(self._cluster, node, partition)[size:])
             for _, header in batches(data):
+                if header.base_offset >= replica.log.end_offset:
+                    break
                 if self._committed.is_committed(replica.id, header):
                     self._report(
                         f"{replica!r} on broker {node.id} cuts off offset {header.base_offset}, "

@@ -6,6 +6,8 @@ import pytest
 
 from broker.types import PartitionId
 from chaos.sim.cluster import SimCluster
+from chaos.sim.laws import online
+from chaos.sim.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
 from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
 
@@ -63,6 +65,56 @@ def test_a_full_disk_of_the_leader_is_an_error_and_loses_nothing(seed: int) -> N
         await cluster.client.check_promises(TOPIC)
 
     SimCluster(seed).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_follower_with_room_for_some_batches_takes_them_back(seed: int) -> None:
+    """It has others' committed batches in its file for a moment, and not in its log."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        leader = cluster.leader(TOPIC)
+        full = next(node for node in cluster.brokers.values() if node is not leader)
+        await cluster.until(lambda: log_bytes(cluster, full) == log_bytes(cluster, leader), "even")
+        full.pause()
+        await write(cluster, 10, "w")
+        disk = cluster.simulation.machine(full.host).disk
+        behind = len(log_bytes(cluster, leader)) - len(log_bytes(cluster, full))
+        disk.faults.quota_bytes = disk.used_bytes() + behind - 10
+        taken_back: list[int] = []
+        check = disk.on_cut
+        assert check is not None
+
+        def cut(path: str, size: int) -> None:
+            if path.endswith(".log") and TOPIC in path:
+                taken_back.append(len(log_bytes(cluster, full)) - size)
+            check(path, size)
+
+        disk.on_cut = cut
+        full.resume()
+        await cluster.until(lambda: bool(taken_back), "it ran out of room")
+        assert taken_back[0] > behind // 2, "not a whole batch"
+        disk.faults.quota_bytes = None
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed).run(scenario)
+
+
+def test_a_follower_that_cuts_what_is_committed_is_found() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        await asyncio.sleep(1.0)
+        leader = cluster.leader(TOPIC)
+        wrong = next(node for node in cluster.brokers.values() if node is not leader)
+        replicas = [replica for node, replica in online(cluster) if node is wrong]
+        next(replica for replica in replicas if repr(replica) == f"{TOPIC}-0").log.truncate_to(3)
+        await asyncio.sleep(1.0)
+
+    with pytest.raises(SimulationFailedError, match="cuts off offset 3, which is committed"):
+        SimCluster(1).run(scenario)
 
 
 @pytest.mark.parametrize("of_leader", [True, False])

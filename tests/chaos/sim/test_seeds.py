@@ -27,6 +27,8 @@ SEEDS = [
     Plan(7035, seconds=25),
     # Who had led an epoch without a record in it could not follow a leader of earlier ones.
     Plan(10061, light=True),
+    # Batches that a full disk had no room for passed for records of the log.
+    Plan(10299, light=True),
     # A controller went on deciding in the turn in which its metadata log had failed.
     Plan(10393, light=True),
 ]
