@@ -21,6 +21,7 @@ import itertools
 import logging
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -43,6 +44,7 @@ from storage.segment import (
     SNAPSHOT_SUFFIX,
     ColdRange,
     Segment,
+    file_name,
     parse_file_name,
 )
 from storage.snapshots import newest_snapshot
@@ -162,15 +164,37 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
         base for base, following in itertools.pairwise(bases) if following <= request.start_offset
     }
     alive = [base for base in bases if base not in dead]
+    _check_none_is_lost(request, alive, [key[0] for key, _ in named if key and _is_index(key[1])])
     for key, name in named:
         if key is None:
             continue
         base, suffix = key
-        is_index = suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX)
+        is_index = _is_index(suffix)
         orphan = base not in alive if suffix != SNAPSHOT_SUFFIX else bool(alive) and base < alive[0]
         if base in dead or (is_index and orphan) or (suffix == SNAPSHOT_SUFFIX and orphan):
             disk.remove(f"{directory}/{name}")
     return alive
+
+
+def _is_index(suffix: str) -> bool:
+    return suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX)
+
+
+def _check_none_is_lost(request: RecoveryRequest, alive: list[int], indexed: list[int]) -> None:
+    """A deletion takes a segment's indexes first: one with an index and no file was lost.
+
+    Nothing else tells: a log may begin behind its checkpointed start (deleted on a full disk, begun
+    anew), and after a clean shutdown segments are not looked into.
+    """
+    for base in indexed:
+        at = bisect_right(alive, base)
+        if base not in alive and at < len(alive) and alive[at] > request.start_offset:
+            raise CorruptLogError(
+                f"{request.directory}/{file_name(base, LOG_SUFFIX)}",
+                position=0,
+                offset=base,
+                reason="the file is missing, and its index is there",
+            )
 
 
 def _first_segment(request: RecoveryRequest) -> RecoveredSegments:

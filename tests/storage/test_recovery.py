@@ -166,9 +166,30 @@ def test_a_torn_write_drops_the_empty_segments_behind_it(caplog: pytest.LogCaptu
 
 def test_a_missing_segment_is_corruption() -> None:
     disk = written(3 * PER_SEGMENT)
-    disk.remove(f"/d/t-0/{PER_SEGMENT * 10:020d}.log")
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.remove(f"/d/t-0/{PER_SEGMENT * 10:020d}{suffix}")
     with pytest.raises(CorruptLogError, match="the next segment begins at"):
         open_log(disk)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_missing_segment_is_corruption_also_at_the_beginning(clean: bool, number: int) -> None:
+    disk = written(2 * PER_SEGMENT + 1)
+    disk.remove(f"/d/t-0/{number * PER_SEGMENT * 10:020d}.log")
+    with pytest.raises(CorruptLogError, match="the file is missing, and its index is there"):
+        open_log(disk, clean_shutdown=clean)
+
+
+def test_a_deletion_that_no_checkpoint_knows_of_is_none() -> None:
+    """On a full disk segments go before the new start can be written."""
+    disk = written(2 * PER_SEGMENT + 1)
+    log = open_log(disk)
+    log.update_high_watermark(log.end_offset)
+    log.advance_start_offset(PER_SEGMENT * 10)
+    assert log.remove_dead_segments(in_order=True) == 1
+    disk.power_loss()
+    assert open_log(disk).start_offset == PER_SEGMENT * 10
 
 
 def test_a_log_that_lost_every_file_is_corrupt() -> None:

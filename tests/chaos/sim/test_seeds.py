@@ -31,6 +31,8 @@ SEEDS = [
     Plan(10299, light=True),
     # A controller went on deciding in the turn in which its metadata log had failed.
     Plan(10393, light=True),
+    # A log whose first segment was lost began behind it, and led others to that.
+    Plan(20006, light=True),
 ]
 
 
