@@ -7,36 +7,34 @@ network, and besides they hold messages back. Nothing of theirs damages what was
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replica import Replica
 from broker.types import PartitionId
+from chaos.sim.damage import Damage
 from chaos.sim.laws import newest_image
-from chaos.sim.wire import Hold, Listener, Said, Stage
-from chaos.sim.wire_laws import ALTER_PARTITION, VOTE, replica_of
+from chaos.sim.quorum_aims import QUORUM_NAMES, QuorumAims
+from chaos.sim.wire import Said, Stage
+from chaos.sim.wire_laws import ALTER_PARTITION, replica_of
 from metadata.image import PartitionState
 from stele.errors import ApiError, SteleError
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
-from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
 from stele.world import RpcError
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
-_POLL_S = 0.002
 _FAVOURITES = 3  # of a run, which it aims at most of the time
 _RISKY = "extra-risky"  # a topic of which nobody expects anything
 _PAUSE_S = 2.0  # between two aims, at most
 
 
 NAMES = (
-    "two_candidates",
-    "voter_with_more",
+    *QUORUM_NAMES,
     "outdated_newcomer",
     "repeated_proposals",
     "deposed_leader_proposes",
@@ -61,7 +59,7 @@ class Target(NamedTuple):
     state: PartitionState
 
 
-class Aims:
+class Aims(QuorumAims):
     """``next`` carries out one aim, drawn by lot; it may be cancelled at any moment."""
 
     def __init__(
@@ -71,6 +69,8 @@ class Aims:
         kill: Callable[[SimNode], bool],
         cut_power: Callable[[SimNode], bool],
         revive: Callable[[SimNode], bool],
+        watch: Callable[[SimNode], None],
+        damage: Damage,
         counts: Counter[str],
         only: Collection[str] = (),
     ) -> None:
@@ -78,14 +78,10 @@ class Aims:
 
         ``only``: these of ``NAMES``, if any.
         """
-        self._cluster = cluster
-        self._fabric = cluster.simulation.fabric
-        self._rng = cluster.simulation.streams.stream("aim")
-        self._kill = kill
-        self._cut_power = cut_power
-        self._revive = revive
+        super().__init__(
+            cluster, kill=kill, cut_power=cut_power, revive=revive, watch=watch, damage=damage
+        )
         self._counts = counts
-        self._controllers = list(cluster.controllers.values())
         self._aims: list[Callable[[], Awaitable[None]]] = [
             getattr(self, f"_{name}") for name in NAMES if not only or name in only
         ]
@@ -104,77 +100,6 @@ class Aims:
         self._cluster.simulation.note("aim", "begin", f"{number} {name}")
         await aim()
         self._cluster.simulation.note("aim", "end", name)
-
-    # -------------------------------------------------------------------------- the quorum
-
-    async def _two_candidates(self) -> None:
-        """Two stand in one epoch, and voters die with their votes hardly told.
-
-        Candidates hear of each other late, and the former leader, back at once, has to choose.
-        """
-        active = self._cluster.active_controller
-        if active is None or len(self._controllers) < 3:
-            return
-        deaths = self._rng.randint(0, 2)
-
-        def hear(stage: Stage, said: Said) -> None:
-            nonlocal deaths
-            if stage is Stage.ANSWERED and deaths and _is_vote(said):
-                deaths -= 1
-                # The one that was voted for must not lead before the next one asks.
-                self._part([self._node(said.source)], self._controllers)
-                self._soon(self._strike_shortly, self._node(said.target))
-
-        late_s = self._rng.uniform(0.1, 0.4)
-
-        def hold(said: Said) -> float:
-            if said.method != VOTE or said.target == active.host:
-                return 0.0
-            return 0.0 if VoteRequest.FromString(said.request).pre_vote else late_s
-
-        self._slow_down_quorum(self._rng.uniform(0.02, 0.06))
-        try:
-            with self._listening(hear), self._holding(hold):
-                self._kill(active)  # its peers see the connections break, and do not wait
-                await self._wait(0.0, 0.02)
-                self._revive(active)
-                await self._wait(1.0, 2.0)
-        finally:
-            self._slow_down_quorum(0.0)
-            self._join(self._controllers, self._controllers)
-
-    async def _voter_with_more(self) -> None:
-        """A leader alone takes decisions that nobody else gets, and is then asked for its vote."""
-        active = self._cluster.active_controller
-        if active is None or len(self._controllers) < 3:
-            return
-        others = [node for node in self._controllers if node is not active]
-        asks, asked = (VOTE, active.host), False
-
-        def hear(stage: Stage, said: Said) -> None:
-            nonlocal asked
-            if asked or stage is not Stage.SENT or (said.method, said.target) != asks:
-                return
-            if not VoteRequest.FromString(said.request).pre_vote:
-                asked = True
-                self._join([active], others)
-
-        # Something to decide: a broker comes and goes.
-        brokers = [node for node in self._cluster.brokers.values() if node.alive]
-        brokers = [node for node in brokers if node is not active]
-        if not brokers:
-            return
-        with self._listening(hear):
-            self._part([active], others)
-            try:
-                broker = self._rng.choice(brokers)
-                self._kill(broker)
-                await self._wait(0.0, 0.3)
-                self._revive(broker)
-                await self._until(lambda: asked, 4.0)
-                await self._wait(0.0, 0.5)
-            finally:
-                self._join([active], others)
 
     # ----------------------------------------------------------------------------- the ISR
 
@@ -383,92 +308,6 @@ class Aims:
         finally:
             self._join(self._controllers, brokers)
 
-    # -------------------------------------------------------------------------------- tools
-
-    @property
-    def _lag_s(self) -> float:
-        return next(iter(self._cluster.brokers.values())).config.replica_lag_time_max_ms / 1000
-
-    async def _wait(self, least_s: float, most_s: float) -> None:
-        await asyncio.sleep(self._rng.uniform(least_s, most_s))
-
-    async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether it came to hold in time."""
-        end = self._cluster.simulation.now + timeout_s
-        while not condition():
-            if self._cluster.simulation.now >= end:
-                return False
-            await asyncio.sleep(_POLL_S)
-        return True
-
-    def _soon(self, action: Callable[[SimNode], object], node: SimNode) -> None:
-        """From outside of all processes, for who listens is within one."""
-        self._cluster.simulation.scheduler.at(0.0, action, node)
-
-    def _strike(self, node: SimNode) -> None:
-        (self._kill if self._rng.random() < 0.6 else self._cut_power)(node)
-
-    def _strike_shortly(self, node: SimNode) -> None:
-        self._strike(node)
-        back_s = self._rng.uniform(0.0, 0.05)
-        self._cluster.simulation.scheduler.at(back_s, self._revive, node)
-
-    @contextmanager
-    def _listening(self, listener: Listener) -> Iterator[None]:
-        listeners = self._fabric.wire.listeners
-        listeners.append(listener)
-        try:
-            yield
-        finally:
-            listeners.remove(listener)
-
-    @contextmanager
-    def _holding(self, hold: Hold) -> Iterator[None]:
-        holds = self._fabric.wire.holds
-        holds.append(hold)
-        try:
-            yield
-        finally:
-            holds.remove(hold)
-
-    @contextmanager
-    def _echoing(self, leader: SimNode) -> Iterator[None]:
-        """Every proposal of an ISR that this leader sends comes once more."""
-
-        def echo(said: Said) -> float | None:
-            if said.method != ALTER_PARTITION or said.source != leader.host:
-                return None
-            return self._rng.uniform(0.3, 4.0)
-
-        echoes = self._fabric.wire.echoes
-        echoes.append(echo)
-        try:
-            yield
-        finally:
-            echoes.remove(echo)
-
-    def _part(self, some: list[SimNode], others: list[SimNode]) -> None:
-        for one in some:
-            for other in others:
-                if one is not other:
-                    self._fabric.cut(one.host, other.host)
-                    self._fabric.cut(other.host, one.host)
-
-    def _join(self, some: list[SimNode], others: list[SimNode]) -> None:
-        for one in some:
-            for other in others:
-                self._fabric.heal(one.host, other.host)
-                self._fabric.heal(other.host, one.host)
-
-    def _slow_down_quorum(self, extra_s: float) -> None:
-        for one in self._controllers:
-            for other in self._controllers:
-                if one is not other:
-                    self._fabric.slow_down(one.host, other.host, extra_s)
-
-    def _node(self, host: str) -> SimNode:
-        return next(node for node in self._cluster.nodes.values() if node.host == host)
-
     # -------------------------------------------------------------------------- partitions
 
     def _target(self, *, followers: int, only: str = "") -> Target | None:
@@ -542,14 +381,6 @@ class Aims:
             await self._cluster.client._administrate("ElectLeaders", request.SerializeToString())
         except (RpcError, OSError):
             return  # nobody is there to ask: then it is not elected
-
-
-def _is_vote(said: Said) -> bool:
-    return (
-        said.method == VOTE
-        and not VoteRequest.FromString(said.request).pre_vote
-        and VoteResponse.FromString(said.answer).granted
-    )
 
 
 def _proposes(said: Said, target: Target, newcomer: SimNode) -> bool:

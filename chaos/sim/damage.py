@@ -155,13 +155,12 @@ class Damage:
         Every majority that committed something overlaps every majority of the others, if only
         this one is lost, and the quorum knows its disk from the one that takes its place.
         """
+        return self.voters_may_be_lost and self.has_voter_to_spare(node)
+
+    def has_voter_to_spare(self, node: SimNode) -> bool:
+        """The same where somebody else sees to it that a lost voter is replaced."""
         voters = membership.settled_voters(self._cluster)
-        return (
-            self.voters_may_be_lost
-            and not self.lost_voters
-            and node.id in voters.ids
-            and len(voters) >= _LEAST_VOTERS
-        )
+        return not self.lost_voters and node.id in voters.ids and len(voters) >= _LEAST_VOTERS
 
     def _may_hurt_metadata(self, node: SimNode) -> bool:
         if not self._disk(node).names(METADATA_LOG):

@@ -22,6 +22,7 @@ from chaos.sim.log_laws import (
     LogsRememberWhatTheyHold,
     MembersHaveEverything,
 )
+from chaos.sim.quorum_laws import ReadsAreLinearizable, VotersChangeOneByOne
 from chaos.sim.replica_laws import ReplicasFitTogether
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from chaos.sim.wire_laws import (
@@ -53,7 +54,12 @@ class Invariants:
         self.committed = CommittedRecordsStay()
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
-        self._quorum_laws: list[Law] = [OneVotePerEpoch(), MajorityHolds()]
+        self._quorum_laws: list[Law] = [
+            OneVotePerEpoch(),
+            MajorityHolds(),
+            VotersChangeOneByOne(),
+        ]
+        self.reads = ReadsAreLinearizable()
         self.snapshots = SnapshotsEqualTheLog()
         # Each with how many looks there are from one check to the next.
         self._laws: list[tuple[Law, int]] = [
@@ -65,7 +71,12 @@ class Invariants:
         self.fenced = FencedBrokersAcknowledgeNothing(cluster, self._violated)
         self.highest: dict[PartitionId, int] = {}  # high watermark ever seen
         # Of the committed metadata: checked whenever they are others than at the last look.
-        self._metadata_laws: list[Law] = [EpochsOnlyGrow(), ReplicasFitTogether(), self.fenced]
+        self._metadata_laws: list[Law] = [
+            EpochsOnlyGrow(),
+            ReplicasFitTogether(),
+            self.fenced,
+            self.reads,
+        ]
         self._laws += [
             (
                 LogsRememberWhatTheyHold(cluster, self.committed, self._violated),
@@ -138,6 +149,14 @@ class Invariants:
     def quorum_elections(self) -> int:
         """How many epochs of the quorum had a leader."""
         return len(self._quorum_leaders)
+
+    def read_answered(self, who: str, needed: int, offset: int) -> None:
+        """As ``ReadsAreLinearizable.answered``."""
+        self.reads.answered(who, needed, offset, self._violated)
+
+    def read_asked(self) -> int:
+        """As ``ReadsAreLinearizable.asked``."""
+        return self.reads.asked(self._cluster, self._violated)
 
     def _violated(self, what: str) -> None:
         self.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")

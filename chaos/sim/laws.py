@@ -67,11 +67,8 @@ class MajorityHolds:
         self._high_watermarks: dict[str, int] = {}  # by process
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        # A voter that is down, or lost its disk, may have acknowledged more than it was seen with.
-        ends: dict[ReplicaKey, int] = {}
+        ends = durable_ends(cluster)
         cores = [(node, core) for node in cluster.controllers.values() if (core := core_of(node))]
-        for _, core in cores:
-            ends[core._replica.local] = core.log.durable_end_offset
         for node, core in cores:
             process, high_watermark = process_of(node), core.high_watermark
             before = self._high_watermarks.get(process, -1)
@@ -79,7 +76,7 @@ class MajorityHolds:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
             if core.status.role is Role.LEADER and not any(
-                _is_held(voters, ends, high_watermark) for voters in _deciding(core)
+                is_held(voters, ends, high_watermark) for voters in _deciding(core)
             ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
 
@@ -92,7 +89,16 @@ def _deciding(core: RaftCore) -> list[VoterSet]:
     return [history.latest] if settled else [history.latest, history.previous]
 
 
-def _is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bool:
+def durable_ends(cluster: SimCluster) -> dict[ReplicaKey, int]:
+    """How far each controller that runs has the metadata log on disk.
+
+    One that is down, or lost its disk, may have acknowledged more than it was seen with.
+    """
+    cores = [core for node in cluster.controllers.values() if (core := core_of(node))]
+    return {core._replica.local: core.log.durable_end_offset for core in cores}
+
+
+def is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bool:
     """By a majority, as far as is known."""
     behind = 0
     for voter in voters.voters:

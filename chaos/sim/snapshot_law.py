@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from chaos.sim.laws import Report, whole_batches
 from metadata.delta import MetadataDelta
-from metadata.image import EMPTY, MetadataImage
+from metadata.image import EMPTY
 from metadata.snapshot import image_of, records_of
 from raft.messages import SnapshotId
+from raft.quorum import VoterSet
 from runtime.quorum_config import METADATA_TOPIC
+from runtime.quorum_control import voters_in
 from runtime.quorum_snapshots import parse_name, read
 from stele.wire.batch import decode
 
@@ -20,16 +22,24 @@ _DIRECTORY = f"/data/{METADATA_TOPIC}-0"
 _SUFFIX = ".checkpoint"
 
 
+class Content(NamedTuple):
+    """Of a snapshot."""
+
+    records: tuple[bytes, ...]
+    voters: VoterSet | None
+
+
 class SnapshotsEqualTheLog:
-    """Each new snapshot is what the one before and the log between them make; the log beside a
-    snapshot goes back to the end of the one before. Snapshots up to an offset are all the same.
+    """Each new snapshot is what the one before and the log between them make, the voters included;
+    the log beside a snapshot goes back to the end of the one before. Snapshots up to an offset are
+    all the same.
     """
 
     name = "a snapshot equals the log it replaces"
 
     def __init__(self) -> None:
         self.compared = 0
-        self._known: dict[SnapshotId, tuple[bytes, ...]] = {}  # the records
+        self._known: dict[SnapshotId, Content] = {}
         self._seen: set[tuple[str, SnapshotId]] = set()  # by host
 
     def check(self, cluster: SimCluster, report: Report) -> None:
@@ -40,36 +50,38 @@ class SnapshotsEqualTheLog:
                 if snapshot is None or (node.host, snapshot) in self._seen:
                     continue
                 self._seen.add((node.host, snapshot))
-                records = read(inode.data, snapshot, cluster.cluster_id).records
-                self._check(cluster, node, snapshot, records, report)
+                found = read(inode.data, snapshot, cluster.cluster_id)
+                content = Content(found.records, found.voters)
+                self._check(cluster, node, snapshot, content, report)
 
     def _check(
         self,
         cluster: SimCluster,
         node: SimNode,
         snapshot: SnapshotId,
-        records: tuple[bytes, ...],
+        content: Content,
         report: Report,
     ) -> None:
-        known = self._known.get(snapshot)
-        if known is None:
-            image = self._replayed(cluster, node, snapshot)
-            known = None if image is None else tuple(records_of(image))
+        known = self._known.get(snapshot) or self._replayed(cluster, node, snapshot)
         if known is not None:
             self.compared += 1
-            if known != records:
+            if known.records != content.records:
                 report(f"{node.host}: the snapshot {snapshot} is not what the log says")
-        self._known[snapshot] = records
+            if known.voters != content.voters:
+                report(
+                    f"{node.host}: the snapshot {snapshot} has the voters {content.voters}, "
+                    f"and the log {known.voters}"
+                )
+        self._known[snapshot] = content
 
-    def _replayed(
-        self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId
-    ) -> MetadataImage | None:
+    def _replayed(self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId) -> Content | None:
         """None when this node has not all of the log from an earlier snapshot on."""
         earlier = [each for each in self._known if each.end_offset < snapshot.end_offset]
         before = max(earlier, key=lambda each: each.end_offset, default=None)
-        image, end = EMPTY, 0
+        image, end, voters = EMPTY, 0, None
         if before is not None:
-            image, end = image_of(before.end_offset, self._known[before]), before.end_offset
+            end, (records, voters) = before.end_offset, self._known[before]
+            image = image_of(end, records)
         delta = MetadataDelta(image)
         disk = cluster.simulation.machine(node.host).disk
         for _, inode in disk.files(_DIRECTORY, ".log"):
@@ -78,8 +90,12 @@ class SnapshotsEqualTheLog:
                     break
                 if header.base_offset < end:
                     continue
-                if not header.is_control:
+                if header.is_control:
+                    voters = voters_in(inode.data, position) or voters
+                else:
                     values = [record.value or b"" for record in decode(inode.data, position)]
                     delta.replay_values(header.base_offset, values)
                 end = header.next_offset
-        return delta.apply() if end == snapshot.end_offset else None
+        if end != snapshot.end_offset:
+            return None
+        return Content(tuple(records_of(delta.apply())), voters)

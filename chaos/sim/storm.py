@@ -119,6 +119,8 @@ class Storm:
             kill=self._kill,
             cut_power=self._cut_power,
             revive=self._revive_one,
+            watch=self.watch,
+            damage=self.damage,
             counts=self.counts,
             only=[kind.removeprefix(AIMED_AT) for kind in kinds if kind.startswith(AIMED_AT)],
         )

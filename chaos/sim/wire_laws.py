@@ -12,9 +12,12 @@ from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.disk import VirtualDisk
 from chaos.sim.laws import Report, core_of, newest_image
+from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said, Stage
 from raft.core import RaftCore
+from raft.quorum import NO_DIRECTORY
 from stele.errors import ErrorCode
+from stele.ids import encode_uuid
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
 
@@ -29,14 +32,16 @@ _ARRIVALS_KEPT = 200
 
 class VotesAreKept:
     """A vote is on the voter's disk before it is told; it is the only one of its epoch, also across
-    a crash; and it goes to nobody whose log is worse than the voter's."""
+    a crash; it goes to nobody whose log is worse than the voter's; and where the candidate says
+    which disk is the voter's, that one gives it: an emptied disk has forgotten its promises."""
 
     name = "votes are kept"
 
     def __init__(self, cluster: SimCluster, report: Report) -> None:
         self._cluster = cluster
         self._report = report
-        self._told: dict[tuple[int, int], int] = {}  # candidate by (voter, epoch)
+        # Candidate by (voter, its disk, epoch): a node with an emptied disk is another voter.
+        self._told: dict[tuple[int, bytes, int], int] = {}
         # The voter's log, (last epoch, end offset), when a request came to it.
         self._logs: dict[Said, tuple[int, int]] = {}
         cluster.simulation.fabric.wire.listeners.append(self._hear)
@@ -54,11 +59,12 @@ class VotesAreKept:
             self._remember_log(said, request)
         elif (answer := VoteResponse.FromString(said.answer)).granted and not answer.error:
             self._vote_told(said.target, request.voter_id, request)
+            self._check_disk(request)
             self._check_log(said, request)
 
     def _vote_told(self, machine: str, voter: int, request: VoteRequest) -> None:
         epoch, candidate = request.epoch, request.candidate_id
-        first = self._told.setdefault((voter, epoch), candidate)
+        first = self._told.setdefault((voter, self._disk_of(voter), epoch), candidate)
         if first != candidate:
             self._report(
                 f"voter {voter} told {first} and {candidate} that it votes for them in {epoch}"
@@ -68,6 +74,18 @@ class VotesAreKept:
             self._report(
                 f"voter {voter} told {candidate} that it votes for it in epoch {epoch}; its disk "
                 f"says (epoch, vote) {on_disk}"
+            )
+
+    def _disk_of(self, voter: int) -> bytes:
+        return directory_id(self._cluster, self._cluster.controllers[voter]) or NO_DIRECTORY
+
+    def _check_disk(self, request: VoteRequest) -> None:
+        asked, present = request.voter_directory_id, self._disk_of(request.voter_id)
+        if asked not in (b"", NO_DIRECTORY, present):
+            self._report(
+                f"voter {request.voter_id} with the disk {encode_uuid(present)} votes for "
+                f"{request.candidate_id} in epoch {request.epoch}, which has asked the voter with "
+                f"the disk {encode_uuid(asked)}"
             )
 
     def _remember_log(self, said: Said, request: VoteRequest) -> None:

@@ -96,6 +96,95 @@ RAFT = [
     ),
 ]
 
+# Of the quorum's voters, snapshots and answers.
+QUORUM = [
+    Mutant(
+        # A follower takes no snapshot that ends below what it has committed, and looks again before
+        # it puts one in the place of its log; and no leader offers it one. So a leader offers its
+        # snapshot to whoever's log leaves its own, and the follower trusts it.
+        "raft: load a snapshot over what is committed beyond it",
+        (
+            Edit(
+                "raft/replication.py",
+                "        if end.end_offset >= log.start_offset:\n",
+                "        if end.end_offset >= log.start_offset and replica.snapshot is None:\n",
+            ),
+            Edit(
+                "raft/snapshots.py",
+                "    if snapshot.end_offset <= max(replica.high_watermark, "
+                "replica.log.start_offset):\n",
+                "    if False:\n",
+            ),
+            Edit(
+                "raft/replica.py",
+                "        if isinstance(self.state, Leader) or snapshot.end_offset <= "
+                "self.high_watermark:\n",
+                "        if False:\n",
+            ),
+        ),
+        ("voter_with_more",),
+    ),
+    Mutant(
+        # Who needs a snapshot lacks what is committed and cannot be elected, and with its role the
+        # download ends. So whoever is elected begins with the newest snapshot that it has itself,
+        # and goes on from there: with its log gone behind it.
+        "raft: load a snapshot as leader",
+        (
+            Edit(
+                "raft/replica.py",
+                "        self._enter(Leader(self.log.end_offset, progress))\n",
+                "        if self.snapshot is not None and self.log.last_epoch >= 0:\n"
+                "            self.install(self.snapshot, self.history.at(self.snapshot.end_offset))"
+                "\n"
+                "            self._ready.install = None\n"
+                "        self._enter(Leader(self.log.end_offset, progress))\n",
+            ),
+            Edit(
+                "raft/replica.py",
+                "        if isinstance(self.state, Leader) or snapshot.end_offset <= "
+                "self.high_watermark:\n",
+                "        if False:\n",
+            ),
+        ),
+        ("two_candidates",),
+    ),
+    _bug(
+        "raft: change the voters before the change before is committed",
+        "raft/membership.py",
+        "    if replica.voters_pending:\n        message",
+        "    if False:\n        message",
+        "changes_at_once",
+    ),
+    _bug(
+        "raft: count for a commit by the voters before the newest",
+        "raft/replica.py",
+        "        return majority_value(self.voters, ends",
+        "        return majority_value(self.history.previous, ends",
+        "half_of_a_grown_quorum",
+    ),
+    _bug(
+        "raft: an emptied disk votes for the one before it",
+        "raft/quorum.py",
+        "        return not known or self.directory_id == other.directory_id\n",
+        "        return not known or True\n",
+        "wiped_after_its_vote",
+    ),
+    _bug(
+        "raft: answer a read without asking whether it still leads",
+        "raft/read_index.py",
+        "    return sum(voter in heard for voter in replica.voters.ids) >= "
+        "replica.voters.majority\n",
+        "    return bool(heard)\n",
+        "deposed_controller_answers",
+    ),
+    _bug(
+        "raft: a snapshot without its voters",
+        "runtime/quorum_snapshot_writer.py",
+        "voters if len(voters) else None",
+        "None",
+    ),
+]
+
 CONTROLLER = [
     _bug(
         "controller: reply before the commit",
@@ -438,4 +527,4 @@ CLIENT = [
     ),
 ]
 
-MUTANTS = [*RAFT, *CONTROLLER, *REPLICATION, *STORAGE, *CLIENT]
+MUTANTS = [*RAFT, *QUORUM, *CONTROLLER, *REPLICATION, *STORAGE, *CLIENT]
