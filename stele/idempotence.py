@@ -13,7 +13,9 @@ The rules that keep every record written once and in order:
   rest go on under a new producer id: a fresh start cannot collide with what may be in the log.
 
 The broker's side: https://kafka.apache.org/documentation/#producerconfigs_enable.idempotence and
-KIP-98; it keeps the last five batches of a producer per partition, hence the window of five.
+KIP-98; it keeps the last five batches of a producer per partition. Answers may come in any order
+(one waits for the slowest partition of its request), so from the oldest batch without an answer on
+at most five are sent, answered or not: else the broker could not tell the oldest from a gap.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Entry(Generic[B]):
     record_count: int
     sequence: int  # of its first record; -1 in a lane without idempotence
     identity: Identity
+    ordinal: int = 0  # how many batches the lane had admitted before
     attempt: int = 0  # raised by every sending: an answer to an earlier one is told by it
     in_flight: bool = False
     maybe_written: bool = False  # never set back: one attempt without a sure refusal is enough
@@ -69,6 +72,7 @@ class Lane(Generic[B]):
     max_window: int = MAX_WINDOW
     identity: Identity | None = None
     next_sequence: int = 0  # of the next batch admitted; follows the window's last
+    admitted: int = 0  # batches ever
     window: list[Entry[B]] = field(default_factory=list)
     recovering: bool = False  # an attempt failed and no success of the oldest came since
     forgotten: SequenceError | None = None  # the broker lost this producer; acted on when settled
@@ -107,7 +111,7 @@ class Lane(Generic[B]):
         return (
             self.identity is not None
             and not self.recovering
-            and len(self.window) < self.max_window
+            and (not self.window or self.admitted - self.window[0].ordinal < self.max_window)
             and all(entry.in_flight for entry in self.window)
         )
 
@@ -115,7 +119,8 @@ class Lane(Generic[B]):
         """Take a batch into the window, with its sequence; ``sending`` comes next."""
         if self.identity is None or not self.may_admit():
             raise AssertionError("the lane admits nothing now")
-        entry = Entry(batch, record_count, -1, self.identity)
+        entry = Entry(batch, record_count, -1, self.identity, self.admitted)
+        self.admitted += 1
         if self.numbered:
             entry.sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + record_count) & SEQUENCE_MASK

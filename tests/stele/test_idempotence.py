@@ -48,6 +48,17 @@ def test_the_window_is_five() -> None:
     assert not lane.may_admit()
 
 
+def test_batches_answered_before_the_oldest_keep_their_places_in_the_window() -> None:
+    lane: Lane[str] = Lane()
+    lane.give(ONE)
+    a, *others = (admit_and_send(lane, name) for name in "abcde")
+    for entry in others:
+        assert lane.written(entry) == []
+        assert not lane.may_admit()  # a sixth would make the broker forget the first
+    assert lane.written(a) == []
+    assert lane.may_admit()
+
+
 def test_after_a_failure_the_oldest_goes_alone_then_the_others_in_order() -> None:
     lane: Lane[str] = Lane()
     lane.give(ONE)
@@ -135,18 +146,19 @@ def test_without_idempotence_nothing_is_numbered() -> None:
 
 @dataclass
 class DumbBroker:
-    """One partition. Remembers everything, so it is simpler than a real one."""
+    """One partition. Of each producer it remembers the last five batches, as real ones do."""
 
     log: list[int] = field(default_factory=list)
-    seen: dict[tuple[Identity, int], int] = field(default_factory=dict)
+    batches: dict[Identity, deque[tuple[int, int]]] = field(default_factory=dict)
     expected: dict[Identity, int] = field(default_factory=dict)
 
     def produce(self, identity: Identity, sequence: int, records: tuple[int, ...]) -> str:
-        if self.seen.get((identity, sequence)) == len(records):
+        batches = self.batches.setdefault(identity, deque(maxlen=5))
+        if (sequence, len(records)) in batches:
             return "written"
         if sequence != self.expected.get(identity, 0):
             return "out_of_order"
-        self.seen[identity, sequence] = len(records)
+        batches.append((sequence, len(records)))
         self.expected[identity] = sequence + len(records)
         self.log.extend(records)
         return "written"
@@ -162,6 +174,7 @@ class World:
         self.lane: Lane[tuple[int, ...]] = Lane()
         self.broker = DumbBroker()
         self.wire: deque[Request] = deque()  # on its way, in order
+        self.answers: list[tuple[Request, str]] = []  # of the broker, on their way in any order
         self.ghosts: deque[Request] = deque()  # given up by the client, may still arrive
         self.next_record = 0
         self.next_producer = 0
@@ -196,12 +209,10 @@ class World:
         entry, identity, sequence, _ = self.wire.popleft()
         lane = self.lane
         if outcome == "arrive":
+            self.hear(entry, self.broker.produce(identity, sequence, entry.batch))
+        elif outcome == "arrive only":
             answer = self.broker.produce(identity, sequence, entry.batch)
-            if answer == "written":
-                self.acknowledged.extend(entry.batch)
-                self.note(lane.written(entry))
-            else:
-                self.note(lane.out_of_order(entry, answer))
+            self.answers.append(((entry, identity, sequence, 0), answer))
         elif outcome == "refuse":
             self.note(lane.refused(entry))
         elif outcome == "reject":
@@ -214,6 +225,22 @@ class World:
         else:
             self.ghosts.append((entry, identity, sequence, 0))
             self.note(lane.unknown(entry))
+
+    def hear(self, entry: Entry[tuple[int, ...]], answer: str) -> None:
+        if answer == "written":
+            self.acknowledged.extend(entry.batch)
+            self.note(self.lane.written(entry))
+        else:
+            self.note(self.lane.out_of_order(entry, answer))
+
+    def answer(self, number: int, *, lost: bool) -> None:
+        """One of the answers under way comes, or never will."""
+        if self.answers:
+            (entry, *_), answer = self.answers.pop(number % len(self.answers))
+            if lost:
+                self.note(self.lane.unknown(entry))
+            else:
+                self.hear(entry, answer)
 
     def give_up(self) -> None:
         if self.lane.window and not self.lane.any_in_flight:
@@ -231,9 +258,15 @@ STEPS = st.one_of(
     st.tuples(
         st.just("deliver"),
         st.sampled_from(
-            ["arrive", "arrive", "refuse", "reject", "lose answer", "lose request", "delay"]
+            [
+                *("arrive", "arrive", "arrive only", "arrive only"),
+                *("refuse", "reject", "lose answer", "lose request", "delay"),
+            ]
         ),
     ),
+    st.tuples(st.just("flow"), st.integers(2, 6)),
+    st.tuples(st.just("answer"), st.integers(0, 4)),
+    st.tuples(st.just("lose answer"), st.integers(0, 4)),
     st.tuples(st.just("give up"), st.none()),
     st.tuples(st.just("haunt"), st.none()),
 )
@@ -249,11 +282,20 @@ def test_acknowledged_once_in_order_and_never_twice(steps: list[tuple[str, objec
             world.send(argument)
         elif action == "deliver":
             world.deliver(str(argument))
+        elif action == "flow":
+            assert isinstance(argument, int)
+            for _ in range(argument):
+                world.send(1)
+                world.deliver("arrive")
+        elif action in ("answer", "lose answer"):
+            assert isinstance(argument, int)
+            world.answer(argument, lost=action == "lose answer")
         elif action == "give up":
             world.give_up()
         else:
             world.haunt()
     while world.lane.window or world.wire:  # the weather clears up
+        world.answer(0, lost=False)
         world.send(0)
         world.deliver("arrive")
     while world.ghosts:
