@@ -358,8 +358,8 @@ REPLICATION = [
     _bug(
         "replication: follower fetches on before its log is durable",
         "broker/follower.py",
-        "log.durable_offset == log.end_offset",
-        "log.durable_offset <= log.end_offset",
+        "replica.log.durable_offset == replica.log.end_offset",
+        "replica.log.durable_offset <= replica.log.end_offset",
     ),
     _bug(
         "replication: consumers see what is not committed",
