@@ -251,7 +251,7 @@ class Workload:
             value = b"<w%d-%d>" % (writer, number)
             try:
                 leader = await self._client.find_leader(WEAK, partition)
-                epoch = self._leader_epoch(WEAK, partition)
+                epoch = self._epoch_led(WEAK, partition, leader)
                 await self._client.produce(
                     WEAK, value, broker=leader, partition=partition, acks=1, timeout_s=3.0
                 )
@@ -259,18 +259,20 @@ class Workload:
                 self.history.errors += 1
             else:
                 self.history.acknowledged_weakly += 1
-                if epoch is not None and epoch == self._leader_epoch(WEAK, partition):
+                # Who does not know yet of its successor may have to cut it right after.
+                if epoch is not None and epoch == self._epoch_led(WEAK, partition, leader):
                     self.acknowledged.check_record(
                         self._cluster, f"{WEAK}-{partition}", value, 1, self._violated
                     )
             await self._pause(self._load.weak_pause_s)
 
-    def _leader_epoch(self, topic: str, partition: int) -> int | None:
-        """None while no controller can tell."""
+    def _epoch_led(self, topic: str, partition: int, broker: int) -> int | None:
+        """By the committed metadata; None if another leads, or while no controller can tell."""
         if self._cluster.active_controller is None:
             return None
         found = self._cluster.image.topic(topic)
-        return None if found is None else found.partitions[partition].leader_epoch
+        state = None if found is None else found.partitions[partition]
+        return state.leader_epoch if state is not None and state.leader == broker else None
 
     # ------------------------------------------------------------------- consuming and more
 

@@ -29,6 +29,8 @@ SEEDS = [
     Plan(10061, light=True),
     # Batches that a full disk had no room for passed for records of the log.
     Plan(10299, light=True),
+    # What a leader that was none any more acknowledged with acks=1 was looked for on its disk.
+    Plan(40037),
     # A producer sent more than five batches past one whose answer was late, and repeated that.
     Plan(40048),
     # A controller went on deciding in the turn in which its metadata log had failed.
