@@ -310,8 +310,8 @@ class BrokerLifecycle:
             known = self._controller.active_controller
             acknowledged = False
             try:
-                if self._epoch == NO_EPOCH or self._report_due:
-                    await self._register()
+                while self._epoch == NO_EPOCH or self._report_due:
+                    await self._register()  # what was found meanwhile needs another one
                 acknowledged = await self._heartbeat()
             except ApiError as error:
                 if error.code in _FATAL or self._is_lasting_duplicate(error):

@@ -96,7 +96,11 @@ class ReplicaManager:
             directory: RelaxedFlush(world.disk, directory) for directory in self._directories
         }
         self._applier = MetadataApplier(
-            self._replicas, config, self._relaxed, on_removed=self._removed
+            self._replicas,
+            config,
+            self._relaxed,
+            on_removed=self._removed,
+            corruption_found=corruption_found,
         )
         self._fetchers = Fetchers(
             broker_id=broker_id,

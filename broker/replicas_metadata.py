@@ -36,12 +36,16 @@ class MetadataApplier:
         config: ReplicaConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
         on_removed: Callable[[Replica], None],
+        corruption_found: Callable[[PartitionId], None],
     ) -> None:
-        """``on_removed``: a replica is no longer this broker's; its log is still there."""
+        """``on_removed``: a replica is no longer this broker's; its log is still there.
+        ``corruption_found``: only now is it known whose a corrupt log is, and can be reported.
+        """
         self._replicas = replicas
         self._config = config
         self._directories = dict(directories)
         self._on_removed = on_removed
+        self._corruption_found = corruption_found
         self._is_first = True
         # Replicas whose log could not be made, e.g. for want of space: tried again.
         self._unmade: dict[PartitionId, PartitionDelta] = {}
@@ -130,14 +134,20 @@ class MetadataApplier:
         """None: the log is corrupt."""
         key = TopicPartition(topic, partition.partition)
         for directory in self._directories:
-            if key in directory.corrupt:
-                return directory, None
-            log = directory.logs.get(key)
-            if log is not None and log.topic_id not in (None, partition.topic_id):
+            if key not in directory.corrupt and key not in directory.logs:
+                continue
+            topic_id = directory.topic_id(key)
+            if topic_id not in (None, partition.topic_id):
                 directory.delete(*key)  # of a topic of that name deleted before
-            elif log is not None:
+                continue
+            if topic_id is None:
+                directory.adopt(*key, partition.topic_id)
+                if key in directory.corrupt:
+                    self._corruption_found(partition)
+            log = directory.logs.get(key)
+            if log is not None:
                 log.configure(self._log_config(config))
-                return directory, log
+            return directory, log
         online = [directory for directory in self._directories if directory.offline is None]
         if not online:
             raise StorageError("every log directory is offline")

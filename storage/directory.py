@@ -317,6 +317,23 @@ class LogDirectory:
         self.logs[key] = log
         return log
 
+    def adopt(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """Say whose a log is that has lost its ``partition.metadata``. Raises StorageError."""
+        key = TopicPartition(topic, partition)
+        path = f"{self.path}/{key}/{PARTITION_METADATA_FILE}"
+        try:
+            self._disk.replace_file_now(path, encode_partition_metadata(topic_id))
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+        if key in self.corrupt:
+            self.corrupt_topic_ids[key] = topic_id
+        else:
+            self.logs[key].topic_id = topic_id
+
+    def topic_id(self, key: TopicPartition) -> bytes | None:
+        """Of a log, corrupt or not, that is here; None if that is not known."""
+        return self.corrupt_topic_ids[key] if key in self.corrupt else self.logs[key].topic_id
+
     def delete(self, topic: str, partition: int) -> None:
         """Close a log and set its directory aside; ``remove_deleted`` frees the space."""
         key = TopicPartition(topic, partition)

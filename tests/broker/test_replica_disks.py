@@ -75,6 +75,42 @@ def test_a_corrupt_log_is_reported_not_served_and_fetched_anew() -> None:
     with_topic(scenario)
 
 
+def test_a_corrupt_log_that_has_lost_its_topic_id_is_reported_when_that_is_known() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        await asyncio.sleep(6)
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.flip_bit("/data/orders-0/00000000000000000000.log", 100)
+        node.disk.lose("/data/orders-0/partition.metadata")
+        await node.start()
+        cluster.tell(node)
+        await until(lambda: node.corrupt == [P0])
+        cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 2) == [3]
+
+    with_topic(scenario)
+
+
+def test_a_log_that_has_lost_its_topic_id_gets_it_again() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.lose("/data/orders-0/partition.metadata")
+        await node.start()
+        cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert node.replica().log.topic_id == P0.topic_id
+        assert node.disk.find("/data/orders-0/partition.metadata") is not None
+
+    with_topic(scenario)
+
+
 def test_a_leader_that_finds_corruption_gives_the_partition_up() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce(make_batch(value=b"v" * 300))

@@ -37,6 +37,8 @@ SEEDS = [
     Plan(10393, light=True),
     # A log whose first segment was lost began behind it, and led others to that.
     Plan(20006, light=True),
+    # A corrupt log that had lost its topic id could not be reported, and was left leading.
+    Plan(30763, light=True),
 ]
 
 
