@@ -25,6 +25,7 @@ from runtime.quorum_config import METADATA_TOPIC
 from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LEADER_EPOCH_FILE,
     LOG_START_FILE,
@@ -286,8 +287,9 @@ class Damage:
         if not noticed:
             return False
         path, position, header = self._rng.choice(noticed)
-        # Where it may go unnoticed for long, laws read the headers.
-        start = _CRC_POSITION if path == paths[-1] else HEADER_SIZE
+        # Where it may go unnoticed for long, laws read the headers: in what recovery skips.
+        is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
+        start = _CRC_POSITION if path == paths[-1] and not is_clean else HEADER_SIZE
         at = position + self._rng.randrange(start, header.size_bytes)
         self._disk(node).flip_bit(path, at, self._rng.randrange(8))
         return True

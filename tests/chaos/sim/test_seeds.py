@@ -31,6 +31,8 @@ SEEDS = [
     Plan(10299, light=True),
     # What a leader that was none any more acknowledged with acks=1 was looked for on its disk.
     Plan(40037),
+    # A law took a header for true that the storm had damaged after a clean shutdown.
+    Plan(30630, light=True),
     # A producer sent more than five batches past one whose answer was late, and repeated that.
     Plan(40048),
     # A controller went on deciding in the turn in which its metadata log had failed.
