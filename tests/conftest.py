@@ -1,4 +1,4 @@
-"""A cluster of real processes for the tests that need one: started once, on the first use."""
+"""What all tests share: a cluster of real processes, started once on the first use, and gRPC."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
 
 CreateTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def grpc_poller() -> Iterator[None]:
+    """gRPC's thread for polling lives as long as any channel. Without this one it would end and
+    begin with each test, and be waited for wherever the garbage collector finds the last channel
+    of a test; a node never is without a channel either."""
+
+    async def open_channel() -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel("127.0.0.1:1")  # lazily: nothing is called
+
+    channel = asyncio.run(open_channel())
+    yield
+    asyncio.run(channel.close())
 
 
 @pytest.fixture(scope="session")
