@@ -11,9 +11,21 @@ from dataclasses import dataclass, field
 from metadata.image import ConfigResource as ImageResource
 from metadata.image import MetadataImage
 from stele.admin import Admin, ConfigResource, NewTopic
-from stele.errors import SteleError
+from stele.errors import OutcomeUnknownError, SteleError
 
 _CONFIG = "max.message.bytes"
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What a topic's config may be: what was said last, or what nobody knows the outcome of.
+
+    A change without an answer may take effect at any later time, also after the success of one
+    that was asked for later: its request can lie in a network that is cut.
+    """
+
+    said: str | None = None  # None: never set
+    unknown: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -25,7 +37,7 @@ class Administration:
     counts: Counter[str] = field(default_factory=Counter)
     # What the cluster said last of each topic: there, gone, or (None) nobody knows.
     topics: dict[str, bool | None] = field(default_factory=dict)
-    configs: dict[str, str | None] = field(default_factory=dict)
+    configs: dict[str, _Asked] = field(default_factory=dict)
     _number: int = 0
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
@@ -43,10 +55,10 @@ class Administration:
             if there is not None and there != (image.topic(name) is not None):
                 said, found = ("created", "is not there") if there else ("deleted", "is there")
                 yield f"topic {name} was {said} and {found}"
-        for name, wanted in self.configs.items():
+        for name, asked in self.configs.items():
             present = image.config(ImageResource.topic(name)).get(_CONFIG)
-            if wanted is not None and self.topics[name] and present != wanted:
-                yield f"{_CONFIG} of {name} was set to {wanted} and is {present}"
+            if self.topics[name] and present != asked.said and present not in asked.unknown:
+                yield f"{_CONFIG} of {name} was set to {asked.said} and is {present}"
 
     # ----------------------------------------------------------------------------------- acts
 
@@ -72,9 +84,17 @@ class Administration:
     async def _configure(self) -> None:
         if present := self._present():
             name, value = self.rng.choice(present), str(self.rng.randint(100_000, 999_999))
-            self.configs[name] = None
-            await self.admin.alter_configs({ConfigResource.topic(name): {_CONFIG: value}})
-            self.configs[name] = value
+            asked = self.configs.setdefault(name, _Asked())
+            asked.unknown.add(value)
+            try:
+                await self.admin.alter_configs({ConfigResource.topic(name): {_CONFIG: value}})
+            except OutcomeUnknownError:
+                raise
+            except SteleError:
+                asked.unknown.discard(value)
+                raise
+            asked.unknown.discard(value)
+            asked.said = value
             self.counts["configs changed"] += 1
 
     async def _elect(self) -> None:

@@ -41,6 +41,8 @@ SEEDS = [
     Plan(20006, light=True),
     # A corrupt log that had lost its topic id could not be reported, and was left leading.
     Plan(30763, light=True),
+    # A change without an answer took effect after the success of one that was asked for later.
+    Plan(60361, light=True),
 ]
 
 
