@@ -17,6 +17,7 @@ from stele.world import Buffer, Clock, Disk
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.config import LogConfig
+from storage.durability import Durability
 from storage.errors import StorageError, is_disk_full
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
@@ -73,15 +74,8 @@ class PartitionLog:
         """Records below do not count any more; their segments may still be there."""
         self.end_offset = recovered.segments[-1].end_offset
         """Offset of the next record. The last segment's end offset, always."""
-        self.synced_offset = self.end_offset
-        """Everything below is on disk. Falls by truncation only."""
-        self.durable_offset = self.end_offset
-        """Everything below may be acknowledged: ``synced_offset``, or ``end_offset`` where the
-        topic's flush is relaxed. Never above ``end_offset``; falls by truncation only."""
         self.high_watermark = 0
         """As the replica's owner last told; never above ``end_offset``. For checkpoints."""
-        self.truncation_generation = 0
-        """Rises with every truncation. A completion that was begun under another is stale."""
         self.truncated_bytes = recovered.truncated_bytes
         """What recovery took off as a torn write."""
         self.offline: OSError | None = None
@@ -92,9 +86,7 @@ class PartitionLog:
         self._clock = clock
         self._owner = owner
         self.segments = Segments(recovered.segments)
-        self._dirty = False  # the owner was told, and has not begun a sync since
-        self._unsynced_paths: dict[str, None] = {}  # to be synced beside the active segment's file
-        self._unflushed_records = 0
+        self._durability = Durability(disk, self.end_offset, self._tell_dirty)
 
     @classmethod
     def open(
@@ -139,7 +131,7 @@ class PartitionLog:
         if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
-            log._mark_unsynced(parent, directory, log.segments.active.path)
+            log.require_synced(parent, directory, log.segments.active.path)
         return log
 
     def __repr__(self) -> str:
@@ -151,6 +143,21 @@ class PartitionLog:
     def name(self) -> str:
         """``<topic>-<partition>``."""
         return self.directory.rpartition("/")[2]
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below is on disk."""
+        return self._durability.synced_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything below may be acknowledged."""
+        return self._durability.durable_offset
+
+    @property
+    def truncation_generation(self) -> int:
+        """Rises with every truncation. A completion that was begun under another is stale."""
+        return self._durability.generation
 
     @property
     def size_bytes(self) -> int:
@@ -174,7 +181,7 @@ class PartitionLog:
         """Take a changed topic configuration; what is there stays as it is."""
         self.config = config
         if config.strict_flush and self.synced_offset < self.end_offset:
-            self._mark_dirty()
+            self._durability.mark_dirty()
 
     def update_high_watermark(self, offset: int) -> None:
         """Remember it for the checkpoints; clamped to the log."""
@@ -291,53 +298,28 @@ class PartitionLog:
     def _advance(self, end_offset: int) -> None:
         records = end_offset - self.end_offset
         self.end_offset = end_offset
-        if self.config.strict_flush:
-            if not self._dirty:
-                self._mark_dirty()
-            return
-        self.durable_offset = end_offset
-        self._unflushed_records += records
-        if self._unflushed_records >= self.config.flush_messages:
-            self._mark_dirty()
+        self._durability.appended(records, end_offset, self.config)
 
     # ----------------------------------------------------------------------------- sync
 
-    def _mark_dirty(self) -> None:
-        if not self._dirty:
-            self._dirty = True
-            if self._owner is not None:
-                self._owner.dirty(self)
-
-    def _mark_unsynced(self, *paths: str) -> None:
-        """These too must be on disk before anything appended from now on counts as such."""
-        self._unsynced_paths.update(dict.fromkeys(paths))
-        self._mark_dirty()
+    def _tell_dirty(self) -> None:
+        if self._owner is not None:
+            self._owner.dirty(self)
 
     def require_synced(self, *paths: str) -> None:
         """Nothing appended from now on counts as durable before these are on disk too."""
-        self._mark_unsynced(*paths)
+        self._durability.require(*paths)
 
     def begin_sync(self) -> SyncTicket:
         """A group begins: what of this log goes into it."""
-        self._dirty = False
-        self._unflushed_records = 0
-        for path in list(self._unsynced_paths):
-            if not self._disk.exists(path):  # deleted by retention since
-                del self._unsynced_paths[path]
-        paths = dict.fromkeys((self.segments.active.path, *self._unsynced_paths))
-        return SyncTicket(tuple(paths), self.end_offset, self.truncation_generation)
+        return self._durability.begin(self.segments.active.path, self.end_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The group is on disk. After a truncation since, it says nothing about offsets."""
-        if self.offline is not None or ticket.generation != self.truncation_generation:
+        if self.offline is not None:
             return
-        for path in ticket.paths:
-            self._unsynced_paths.pop(path, None)
-        self.synced_offset = max(self.synced_offset, ticket.end_offset)
-        if self.synced_offset > self.durable_offset:
-            self.durable_offset = self.synced_offset
-            if self.on_durable is not None:
-                self.on_durable(self)
+        if self._durability.finish(ticket) and self.on_durable is not None:
+            self.on_durable(self)
 
     def sync_now(self) -> None:
         """Sync everything, waiting for the device. For tests and tools without an owner."""
@@ -391,12 +373,12 @@ class PartitionLog:
         except OSError as error:
             # Both can be made anew from the log.
             logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
-        self._mark_unsynced(self.directory, old.path, *old.index_paths())
+        self.require_synced(self.directory, old.path, *old.index_paths())
 
     def _write_snapshot(self) -> None:
         """Producer state as of the log's end, for recovery to begin from."""
         path = write_snapshot(self._disk, self.directory, self.end_offset, self.producers)
-        self._mark_unsynced(path)
+        self.require_synced(path)
 
     # ----------------------------------------------------------------------------- read
 
@@ -500,7 +482,7 @@ class PartitionLog:
         self._settle()
 
     def _begin_cut(self) -> None:
-        self.truncation_generation += 1
+        self._durability.begin_cut()
         self.segments.forget_places()
 
     def _drop_segments(self, keep: int) -> None:
@@ -516,12 +498,7 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
         drop_snapshots_above(self._disk, self.directory, self.end_offset)
-        for path in self._unsynced_paths:
-            if self._disk.exists(path):
-                self._disk.sync_now(path)
-        self._unsynced_paths.clear()
-        self.synced_offset = self.durable_offset = self.end_offset
-        self._unflushed_records = 0
+        self._durability.end_cut(self.end_offset)
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
@@ -623,7 +600,7 @@ class PartitionLog:
         """Write indexes and producer snapshot; the next group makes them durable."""
         self.segments.active.seal()
         self._write_snapshot()
-        self._mark_unsynced(self.directory, *self.segments.active.index_paths())
+        self.require_synced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:
         """Give back every handle; the log takes and gives nothing any more."""

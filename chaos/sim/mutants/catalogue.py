@@ -404,8 +404,8 @@ REPLICATION = [
 STORAGE = [
     _bug(
         "storage: durable before the sync",
-        "storage/log.py",
-        "        if self.config.strict_flush:\n            if not self._dirty:\n",
+        "storage/durability.py",
+        "        if config.strict_flush:\n            if not self._dirty:\n",
         "        if False:\n            if not self._dirty:\n",
     ),
     _bug(
@@ -418,8 +418,8 @@ STORAGE = [
     _bug(
         "storage: keep producers of what was cut",
         "storage/log.py",
-        "        self._unflushed_records = 0\n        self._rebuild_producers()\n",
-        "        self._unflushed_records = 0\n",
+        "        self._durability.end_cut(self.end_offset)\n        self._rebuild_producers()\n",
+        "        self._durability.end_cut(self.end_offset)\n",
         "diverge",
     ),
     _bug(

@@ -1,0 +1,105 @@
+"""What of one log is on disk, and what still has to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stele.world import Disk
+from storage.config import LogConfig
+from storage.log_types import SyncTicket
+
+
+class Durability:
+    """How far a log is on disk, and what its next sync has to cover.
+
+    ``on_dirty`` is called when there is something to sync, once until ``begin``.
+    """
+
+    __slots__ = (
+        "_dirty",
+        "_disk",
+        "_on_dirty",
+        "_unflushed_records",
+        "_unsynced_paths",
+        "durable_offset",
+        "generation",
+        "synced_offset",
+    )
+
+    def __init__(self, disk: Disk, end_offset: int, on_dirty: Callable[[], None]) -> None:
+        """Of a log that was just recovered: all of it is on disk."""
+        self.synced_offset = end_offset
+        """Everything below is on disk. Falls by truncation only."""
+        self.durable_offset = end_offset
+        """Everything below may be acknowledged: ``synced_offset``, or the log's end where the
+        topic's flush is relaxed. Never above the end; falls by truncation only."""
+        self.generation = 0
+        """Rises with every truncation. A completion that was begun under another is stale."""
+        self._disk = disk
+        self._on_dirty = on_dirty
+        self._dirty = False  # it was called, and no sync has begun since
+        self._unsynced_paths: dict[str, None] = {}  # to be synced beside the active segment's file
+        self._unflushed_records = 0
+
+    def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
+        """So many were written, and the log ends here now."""
+        if config.strict_flush:
+            if not self._dirty:
+                self.mark_dirty()
+            return
+        self.durable_offset = end_offset
+        self._unflushed_records += records
+        if self._unflushed_records >= config.flush_messages:
+            self.mark_dirty()
+
+    def mark_dirty(self) -> None:
+        """There is something to sync."""
+        if not self._dirty:
+            self._dirty = True
+            self._on_dirty()
+
+    def require(self, *paths: str) -> None:
+        """These too must be on disk before anything appended from now on counts as such."""
+        self._unsynced_paths.update(dict.fromkeys(paths))
+        self.mark_dirty()
+
+    # ----------------------------------------------------------------------------- a sync
+
+    def begin(self, active_path: str, end_offset: int) -> SyncTicket:
+        """A group begins: what of the log goes into it."""
+        self._dirty = False
+        self._unflushed_records = 0
+        for path in list(self._unsynced_paths):
+            if not self._disk.exists(path):  # deleted by retention since
+                del self._unsynced_paths[path]
+        paths = dict.fromkeys((active_path, *self._unsynced_paths))
+        return SyncTicket(tuple(paths), end_offset, self.generation)
+
+    def finish(self, ticket: SyncTicket) -> bool:
+        """The group is on disk. Whether more is durable: after a truncation since, it says nothing
+        about offsets."""
+        if ticket.generation != self.generation:
+            return False
+        for path in ticket.paths:
+            self._unsynced_paths.pop(path, None)
+        self.synced_offset = max(self.synced_offset, ticket.end_offset)
+        if self.synced_offset <= self.durable_offset:
+            return False
+        self.durable_offset = self.synced_offset
+        return True
+
+    # ----------------------------------------------------------------------------- a cut
+
+    def begin_cut(self) -> None:
+        """The log is about to be cut: what syncs under way will say holds no more."""
+        self.generation += 1
+
+    def end_cut(self, end_offset: int) -> None:
+        """What the cut has left ends here, and its segments are on disk. Sync the rest, waiting for
+        the device. Raises OSError."""
+        for path in self._unsynced_paths:
+            if self._disk.exists(path):
+                self._disk.sync_now(path)
+        self._unsynced_paths.clear()
+        self.synced_offset = self.durable_offset = end_offset
+        self._unflushed_records = 0
