@@ -33,6 +33,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError, is_disk_full
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
+from storage.retention import retained_from
 
 logger = logging.getLogger(__name__)
 
@@ -574,7 +575,7 @@ class LogDirectory:
         self._check_online()
         now_ms = self._clock.time_ms()
         for log in list(self.logs.values()):
-            log.advance_start_offset(log.retention_start_offset(now_ms))
+            log.advance_start_offset(retained_from(log, now_ms))
             log.expire_producers(now_ms)
         try:
             await self.checkpoint()

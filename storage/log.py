@@ -36,7 +36,6 @@ from storage.recovery import (
     recover_segments,
     replay,
 )
-from storage.retention import retained_from
 from storage.runs import runs_of
 from storage.segment import ColdRange, Segment
 from storage.segments import Segments
@@ -546,20 +545,6 @@ class PartitionLog:
             self.start_offset = offset
             self.high_watermark = max(self.high_watermark, offset)
             self.epochs.advance_start(offset)
-
-    def retention_start_offset(self, now_ms: int) -> int:
-        """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
-
-        Whole segments only, never the active one, never above the high watermark.
-        """
-        return retained_from(
-            self.segments.sealed(),
-            self.segments.active,
-            self.config,
-            start_offset=self.start_offset,
-            high_watermark=self.high_watermark,
-            now_ms=now_ms,
-        )
 
     def remove_dead_segments(self, *, in_order: bool = False) -> int:
         """Delete segments that end at or below ``start_offset``; return how many.

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from stele.wire.batch import NO_TIMESTAMP
-from storage.config import NO_LIMIT, LogConfig
-from storage.segment import Segment
+from storage.config import NO_LIMIT
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
 
 
-def retained_from(
-    sealed: Sequence[Segment],
-    active: Segment,
-    config: LogConfig,
-    *,
-    start_offset: int,
-    high_watermark: int,
-    now_ms: int,
-) -> int:
-    """Where the log should begin now.
+def retained_from(log: PartitionLog, now_ms: int) -> int:
+    """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
 
     Whole segments go, oldest first, never the active one and nothing above the high watermark.
     By time once the newest record is older than ``retention.ms``; by size while what would be
     left is at least ``retention.bytes``.
     """
+    config, start_offset = log.config, log.start_offset
     if not config.delete_old:
         return start_offset
-    excess = active.size + sum(segment.size for segment in sealed) - config.retention_bytes
-    for segment in sealed:
-        if segment.end_offset > high_watermark:
+    excess = log.size_bytes - config.retention_bytes
+    for segment in log.segments.sealed():
+        if segment.end_offset > log.high_watermark:
             break
         newest_ms = segment.largest_timestamp_ms
         if newest_ms == NO_TIMESTAMP:

@@ -12,6 +12,7 @@ from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
 from storage.log import PartitionLog
+from storage.retention import retained_from
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -401,9 +402,9 @@ def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> None:
     log.update_high_watermark(40)
     second = log.segment_bases[1]
     last_of_first_ms = (second - 1) * 10
-    assert log.retention_start_offset(last_of_first_ms + 100) == 0
-    assert log.retention_start_offset(last_of_first_ms + 101) == second
-    assert log.retention_start_offset(10**9) == log.segment_bases[-1]
+    assert retained_from(log, last_of_first_ms + 100) == 0
+    assert retained_from(log, last_of_first_ms + 101) == second
+    assert retained_from(log, 10**9) == log.segment_bases[-1]
 
 
 def test_retention_by_size(disk: MemoryDisk) -> None:
@@ -411,7 +412,7 @@ def test_retention_by_size(disk: MemoryDisk) -> None:
     for _ in range(60):
         append(log, make_batch())
     log.update_high_watermark(60)
-    start = log.retention_start_offset(0)
+    start = retained_from(log, 0)
     log.advance_start_offset(start)
     assert log.remove_dead_segments() > 0
     assert 2000 <= log.size_bytes < 3000
@@ -425,7 +426,7 @@ def test_retention_stays_below_the_high_watermark(disk: MemoryDisk) -> None:
         append(log, make_batch())
     second, third = log.segment_bases[1:3]
     log.update_high_watermark(third - 1)
-    assert log.retention_start_offset(10**12) == second
+    assert retained_from(log, 10**12) == second
 
 
 def test_deleted_records_are_out_of_range(disk: MemoryDisk) -> None:
