@@ -37,7 +37,7 @@ from storage.recovery import (
     replay,
 )
 from storage.runs import runs_of
-from storage.segment import ColdRange, Segment
+from storage.segment import ColdRange
 from storage.segments import Segments
 from storage.snapshots import (
     drop_snapshots_above,
@@ -84,7 +84,7 @@ class PartitionLog:
         self._disk = disk
         self._clock = clock
         self._owner = owner
-        self.segments = Segments(recovered.segments)
+        self.segments = Segments(disk, directory, recovered.segments)
         self._durability = Durability(disk, self.end_offset, self._tell_dirty)
 
     @classmethod
@@ -358,14 +358,11 @@ class PartitionLog:
             except OSError as error:
                 raise self._fail(error) from error
         try:
-            new = Segment(
-                self._disk, self.directory, self.end_offset, created_ms=self._clock.time_ms()
-            )
+            self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
         except OSError as error:
             if is_disk_full(error):
                 raise StorageError(f"{self.directory}: {error.strerror}") from error
             raise self._fail(error) from error
-        self.segments.add(new)
         try:
             old.seal()
             self._write_snapshot()
@@ -476,19 +473,13 @@ class PartitionLog:
         if self._owner is not None:
             self._owner.lower_checkpoints(self, offset)
         self._begin_cut()
-        self._drop_segments(keep)
+        self.segments.drop_last(keep)
         segment.truncate(position)
         self._settle()
 
     def _begin_cut(self) -> None:
         self._durability.begin_cut()
         self.segments.forget_places()
-
-    def _drop_segments(self, keep: int) -> None:
-        """Delete segments from the end down to ``keep`` of them, so that no gap can be left."""
-        while len(self.segments) > keep:
-            self.segments.remove_last().delete()
-            self._disk.sync_now(self.directory)
 
     def _settle(self) -> None:
         """After a cut: everything that is left is on disk, and the state is that of the end."""
@@ -515,11 +506,9 @@ class PartitionLog:
             if self._owner is not None:
                 self._owner.lower_checkpoints(self, 0)
             self._begin_cut()
-            self._drop_segments(0)
+            self.segments.drop_last(0)
             drop_snapshots_above(self._disk, self.directory, -1)
-            self.segments.add(
-                Segment(self._disk, self.directory, offset, created_ms=self._clock.time_ms())
-            )
+            self.segments.begin(offset, created_ms=self._clock.time_ms())
             self.epochs.clear()
             self.start_offset = self.high_watermark = self.end_offset = offset
             self._disk.sync_now(self.directory)
@@ -553,17 +542,13 @@ class PartitionLog:
         checkpointed: a crash must not leave a gap.
         """
         self._check_online()
-        dead = [s for s in self.segments.sealed() if s.end_offset <= self.start_offset]
         try:
-            for _ in dead:
-                self.segments.remove_first().delete()
-                if in_order:
-                    self._disk.sync_now(self.directory)
+            dead = self.segments.drop_below(self.start_offset, in_order=in_order)
             if dead:
                 drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
         except OSError as error:
             raise self._fail(error) from error
-        return len(dead)
+        return dead
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for ``producer.id.expiration.ms``."""

@@ -1,4 +1,4 @@
-"""The segments of one log in order, and which of them are open."""
+"""The segments of one log in order: made, deleted, and which of them are open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from stele.world import Disk
 from storage.segment import Segment, SegmentRead
 
 _CURSORS: Final = 32  # readers whose next position is remembered
@@ -18,9 +19,11 @@ class Segments:
     Empty only while a log is being reset.
     """
 
-    __slots__ = ("_cursors", "_items", "_loaded", "active", "bases")
+    __slots__ = ("_cursors", "_directory", "_disk", "_items", "_loaded", "active", "bases")
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._directory = directory
         self._items = segments
         self.bases = [segment.base_offset for segment in segments]  # parallel
         self.active = segments[-1]
@@ -29,9 +32,6 @@ class Segments:
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def sealed(self) -> list[Segment]:
         return self._items[:-1]
@@ -81,8 +81,9 @@ class Segments:
 
     # ----------------------------------------------------------------------------- changing
 
-    def add(self, segment: Segment) -> None:
-        """The active one is sealed; this follows it."""
+    def begin(self, base_offset: int, *, created_ms: int) -> None:
+        """Make a segment behind the last, and let it be the active one. Raises OSError."""
+        segment = Segment(self._disk, self._directory, base_offset, created_ms=created_ms)
         self._cursors.clear()
         if self._items:
             self._use(self._items[-1])
@@ -90,21 +91,31 @@ class Segments:
         self.bases.append(segment.base_offset)
         self.active = segment
 
-    def remove_last(self) -> Segment:
-        segment = self._items.pop()
-        self.bases.pop()
-        self._forget(segment)
-        if self._items:
-            self.active = self._items[-1]
-            if self.active in self._loaded:
-                self._loaded.remove(self.active)
-        return segment
+    def drop_last(self, keep: int) -> None:
+        """Delete from the end down to ``keep`` of them, each removal on disk before the next, so
+        that no gap can be left. Raises OSError."""
+        while len(self._items) > keep:
+            segment = self._items.pop()
+            self.bases.pop()
+            self._forget(segment)
+            if self._items:
+                self.active = self._items[-1]
+                if self.active in self._loaded:
+                    self._loaded.remove(self.active)
+            segment.delete()
+            self._disk.sync_now(self._directory)
 
-    def remove_first(self) -> Segment:
-        segment = self._items.pop(0)
-        self.bases.pop(0)
-        self._forget(segment)
-        return segment
+    def drop_below(self, offset: int, *, in_order: bool) -> int:
+        """Delete those that end at or below ``offset``, but never the active one; return how many.
+        ``in_order``: each removal is on disk before the next. Raises OSError."""
+        dead = [segment for segment in self.sealed() if segment.end_offset <= offset]
+        for segment in dead:
+            del self._items[0], self.bases[0]
+            self._forget(segment)
+            segment.delete()
+            if in_order:
+                self._disk.sync_now(self._directory)
+        return len(dead)
 
     def _forget(self, segment: Segment) -> None:
         self._cursors.clear()
