@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from stele.world import Clock, Disk
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CORRUPT_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
     MetaProperties,
     TopicPartition,
     decode_clean_shutdown,
     encode_clean_shutdown,
     encode_corrupt,
-    encode_offsets,
     encode_partition_metadata,
     read_corrupt,
     read_meta_properties,
-    read_offsets,
     read_partition_metadata,
 )
 from storage.config import LogConfig
-from storage.errors import CorruptLogError, LogDirectoryError, StorageError, is_disk_full
+from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
+from storage.offset_checkpoints import OffsetCheckpoints
 from storage.retention import retained_from
 
 logger = logging.getLogger(__name__)
@@ -41,7 +36,6 @@ LOCK_FILE: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
 _DELETED_SUFFIX: Final = "-delete"
 _CORRUPT_SUFFIX: Final = "-corrupt"
-_NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 
 
@@ -137,11 +131,7 @@ class LogDirectory:
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
         self._commit = GroupCommit(disk, self._on_failed_sync)
-        # What the checkpoint files hold.
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._start_offsets: dict[TopicPartition, int] = {}
-        self._checkpointing = asyncio.Lock()  # checkpoint files have one writer at a time
+        self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
 
     @classmethod
     def open(
@@ -197,9 +187,7 @@ class LogDirectory:
 
     def _load(self) -> None:
         self._take_clean_shutdown()
-        self._recovery_points = read_offsets(self._disk, f"{self.path}/{RECOVERY_POINT_FILE}")
-        self._high_watermarks = read_offsets(self._disk, f"{self.path}/{HIGH_WATERMARK_FILE}")
-        self._start_offsets = read_offsets(self._disk, f"{self.path}/{LOG_START_FILE}")
+        self._checkpoints.load()
         for name in self._disk.list(self.path):
             if name.endswith(_DELETED_SUFFIX):
                 self._disk.remove_tree(f"{self.path}/{name}")
@@ -209,7 +197,7 @@ class LogDirectory:
                 partition = parse_partition_directory(name)
                 if partition is not None and partition.topic != METADATA_TOPIC:
                     self._load_log(partition)
-        self._lower_to_high_watermarks()
+        self._checkpoints.lower_to_high_watermarks()
 
     def _take_clean_shutdown(self) -> None:
         """The mark goes before anything is written: a crash from now on is no clean shutdown."""
@@ -257,27 +245,13 @@ class LogDirectory:
             f"{self.path}/{partition}",
             config,
             self._clock,
-            start_offset=self._start_offsets.get(partition, 0),
-            recovery_point=self._recovery_points.get(partition, 0),
-            high_watermark_checkpoint=self._high_watermarks.get(partition, 0),
+            start_offset=self._checkpoints.start_offsets.get(partition, 0),
+            recovery_point=self._checkpoints.recovery_points.get(partition, 0),
+            high_watermark_checkpoint=self._checkpoints.high_watermarks.get(partition, 0),
             clean_shutdown=self.clean_shutdown,
             topic_id=topic_id,
             owner=self,
         )
-
-    def _lower_to_high_watermarks(self) -> None:
-        """A clean shutdown left recovery points at the logs' ends. Truncations never go below the
-        high watermark, but for unclean elections: with this they seldom have to wait for the disk.
-        """
-        lowered = {
-            partition: min(point, self._high_watermarks.get(partition, 0))
-            for partition, point in self._recovery_points.items()
-        }
-        if lowered != self._recovery_points:
-            self._disk.replace_file_now(
-                f"{self.path}/{RECOVERY_POINT_FILE}", encode_offsets(lowered)
-            )
-            self._recovery_points = lowered
 
     def start(self) -> None:
         """To be called once the event loop runs: sync what opening made."""
@@ -302,7 +276,8 @@ class LogDirectory:
         directory = f"{self.path}/{key}"
         metadata_path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
-            self._forget_checkpoints(key)
+            # What an old log of that name has left must not measure this one.
+            self._checkpoints.lower(key, 0)
             self._disk.make_directory(directory)
             file = self._disk.open(metadata_path, create=True)
             try:
@@ -383,12 +358,6 @@ class LogDirectory:
             self._go_offline(error)
             raise StorageError(f"{self.path}: {error}") from error
 
-    def _forget_checkpoints(self, key: TopicPartition) -> None:
-        """A log made anew under a name must not be measured by an old one's offsets."""
-        self._clamp_checkpoint(RECOVERY_POINT_FILE, self._recovery_points, key, 0)
-        self._clamp_checkpoint(HIGH_WATERMARK_FILE, self._high_watermarks, key, 0)
-        self._clamp_checkpoint(LOG_START_FILE, self._start_offsets, key, 0)
-
     def remove_deleted(self) -> None:
         """Remove the directories that ``delete`` set aside."""
         for name in self._disk.list(self.path):
@@ -405,17 +374,7 @@ class LogDirectory:
         self._go_offline(error)
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
-        key = _key(log)
-        self._clamp_checkpoint(RECOVERY_POINT_FILE, self._recovery_points, key, offset)
-        self._clamp_checkpoint(HIGH_WATERMARK_FILE, self._high_watermarks, key, offset)
-        self._clamp_checkpoint(LOG_START_FILE, self._start_offsets, key, offset)
-
-    def _clamp_checkpoint(
-        self, name: str, held: dict[TopicPartition, int], key: TopicPartition, offset: int
-    ) -> None:
-        if held.get(key, 0) > offset:
-            held[key] = offset
-            self._disk.replace_file_now(f"{self.path}/{name}", encode_offsets(held))
+        self._checkpoints.lower(_key(log), offset)
 
     # ----------------------------------------------------------------------------- sync
 
@@ -458,112 +417,10 @@ class LogDirectory:
         self._check_online()
         points = {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()}
         try:
-            await self._write_checkpoints(points, points)
+            await self._checkpoints.write(points, points)
         except OSError as error:
             self._go_offline(error)
             raise StorageError(f"{self.path}: a checkpoint failed: {error}") from error
-
-    async def _write_checkpoints(
-        self,
-        recovery_points: Mapping[TopicPartition, int],
-        high_watermarks: Mapping[TopicPartition, int],
-    ) -> None:
-        generations = {key: log.truncation_generation for key, log in self.logs.items()}
-        starts = {key: log.start_offset for key, log in self.logs.items() if log.start_offset}
-        async with self._checkpointing:
-            # A recovery point may be on disk only when the epochs below it are.
-            await self._write_epochs()
-            await self._write_offsets(
-                (
-                    (LOG_START_FILE, self._start_offsets, starts),
-                    (HIGH_WATERMARK_FILE, self._high_watermarks, high_watermarks),
-                    (RECOVERY_POINT_FILE, self._recovery_points, recovery_points),
-                ),
-                generations,
-            )
-
-    async def _write_epochs(self) -> None:
-        written: list[tuple[TopicPartition, str]] = []
-        for key, log in self.logs.items():
-            changed = log.checkpoint_epochs()
-            if changed is None:
-                continue
-            path, data = changed
-            try:
-                self._write_new(path, data)
-            except StorageError:
-                log.epochs.dirty = True
-                raise
-            written.append((key, path))
-        if not written:
-            return
-        try:
-            await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
-            for key, path in written:
-                if key in self.logs:
-                    self._disk.rename(path + _NEW_SUFFIX, path)
-            await self._disk.sync([f"{self.path}/{key}" for key, _ in written])
-        except BaseException:  # cancelled, most likely: the next checkpoint must write them
-            for key, _ in written:
-                if key in self.logs:
-                    self.logs[key].epochs.dirty = True
-            raise
-
-    async def _write_offsets(
-        self,
-        files: Sequence[tuple[str, dict[TopicPartition, int], Mapping[TopicPartition, int]]],
-        generations: Mapping[TopicPartition, int],
-    ) -> None:
-        """Replace checkpoint files. Between sync and rename nothing runs, so a log that was cut
-        or deleted meanwhile is left as its cut has put it."""
-
-        def current(
-            held: dict[TopicPartition, int], offsets: Mapping[TopicPartition, int]
-        ) -> dict[TopicPartition, int]:
-            # Corrupt logs keep theirs: they are what proves the corruption.
-            kept = {key: offset for key, offset in held.items() if key in self.corrupt}
-            for key, offset in offsets.items():
-                log = self.logs.get(key)
-                if log is None:
-                    continue
-                if log.truncation_generation == generations[key]:
-                    kept[key] = offset
-                elif key in held:
-                    kept[key] = held[key]
-            return kept
-
-        while True:
-            wanted = [(name, held, current(held, offsets)) for name, held, offsets in files]
-            wanted = [(name, held, new) for name, held, new in wanted if new != held]
-            if not wanted:
-                return
-            paths = [f"{self.path}/{name}" for name, _, _ in wanted]
-            for path, (_, _, new) in zip(paths, wanted, strict=True):
-                self._write_new(path, encode_offsets(new))
-            await self._disk.sync([path + _NEW_SUFFIX for path in paths])
-            now = {name: current(held, offsets) for name, held, offsets in files}
-            if any(now[name] != new for name, _, new in wanted):
-                continue
-            for path, (_, held, new) in zip(paths, wanted, strict=True):
-                self._disk.rename(path + _NEW_SUFFIX, path)
-                held.clear()
-                held.update(new)
-            await self._disk.sync([self.path])
-            return
-
-    def _write_new(self, path: str, data: bytes) -> None:
-        """Write a file that is to replace ``path`` once synced. StorageError: the disk is full."""
-        file = self._disk.open(path + _NEW_SUFFIX, create=True)
-        try:
-            if file.size:
-                file.truncate(0)
-            file.append([data])
-        except OSError as error:
-            if is_disk_full(error):
-                raise StorageError(f"{path} cannot be written: {error.strerror}") from error
-            raise
-        finally:
-            file.close()
 
     # ----------------------------------------------------------------------------- retention
 
@@ -587,7 +444,7 @@ class LogDirectory:
         return sum(
             log.remove_dead_segments()
             for log in list(self.logs.values())
-            if log.start_offset <= self._start_offsets.get(_key(log), 0)
+            if log.start_offset <= self._checkpoints.start_offsets.get(_key(log), 0)
         )
 
     # ----------------------------------------------------------------------------- end
@@ -612,7 +469,7 @@ class LogDirectory:
         for log in self.logs.values():
             log.prepare_clean_shutdown()
         await self._commit.flush()
-        await self._write_checkpoints(
+        await self._checkpoints.write(
             {key: log.synced_offset for key, log in self.logs.items()},
             {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
         )
