@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.partition import PartitionMachine
-from broker.partition_effects import BrokerStatus, Effect, LogPosition
+from broker.partition_effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
 from metadata.image import PartitionState
+from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
 
 
@@ -88,3 +89,30 @@ class MachineBench:
     def tick(self, elapsed_ms: float = 0.0) -> list[Effect]:
         self.now_ms += elapsed_ms
         return self.machine.ticked(self.now_ms)
+
+
+def leading(*, min_insync: int = 2, end: int = 0, isr: tuple[int, ...] = (1, 2, 3)) -> MachineBench:
+    bench = MachineBench(min_insync=min_insync, end=end)
+    bench.update(state(isr=isr))
+    return bench
+
+
+def of(kind: type[Effect], effects: list[Effect]) -> list[Effect]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def proposal(effects: list[Effect]) -> Proposed:
+    (effect,) = of(Proposed, effects)
+    assert isinstance(effect, Proposed)
+    return effect
+
+
+def taken(bench: MachineBench, proposed: Proposed) -> list[Effect]:
+    """The controller takes the proposal."""
+    isr = tuple(member.broker_id for member in proposed.isr)
+    answer = IsrAnswer(ErrorCode.NONE, proposed.leader_epoch, proposed.partition_epoch + 1, isr)
+    return bench.machine.answered(proposed, answer, bench.now_ms)
+
+
+def refused(bench: MachineBench, proposed: Proposed, error: ErrorCode) -> list[Effect]:
+    return bench.machine.answered(proposed, IsrAnswer(error), bench.now_ms)
