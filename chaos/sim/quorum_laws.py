@@ -40,9 +40,9 @@ class VotersChangeOneByOne:
         history = core._replica.history
         sets = history._sets[history._offsets[0] == NO_RECORD :]  # without the configuration's
         for before, after in pairwise(sets):
-            # One that gets another disk has to leave first; one whose disk becomes known stays.
-            changed = [voter.id for voter in before.voters if voter.key not in after]
-            changed += [voter.id for voter in after.voters if before.get(voter.id) is None]
+            # One that gets another disk leaves and joins; one whose disk becomes known stays.
+            changed = [voter for voter in before.voters if voter.key not in after]
+            changed += [voter for voter in after.voters if voter.key not in before]
             if len(changed) > 1:
                 report(f"{what}: the voters went from {before} to {after} at once")
 

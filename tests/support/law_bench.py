@@ -1,0 +1,150 @@
+"""For tests of the simulator's laws: a cluster that holds what a test says, as far as laws look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from chaos.sim.laws import Law
+from chaos.sim.simulation import Simulation
+from metadata.image import MetadataImage
+from raft.quorum import ReplicaKey, Voter, VoterSet
+from raft.ready import Role, Status
+from raft.voter_history import VoterHistory
+from stele.world import Disk
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster import SimCluster, SimNode
+
+CONTROLLERS = (101, 102, 103)
+BROKERS = (1, 2, 3)
+
+
+def disk_id(number: int) -> bytes:
+    """The id of a directory."""
+    return bytes([number]) * 16
+
+
+def voter(node_id: int, disk: int = 0) -> Voter:
+    """On that disk; 0: it is not known."""
+    return Voter(ReplicaKey(node_id, disk_id(disk)), f"c{node_id}:9093")
+
+
+def voters(*ids: int) -> VoterSet:
+    """Each on the disk of its own number."""
+    return VoterSet(voter(node_id, node_id) for node_id in ids)
+
+
+def history(*sets: tuple[int, VoterSet], base: VoterSet | None = None) -> VoterHistory:
+    """The sets by offset, after those of the configuration."""
+    found = VoterHistory(base or VoterSet([]))
+    for offset, made in sets:
+        found.append(offset, made)
+    return found
+
+
+@dataclass
+class Core:
+    """In the place of a ``RaftCore``."""
+
+    local: ReplicaKey
+    history: VoterHistory = field(default_factory=history)
+    role: Role = Role.FOLLOWER
+    epoch: int = 5
+    voted: ReplicaKey | None = None
+    promises_durable: bool = True
+    high_watermark: int = 0
+    epoch_start_offset: int | None = None  # while it leads
+    last_epoch: int = 5
+    end_offset: int = 0
+    durable_end_offset: int = 0
+
+    @property
+    def status(self) -> Status:
+        return Status(self.role, self.epoch, None)
+
+    @property
+    def log(self) -> Core:
+        return self
+
+    @property
+    def _replica(self) -> Core:
+        return self
+
+
+class Node:
+    """In the place of a ``SimNode``; what its process holds is given or absent."""
+
+    def __init__(self, node_id: int, host: str) -> None:
+        self.id = node_id
+        self.host = host
+        self.alive = True
+        self.process = SimpleNamespace(incarnation=1)
+        self.config = SimpleNamespace(broker_session_timeout_ms=6000)
+        self.node = SimpleNamespace(quorum=None, controller=None, broker=None)
+
+    @property
+    def running(self) -> SimpleNamespace | None:
+        return self.node if self.alive else None
+
+    def restart(self) -> None:
+        self.process = SimpleNamespace(incarnation=self.process.incarnation + 1)
+
+
+class LawBench:
+    """In the place of a ``SimCluster``: three controllers and three brokers on real disks.
+
+    Laws may report to ``report``; ``broken`` says what was reported since the last question.
+    """
+
+    cluster_id = "cluster"
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(1)
+        self.controllers = {each: Node(each, f"c{each}") for each in CONTROLLERS}
+        self.brokers = {each: Node(each, f"b{each}") for each in BROKERS}
+        self.active_controller: Node | None = None
+        self._reports: list[str] = []
+
+    @property
+    def cluster(self) -> SimCluster:
+        return cast("SimCluster", self)
+
+    @property
+    def nodes(self) -> dict[int, Node]:
+        return self.brokers | self.controllers
+
+    def sim_node(self, node_id: int) -> SimNode:
+        return cast("SimNode", self.nodes[node_id])
+
+    def report(self, what: str) -> None:
+        self._reports.append(what)
+
+    def broken(self, law: Law | None = None) -> list[str]:
+        """Have the law look, if one is given; everything that was reported since."""
+        if law is not None:
+            law.check(self.cluster, self.report)
+        reports, self._reports = self._reports, []
+        return reports
+
+    # ----------------------------------------------------------------------------- holding
+
+    def core(self, node_id: int) -> Core:
+        """What a controller's quorum holds; made at the first call, on the disk of its number."""
+        node = self.controllers[node_id].node
+        if node.quorum is None:
+            node.quorum = SimpleNamespace(_core=Core(ReplicaKey(node_id, disk_id(node_id))))
+        core = node.quorum._core
+        assert isinstance(core, Core)
+        return core
+
+    def commit(self, image: MetadataImage, *node_ids: int) -> None:
+        """These controllers, or all, know this image, and the first of them is the active one."""
+        for node_id in node_ids or CONTROLLERS:
+            self.controllers[node_id].node.controller = SimpleNamespace(image=image)
+        self.active_controller = self.controllers[(node_ids or CONTROLLERS)[0]]
+
+    def disk(self, node_id: int) -> Disk:
+        """A new process's handle on the node's disk."""
+        return self.simulation.process(self.nodes[node_id].host).world.disk
