@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from immutables import Map
+
+from broker.partition import PartitionMachine
+from broker.partition_effects import BrokerStatus, LogPosition
+from broker.replica import Replica
+from broker.types import PartitionId
 from chaos.sim.laws import Law
 from chaos.sim.simulation import Simulation
-from metadata.image import MetadataImage
+from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
+from stele.ids import encode_uuid
 from stele.world import Disk
+from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties
+from storage.config import LogConfig
+from storage.log import PartitionLog
+from tests.support.storage import HandClock
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 CONTROLLERS = (101, 102, 103)
 BROKERS = (1, 2, 3)
+TOPIC = "t"
+PARTITION = PartitionId(bytes(15) + b"t", 0)
 
 
 def disk_id(number: int) -> bytes:
@@ -42,6 +57,24 @@ def history(*sets: tuple[int, VoterSet], base: VoterSet | None = None) -> VoterH
     for offset, made in sets:
         found.append(offset, made)
     return found
+
+
+def image(
+    offset: int, *states: PartitionState, fenced: Iterable[int] = (), **more: Any
+) -> MetadataImage:
+    """The partitions of ``TOPIC``; each broker is registered under 100 + its id."""
+    topic = Topic(TOPIC, PARTITION.topic_id, states)
+    registrations = {
+        each: BrokerRegistration(each, 100 + each, bytes(16), fenced=each in fenced)
+        for each in BROKERS
+    }
+    return MetadataImage(
+        offset=offset,
+        brokers=Map(registrations),
+        topics=Map({topic.topic_id: topic}),
+        topic_ids=Map({topic.name: topic.topic_id}),
+        **more,
+    )
 
 
 @dataclass
@@ -90,6 +123,17 @@ class Node:
 
     def restart(self) -> None:
         self.process = SimpleNamespace(incarnation=self.process.incarnation + 1)
+
+
+class Replicas(list[Replica]):
+    """In the place of a ``ReplicaManager``."""
+
+    def __init__(self, broker_epoch: int) -> None:
+        super().__init__()
+        self._broker_epoch = broker_epoch
+
+    def get(self, partition: PartitionId) -> Replica | None:
+        return next((replica for replica in self if replica.id == partition), None)
 
 
 class LawBench:
@@ -148,3 +192,60 @@ class LawBench:
     def disk(self, node_id: int) -> Disk:
         """A new process's handle on the node's disk."""
         return self.simulation.process(self.nodes[node_id].host).world.disk
+
+    def put(self, node_id: int, path: str, data: bytes) -> None:
+        """A file on the node's disk, durable."""
+        disk = self.disk(node_id)
+        directory = posixpath.dirname(path)
+        disk.make_directory(directory)
+        disk.replace_file_now(path, data)
+        while directory != "/":
+            directory = posixpath.dirname(directory)
+            disk.sync_now(directory)
+
+    def give_disk(self, node_id: int, number: int) -> None:
+        """The disk of that number takes the place of the node's."""
+        properties = MetaProperties(self.cluster_id, node_id, encode_uuid(disk_id(number)))
+        self.put(node_id, f"/data/{META_PROPERTIES_FILE}", properties.encode())
+
+    # ----------------------------------------------------------------------------- replicas
+
+    def replica(
+        self,
+        broker_id: int,
+        *batches: bytes | bytearray,
+        state: PartitionState | None = None,
+        high_watermark: int = 0,
+    ) -> Replica:
+        """A broker's replica of ``PARTITION``, in the place of any it has: its log holds these
+        batches, all of them on disk, and its machine knows the state."""
+        node = self.brokers[broker_id].node
+        directory = f"/data/{TOPIC}-{PARTITION.partition}"
+        disk = self.disk(broker_id)
+        if disk.exists(directory):
+            disk.remove_tree(directory)
+        log = PartitionLog.open(disk, directory, LogConfig(), HandClock())
+        for batch in batches:
+            log.append_as_follower(batch)
+        log.sync_now()
+        position = LogPosition(log.start_offset, log.end_offset, log.durable_offset, 0)
+        machine = PartitionMachine(
+            broker_id,
+            log=position,
+            high_watermark=high_watermark,
+            min_insync_replicas=1,
+            lag_max_ms=30_000,
+        )
+        if state is not None:
+            machine.updated(state, position, 0.0)
+        # Laws look at neither configuration nor directory.
+        unseen: Any = None
+        replica = Replica(PARTITION, TOPIC, unseen, machine, unseen, log)
+        if node.broker is None:
+            node.broker = SimpleNamespace(replicas=Replicas(100 + broker_id))
+        node.broker.replicas[:] = [replica]
+        return replica
+
+    def fetched(self, leading: Replica, broker_id: int, offset: int) -> None:
+        """A leader counts a fetch from this offset."""
+        leading.machine.fetched(broker_id, offset, BrokerStatus(100 + broker_id, True), 0.0)
