@@ -200,7 +200,7 @@ class CommittedRecordsStay:
             end = header.next_offset
         self._batches[leading.id], self._ends[leading.id] = kept, end
         for key in [key for key in self._read if key[1] == leading.id]:
-            del self._read[key]
+            del self._read[key], self._compared[key]
 
     def _compare(
         self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
