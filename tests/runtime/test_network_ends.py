@@ -11,9 +11,10 @@ import pytest
 
 from runtime.real.network import RealNetwork
 from stele.real import RealConnector
-from stele.world import Service
+from stele.world import RpcCode, RpcError, Service, Stream
 
 HANG = "/stele.v1.Test/Hang"
+TALK = "/stele.v1.Test/Talk"
 
 
 @pytest.fixture
@@ -130,6 +131,27 @@ def test_a_server_that_was_forgotten_does_not_hang_the_collector() -> None:
         [sys.executable, "-c", _FORGETFUL], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "collected\n", "")
+
+
+@pytest.mark.parametrize("of", ["stream", "channel"])
+async def test_the_first_message_is_not_waited_for_when_all_is_closed(of: str) -> None:
+    async def talk(stream: Stream) -> None:
+        await stream.receive()
+
+    listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: talk}))
+    for steps in range(6):
+        channel = RealConnector().channel("127.0.0.1", listener.port)
+        stream = channel.stream(TALK)
+        sending = asyncio.ensure_future(stream.send(b"x"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await (stream if of == "stream" else channel).close()
+        async with asyncio.timeout(30):
+            with pytest.raises(RpcError) as caught:
+                await sending
+        assert caught.value.code is RpcCode.CANCELLED
+        await channel.close()
+    await listener.close()
 
 
 async def test_a_cancelled_close_ends_byte_connections() -> None:
