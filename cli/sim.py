@@ -56,6 +56,7 @@ def sim(
     """Whole clusters of the real code on virtual time, with faults, each from one seed."""
     from chaos.sim.swarm import Plan, parse_faults
     from cli import sim_run
+    from cli.interruption import exit_code_of, terminable
 
     if (trace and seed is None) or (trace and mutants):
         raise typer.BadParameter("--trace goes with --seed")
@@ -71,12 +72,18 @@ def sim(
     except ValueError as error:
         raise CommandError(str(error)) from None
     jobs = jobs or os.cpu_count() or 1
-    if mutants:
-        return sim_run.mutants(span, seconds or 30.0, only, jobs, as_json=as_json, note_down=record)
     order = Plan(0, seconds or 60.0, kinds, light=load == "light")
-    if trace:
-        return sim_run.trace(span.start, order)
-    return sim_run.seeds(span, order, jobs, directory, resume=resume, as_json=as_json)
+    try:
+        with terminable():
+            if mutants:
+                return sim_run.mutants(
+                    span, seconds or 30.0, only, jobs, as_json=as_json, note_down=record
+                )
+            if trace:
+                return sim_run.trace(span.start, order)
+            return sim_run.seeds(span, order, jobs, directory, resume=resume, as_json=as_json)
+    except KeyboardInterrupt as interruption:
+        return exit_code_of(interruption)
 
 
 def _span(text: str) -> range:

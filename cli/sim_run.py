@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +16,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from chaos.sim.campaign import CampaignError, Results, Summary, run_seeds, source_digest
-from chaos.sim.mutants.catalogue import MUTANTS
-from chaos.sim.mutants.harness import Verdict, hunt, record, source_tree
+from chaos.sim.mutants.catalogue import MUTANTS, Mutant
+from chaos.sim.mutants.harness import Hunters, Verdict, hunt, record, source_tree
 from chaos.sim.shrink import shortest
 from chaos.sim.swarm import Outcome, Plan, run, silent
+from cli.interruption import exit_code_of
 from cli.output import CommandError, note, print_json, print_table
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+EXIT_OK, EXIT_FAILED = 0, 1
 RESULTS_FILE = "results.jsonl"
 _TOLD_EVERY_S = 30.0  # where there is no terminal to move a bar on
 _SHRUNK_MAX = 3  # failures that are looked at closely
@@ -48,34 +49,36 @@ def trace(seed: int, order: Plan) -> int:
 def seeds(
     span: range, order: Plan, jobs: int, directory: Path, *, resume: bool, as_json: bool
 ) -> int:
-    """Every outcome is in the results file as soon as it is there; Ctrl-C sums up those."""
+    """Every outcome is in the results file as soon as it is there; Ctrl-C and SIGTERM sum up
+    those."""
     began_s = time.perf_counter()
-    interrupted = False
+    interruption: KeyboardInterrupt | None = None
     try:
         with source_tree() as root:
             results = Results(directory / RESULTS_FILE, order, source_digest(root))
             with closing(results):
                 done = [each for each in results.open(resume=resume) if each.plan.seed in span]
-                interrupted = _run_rest(root, order, span, jobs, done, results, quiet=as_json)
+                interruption = _run_rest(root, order, span, jobs, done, results, quiet=as_json)
     except CampaignError as error:
         raise CommandError(str(error)) from None
     done.sort(key=lambda each: each.plan.seed)
     failed = [each for each in done if not each.ok]
-    shown = [] if interrupted else failed[:_SHRUNK_MAX]
+    shown = [] if interruption else failed[:_SHRUNK_MAX]
     failures = [_explain(each, directory) for each in shown]
     whole = Summary.of(done)
     neglected = whole.neglected(order.faults)
     summary = {**whole.rows(), "seconds": round(time.perf_counter() - began_s, 1)}
     if as_json:
+        interrupted = interruption is not None
         print_json({"summary": summary, "failures": failures, "interrupted": interrupted})
     else:
         print_table(["what", "how much"], [(key, f"{value:,}") for key, value in summary.items()])
         for failure in failures:
             for key, value in failure.items():
                 print(f"{key}: {value}")
-    if interrupted:
+    if interruption is not None:
         note(f"interrupted: {len(done)} of {len(span)} seeds; --resume goes on")
-        return EXIT_INTERRUPTED
+        return exit_code_of(interruption)
     if neglected:
         note(f"{len(done)} runs prove little, for they never saw: {', '.join(neglected)}")
     return EXIT_FAILED if failed or neglected else EXIT_OK
@@ -90,8 +93,8 @@ def _run_rest(
     results: Results,
     *,
     quiet: bool,
-) -> bool:
-    """Add to ``done`` what is missing; whether that was interrupted."""
+) -> KeyboardInterrupt | None:
+    """Add to ``done`` what is missing; what interrupted that, if anything did."""
     missing = set(span) - {each.plan.seed for each in done}
     try:
         with (
@@ -104,15 +107,21 @@ def _run_rest(
                 if not outcome.ok:
                     note(f"seed {outcome.plan.seed} failed: {outcome.violations[0]}")
                 advance()
-    except KeyboardInterrupt:
-        return True
-    return False
+    except KeyboardInterrupt as interruption:
+        return interruption
+    return None
 
 
 def _in_parallel(
-    items: Sequence[Item], do: Callable[[Item], Iterator[Result]], jobs: int
-) -> Iterator[Result]:
-    """What comes of the items, as it comes; a thread each takes one after the other."""
+    items: Sequence[Item],
+    do: Callable[[Item], Iterator[Result]],
+    jobs: int,
+    end: Callable[[], None],
+) -> Generator[Result, None, None]:
+    """What comes of the items, as it comes; a thread each takes one after the other.
+
+    Close it to end early: ``end`` is called, and must have what is being done fail soon.
+    """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:
         waiting.put(item)
@@ -128,16 +137,23 @@ def _in_parallel(
         except Exception as error:
             results.put(error)
 
-    for _ in range(jobs):
-        threading.Thread(target=work, daemon=True).start()
-    while jobs:
-        result = results.get()
-        if result is None:
-            jobs -= 1
-        elif isinstance(result, Exception):
-            raise CommandError(str(result))
-        else:
-            yield from result
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
+    try:
+        for thread in threads:
+            thread.start()
+        while jobs:
+            result = results.get()
+            if result is None:
+                jobs -= 1
+            elif isinstance(result, Exception):
+                raise CommandError(str(result))
+            else:
+                yield from result
+    finally:
+        end()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
 
 
 def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
@@ -166,8 +182,15 @@ def mutants(
     if not chosen:
         raise CommandError(f"no planted bug has {only!r} in its name")
     verdicts: list[Verdict] = []
-    with _progress("planted bugs", len(chosen), quiet=as_json) as advance:
-        hunts = _in_parallel(chosen, lambda each: iter([hunt(each, span, seconds=seconds)]), jobs)
+    hunters = Hunters()
+
+    def hunted(mutant: Mutant) -> Iterator[Verdict]:
+        yield hunt(mutant, span, seconds=seconds, start=hunters.start)
+
+    with (
+        _progress("planted bugs", len(chosen), quiet=as_json) as advance,
+        closing(_in_parallel(chosen, hunted, jobs, hunters.end)) as hunts,
+    ):
         for verdict in hunts:
             verdicts.append(verdict)
             advance()

@@ -40,7 +40,10 @@ async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> 
     try:
         return await _Runner(build(config, world.world), on_ready).run()
     finally:
-        world.close()
+        try:
+            await world.stop_serving()
+        finally:
+            world.close()
 
 
 class _Runner:

@@ -91,6 +91,7 @@ class RealStream:
     def __init__(self, open_call: Callable[[], Any]) -> None:
         self._sending = asyncio.Lock()  # gRPC takes one outstanding write per stream
         self._closed = False
+        self._may_write = False
         self._call: Any = None
         try:
             self._call = open_call()
@@ -101,6 +102,8 @@ class RealStream:
         async with self._sending:
             self._check_open()
             try:
+                if not self._may_write:
+                    await self._wait_to_write()
                 await self._call.write(message)
             except grpc.aio.AioRpcError as error:
                 raise rpc_error_of(error) from None
@@ -131,6 +134,24 @@ class RealStream:
         if not self._closed:
             self._closed = True
             self._call.cancel()
+
+    async def _wait_to_write(self) -> None:
+        """Until the call has begun, or has ended: gRPC's own ``write`` does not hear of a call that
+        is cancelled before it has begun, and would wait for ever."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_: object) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._call.add_done_callback(end)
+        begun = asyncio.ensure_future(self._call.wait_for_connection())
+        try:
+            await asyncio.wait((begun, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            begun.cancel()
+            await asyncio.gather(begun, return_exceptions=True)  # `write` tells why it ended
+        self._may_write = True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -18,9 +18,9 @@ CreateTopic = Callable[..., str]
 
 @pytest.fixture(scope="session", autouse=True)
 def grpc_poller() -> Iterator[None]:
-    """gRPC's thread for polling lives as long as any channel. Without this one it would end and
-    begin with each test, and be waited for wherever the garbage collector finds the last channel
-    of a test; a node never is without a channel either."""
+    """gRPC's queue ends with the last channel and server, wherever the collector finds that, and
+    waits there for all that was asked of it: for ever if a failed test has left a server running.
+    With this channel the queue, and its thread, live as long as the tests."""
 
     async def open_channel() -> grpc.aio.Channel:
         return grpc.aio.insecure_channel("127.0.0.1:1")  # lazily: nothing is called

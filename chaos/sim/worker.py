@@ -7,6 +7,7 @@ ends. What nodes log is not for anybody.
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -15,6 +16,8 @@ from chaos.sim.swarm import Plan, run, silent
 
 
 def main(seeds: str, plan: str) -> None:
+    # Whoever asked may be gone: what nobody reads ends it without a word.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     order = Plan.from_json(plan)
     spent_s = 0.0
     # What was imported stays: it is not to be looked through at every collection.

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import marshal
-import os
 import socket
 import subprocess
 import sys
@@ -174,5 +173,5 @@ class HelperProcess:
                 self._process.wait(_EXIT_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 # It hangs in the device; the kernel keeps it until that answers.
-                logger.warning("the %s process %d does not end", self._purpose, os.getpid())
+                logger.warning("the %s process %d does not end", self._purpose, self._process.pid)
                 self._process.kill()

@@ -51,6 +51,11 @@ _HEALTH_POLL_S = 0.5
 class RealNetwork(RealConnector):
     """Both planes, both directions."""
 
+    def __init__(self) -> None:
+        # A server collected while it runs, its loop gone, hangs the process: gRPC then waits for
+        # the calls that it has asked its queue for, inside of the collection, and none comes.
+        self._serving: set[_GrpcListener] = set()
+
     async def listen(
         self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
     ) -> Listener:
@@ -73,12 +78,34 @@ class RealNetwork(RealConnector):
         server.add_generic_rpc_handlers((_GenericHandler(service),))
         health_pb2_grpc.add_HealthServicer_to_server(_Health(health or {}), server)
         _enable_reflection(service, server)
+        bound = 0
+        refusal: OSError | None = None
         try:
             bound = server.add_insecure_port(grpc_target(host, port))
         except RuntimeError as error:
-            raise _bind_error(host, port, error) from None
-        await server.start()
-        return _GrpcListener(server, bound)
+            refusal = _bind_error(host, port, error)
+        await _start(server)
+        listener = _GrpcListener(server, bound, self._serving)
+        if refusal is not None:
+            # Started all the same, with no port: gRPC frees only what was started and stopped.
+            await listener.close()
+            raise refusal
+        return listener
+
+    async def stop_serving(self) -> None:
+        """End at once what ``serve`` began and nobody closed; before the loop ends."""
+        await asyncio.gather(*(listener.close() for listener in list(self._serving)))
+
+
+async def _start(server: grpc.aio.Server) -> None:
+    """Start it whole or, if this is cancelled, not at all: half started it could not be stopped."""
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        await server.stop(None)
+        raise
 
 
 def _bind_error(host: str, port: int, error: Exception) -> OSError:
@@ -124,8 +151,12 @@ class _Accepted(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self._connections.add(transport)
-        set_no_delay(transport)
-        protocol = self._factory()
+        try:
+            set_no_delay(transport)
+            protocol = self._factory()
+        except BaseException:
+            transport.abort()  # nobody else would ever close it
+            raise
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
@@ -142,31 +173,49 @@ class _TcpListener:
 
     async def close(self, *, grace_s: float = 0.0) -> None:
         self._server.close()
+        try:
+            await self._idle(grace_s)
+        finally:
+            for transport in self._connections.open():
+                transport.abort()
+        await self._server.wait_closed()
+
+    async def _idle(self, grace_s: float) -> None:
+        """Until the peers have closed every connection, for ``grace_s`` at most."""
         deadline = asyncio.get_running_loop().time() + grace_s
-        while (open_ := self._connections.open()) and grace_s > 0:
+        while self._connections.open():
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0:
-                break
+                return
             await asyncio.sleep(min(left_s, 0.02))
-        for transport in open_:
-            transport.abort()
-        await self._server.wait_closed()
 
 
 # -------------------------------------------------------------------------- control plane
 
 
 class _GrpcListener:
-    def __init__(self, server: grpc.aio.Server, port: int) -> None:
+    def __init__(self, server: grpc.aio.Server, port: int, serving: set[_GrpcListener]) -> None:
         self._server = server
         self._port = port
+        self._serving = serving  # has this one until it is stopped
+        serving.add(self)
 
     @property
     def port(self) -> int:
         return self._port
 
     async def close(self, *, grace_s: float = 0.0) -> None:
-        await self._server.stop(grace_s or None)
+        """Cancelled, it still stops, at once: gRPC itself would leave the server half stopped."""
+        stopping = asyncio.ensure_future(self._server.stop(grace_s or None))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await self._server.stop(None)
+            await stopping
+            raise
+        finally:
+            if stopping.done():
+                self._serving.discard(self)
 
 
 class _GenericHandler(grpc.GenericRpcHandler):  # type: ignore[misc]

@@ -9,13 +9,19 @@ from stele.world import World
 
 
 class RealWorld:
-    """A ``World`` and the helper processes of its disk, which ``close`` ends."""
+    """A ``World``, and the end of what its parts have begun."""
 
     def __init__(self) -> None:
         self._disk = RealDisk()
+        self._network = RealNetwork()
         self.world = World(
-            clock=RealClock(), disk=self._disk, network=RealNetwork(), rng=real_rng()
+            clock=RealClock(), disk=self._disk, network=self._network, rng=real_rng()
         )
 
+    async def stop_serving(self) -> None:
+        """For whoever served: end at once what was not closed, while the loop still runs."""
+        await self._network.stop_serving()
+
     def close(self) -> None:
+        """End the helper processes of the disk. Idempotent."""
         self._disk.close()

@@ -1,12 +1,18 @@
 """``stele sim``, run as a user would."""
 
 import json
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chaos.sim.mutants.harness import source_tree, worker
 from chaos.sim.swarm import Outcome, Plan
 from cli import sim_run
 from cli.main import run
@@ -101,3 +107,80 @@ def test_what_cannot_be_is_said(
 ) -> None:
     assert run(["sim", *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------- interrupted
+
+WAIT_S = 120.0
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def workers(process: "subprocess.Popen[str]") -> list[int]:
+    """Those that run the simulator by now."""
+    every = Path(f"/proc/{process.pid}/task").glob("*/children")
+    children = [int(pid) for file in every for pid in file.read_text().split()]
+    return [pid for pid in children if b"chaos.sim.worker" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
+)
+@pytest.mark.parametrize("mutants", [False, True], ids=["seeds", "mutants"])
+def test_a_signal_ends_the_workers_and_sums_up(
+    tmp_path: Path, mutants: bool, number: signal.Signals, code: int
+) -> None:
+    results, temporary = tmp_path / "results", tmp_path / "temporary"
+    temporary.mkdir()
+    what = ["--mutants"] if mutants else ["--load", "light", "--faults", "kill"]
+    options = ["--seeds", "0..9999", "--seconds", "1", "--jobs", "2", "--dir", str(results)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "sim", *what, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    file = results / "results.jsonl"
+    try:
+        wait_until(lambda: len(workers(process)) == 2, process)
+        if not mutants:
+            wait_until(lambda: file.exists() and "\n" in file.read_text(), process)
+        running = workers(process)
+        process.send_signal(number)
+        told, errors = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()  # nothing where it has ended; its workers end with their next word
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert [pid for pid in running if _command(pid)] == []
+    assert list(temporary.iterdir()) == []
+    if not mutants:
+        done = len(file.read_text().splitlines())
+        assert f"interrupted: {done} of 10000 seeds; --resume goes on" in errors
+        assert "acknowledged" in told
+
+
+def test_a_worker_that_nobody_listens_to_says_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with source_tree() as root:
+        process = worker(root, [0], Plan(0, seconds=1.0, faults=("kill",), light=True))
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(WAIT_S) == -signal.SIGPIPE
+    assert capfd.readouterr().err == ""

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,6 +108,30 @@ def worker(
     )
 
 
+class Hunters:
+    """Processes of hunts in several threads, to be ended together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._ended = False  # from then on none is started
+
+    def start(self, root: Path, seeds: Sequence[int], order: Plan) -> subprocess.Popen[str]:
+        """As ``worker``, out of reach of the terminal's Ctrl-C. Raises MutantError once ended."""
+        with self._lock:
+            if self._ended:
+                raise MutantError("the hunt was ended")
+            self._processes.append(worker(root, seeds, order, own_session=True))
+            return self._processes[-1]
+
+    def end(self) -> None:
+        """Kill those that run: what waits for their outcomes fails. Idempotent."""
+        with self._lock:
+            self._ended = True
+            for process in self._processes:
+                process.kill()
+
+
 def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
     """As they come. Raises RuntimeError when the process ends badly; ends it when closed early."""
     assert process.stdout is not None
@@ -134,12 +159,16 @@ def hunt(
     *,
     seconds: float,
     on_seed: Callable[[int], None] = lambda _: None,
+    start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
 ) -> Verdict:
-    """Run seeds, in their order, with the bug planted until one of them fails."""
+    """Run seeds, in their order, with the bug planted until one of them fails.
+
+    ``start`` begins the process that runs them. Raises RuntimeError when that ends badly.
+    """
     verdict = Verdict(mutant)
     started = time.monotonic()
     with source_tree(mutant) as root:
-        running = outcomes(worker(root, seeds, Plan(0, seconds, faults_for(mutant), hasty=True)))
+        running = outcomes(start(root, seeds, Plan(0, seconds, faults_for(mutant), hasty=True)))
         try:
             for outcome in running:
                 verdict.seeds += 1
