@@ -7,6 +7,10 @@ watermark, and either no whole batch stands anywhere behind it or sectors of the
 never written. Anything else is corruption. Segments that are not walked are checked when they are
 read (``Segment.unseen_bytes``), so that what is corrupt is never served.
 
+A recovery point above the high watermark does not outlive the opening of its directory: it is
+lowered to that. So what lies between the two is checked now, also where nothing is walked; at the
+next opening damage there would pass for a torn write, and an acknowledged record for none.
+
 Pages of a file reach the device in any order, so a power loss may leave the later one of two
 batches that were not synced. Of the earlier one it leaves some sectors as they were before: behind
 the end that the file had, and that is zeroes. A bit that flips, or bytes of something else, are no
@@ -148,6 +152,7 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegm
             f"the log ends at offset {end_offset}, {request.floor} was on disk",
             end_offset,
         )
+    _check_above_high_watermark(request, segments)
     if not request.clean_shutdown:
         _sync_kept(request, segments[first:])
     if end_offset < request.start_offset:
@@ -233,6 +238,29 @@ def _load_clean(request: RecoveryRequest, segment: Segment) -> None:
         logger.warning("the indexes of %s are missing or wrong: made anew", segment.path)
         segment.rebuild_indexes(request.index_interval_bytes)
     segment.load_tail()
+
+
+def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment]) -> None:
+    """Every batch from the high watermark to the recovery point that nothing has looked at yet.
+
+    Raises CorruptLogError.
+    """
+    start = max(request.high_watermark, request.start_offset)
+    for segment in segments:
+        if segment.unseen_bytes == 0 or segment.end_offset <= start:
+            continue
+        if segment.base_offset >= request.recovery_point:
+            break
+        position = segment.locate(start, wait=True)
+        if isinstance(position, ColdRange):
+            raise segment.corrupt(position.position, "the file ends inside a batch")
+        for at, header in segment.headers(position):
+            if header.base_offset >= request.recovery_point:
+                break
+            if not check_crc(segment.file.read_now(at, header.size_bytes), 0, header):
+                raise segment.corrupt(at, "the CRC does not match", header.base_offset)
+        if segment is not segments[-1]:
+            segment.unload()
 
 
 def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -> None:

@@ -228,6 +228,20 @@ async def test_a_corrupt_log_is_not_forgotten_in_a_clean_shutdown(
     assert third.corrupt_topic_ids == {TopicPartition("t", 0): TOPIC_ID}
 
 
+async def test_damage_below_a_recovery_point_that_is_lowered_never_passes_for_a_torn_write(
+    disk: MemoryDisk,
+) -> None:
+    """The high watermark of a follower that heard of none before its clean shutdown is 0."""
+    directory = open_directory(disk)
+    append(directory.create("t", 0, TOPIC_ID), make_batch(5))
+    await directory.close()
+    disk.flip(f"{PATH}/t-0/{0:020d}.log", 97)
+    for _ in range(2):
+        again = open_directory(disk)
+        assert list(again.corrupt) == [TopicPartition("t", 0)]
+        kill(again)
+
+
 async def test_corruption_of_a_log_in_use_is_not_forgotten(disk: MemoryDisk) -> None:
     directory = open_directory(disk)
     append(directory.create("t", 0, TOPIC_ID), make_batch())

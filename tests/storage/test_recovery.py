@@ -201,7 +201,8 @@ def test_a_log_that_lost_every_file_is_corrupt() -> None:
 def test_only_what_lies_above_the_recovery_point_is_looked_at() -> None:
     disk = written(3 * PER_SEGMENT)
     disk.flip(FIRST, 70)
-    log = open_log(disk, recovery_point=PER_SEGMENT * 10)
+    point = PER_SEGMENT * 10
+    log = open_log(disk, recovery_point=point, high_watermark_checkpoint=point)
     assert log.end_offset == 3 * PER_SEGMENT * 10
 
 
@@ -210,14 +211,33 @@ def test_what_recovery_did_not_look_at_is_checked_when_it_is_read(clean: bool) -
     disk = written(2 * PER_SEGMENT + 1)
     end_offset = 10 * (2 * PER_SEGMENT + 1)
     disk.flip(FIRST, BATCH + 80)
-    point = {"recovery_point": end_offset, "clean_shutdown": clean}
-    log = open_log(disk, **point)
+    log = open_log(
+        disk,
+        recovery_point=end_offset,
+        high_watermark_checkpoint=end_offset,
+        clean_shutdown=clean,
+    )
     assert len(log.read(0, BATCH).data) == BATCH
     for offset, size in ((0, 2 * BATCH), (10, BATCH)):
         with pytest.raises(CorruptLogError, match="the CRC does not match"):
             log.read(offset, size)
     for offset in range(20, end_offset, 10):
         assert len(log.read(offset, BATCH).data) == BATCH
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("number", [0, LAST, PER_SEGMENT, 2 * PER_SEGMENT])
+def test_what_only_the_recovery_point_proves_is_checked_at_once(number: int, clean: bool) -> None:
+    """The point is lowered to the high watermark: later it would pass for a torn write."""
+    disk = written(2 * PER_SEGMENT + 1)
+    first = number // PER_SEGMENT * PER_SEGMENT * 10
+    position = number % PER_SEGMENT * BATCH
+    disk.flip(f"/d/t-0/{first:020d}.log", position + 80)
+    checkpoints = {"recovery_point": 10 * (2 * PER_SEGMENT + 1), "clean_shutdown": clean}
+    for high_watermark in (0, 10 * number):
+        with pytest.raises(CorruptLogError, match="the CRC does not match") as caught:
+            open_log(disk, **checkpoints, high_watermark_checkpoint=high_watermark)
+        assert (caught.value.offset, caught.value.position) == (10 * number, position)
 
 
 def test_after_a_clean_shutdown_nothing_is_scanned_but_a_cut_is_corruption() -> None:

@@ -43,6 +43,8 @@ SEEDS = [
     Plan(30763, light=True),
     # A change without an answer took effect after the success of one that was asked for later.
     Plan(60361, light=True),
+    # A bit flipped after a clean shutdown passed for a torn write after the crash that followed.
+    Plan(103904, light=True),
 ]
 
 
