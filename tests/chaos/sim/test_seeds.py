@@ -43,6 +43,9 @@ SEEDS = [
     Plan(30763, light=True),
     # A change without an answer took effect after the success of one that was asked for later.
     Plan(60361, light=True),
+    # A law read a metadata log that the storm had damaged after its snapshot was made.
+    Plan(107975, light=True),
+    Plan(105619, light=True),
 ]
 
 
