@@ -13,7 +13,7 @@ from raft.quorum import VoterSet
 from runtime.quorum_config import METADATA_TOPIC
 from runtime.quorum_control import voters_in
 from runtime.quorum_snapshots import parse_name, read
-from stele.wire.batch import decode
+from stele.wire.batch import check_crc, decode
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -75,12 +75,26 @@ class SnapshotsEqualTheLog:
         self._known[snapshot] = content
 
     def _replayed(self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId) -> Content | None:
-        """None when this node has not all of the log from an earlier snapshot on."""
+        """By the log beside it. Where that has not all of it, or the storm has damaged it since,
+        by any log with the same last record, which has the same in front of it. None without one.
+        """
+        others = [each for each in cluster.nodes.values() if each is not node]
+        for each in (node, *others):
+            found = self._replayed_by(cluster, each, snapshot)
+            if found is not None and (each is node or found[1] == snapshot.epoch):
+                return found[0]
+        return None
+
+    def _replayed_by(
+        self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId
+    ) -> tuple[Content, int] | None:
+        """What a log says, and the epoch of its last record up to there; None when it has not all
+        of it, and whole, from an earlier snapshot on."""
         earlier = [each for each in self._known if each.end_offset < snapshot.end_offset]
         before = max(earlier, key=lambda each: each.end_offset, default=None)
-        image, end, voters = EMPTY, 0, None
+        image, end, epoch, voters = EMPTY, 0, 0, None
         if before is not None:
-            end, (records, voters) = before.end_offset, self._known[before]
+            end, epoch, (records, voters) = before.end_offset, before.epoch, self._known[before]
             image = image_of(end, records)
         delta = MetadataDelta(image)
         disk = cluster.simulation.machine(node.host).disk
@@ -90,12 +104,14 @@ class SnapshotsEqualTheLog:
                     break
                 if header.base_offset < end:
                     continue
+                if not check_crc(inode.data, position, header):
+                    return None
                 if header.is_control:
                     voters = voters_in(inode.data, position) or voters
                 else:
                     values = [record.value or b"" for record in decode(inode.data, position)]
                     delta.replay_values(header.base_offset, values)
-                end = header.next_offset
+                end, epoch = header.next_offset, header.leader_epoch
         if end != snapshot.end_offset:
             return None
-        return Content(tuple(records_of(delta.apply())), voters)
+        return Content(tuple(records_of(delta.apply())), voters), epoch

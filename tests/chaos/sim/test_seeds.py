@@ -45,6 +45,9 @@ SEEDS = [
     Plan(60361, light=True),
     # A bit flipped after a clean shutdown passed for a torn write after the crash that followed.
     Plan(103904, light=True),
+    # A law read a metadata log that the storm had damaged after its snapshot was made.
+    Plan(107975, light=True),
+    Plan(105619, light=True),
 ]
 
 
