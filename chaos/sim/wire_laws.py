@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.disk import VirtualDisk
-from chaos.sim.laws import Report, core_of, newest_image
+from chaos.sim.laws import CommittedMetadata, Report, core_of, newest_image
 from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said, Stage
 from raft.core import RaftCore
@@ -136,9 +136,14 @@ class IsrProposalsAreFresh:
     name = "ISR proposals are fresh"
 
     def __init__(
-        self, cluster: SimCluster, report: Report, highest: dict[PartitionId, int]
+        self,
+        cluster: SimCluster,
+        metadata: CommittedMetadata,
+        report: Report,
+        highest: dict[PartitionId, int],
     ) -> None:
         self._cluster = cluster
+        self._metadata = metadata
         self._report = report
         self._highest = highest
         # The epochs of the brokers' registrations when a request came.
@@ -161,7 +166,7 @@ class IsrProposalsAreFresh:
 
     def _check_proposal(self, leader: int, proposal: AlterPartitionRequest.Partition) -> None:
         """If it counts, its members have what is committed by now: those it adds, too."""
-        image = newest_image(self._cluster)
+        image = self._metadata.newest
         state = None if image is None else image.partition(proposal.topic_id, proposal.partition)
         if (
             state is None

@@ -43,6 +43,9 @@ SEEDS = [
     Plan(30763, light=True),
     # A change without an answer took effect after the success of one that was asked for later.
     Plan(60361, light=True),
+    # Laws went by the metadata of a controller cut off, when all who knew newer ones were down.
+    Plan(107776, light=True),
+    Plan(103396, light=True),
 ]
 
 
