@@ -9,13 +9,13 @@ from broker.broker import Broker
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.laws import (
+    CommittedMetadata,
     CommittedRecordsStay,
     EpochsOnlyGrow,
     Law,
     MajorityHolds,
     OneVotePerEpoch,
     SomeoneHasEverything,
-    newest_image,
 )
 from chaos.sim.log_laws import (
     FollowersKnowTheEpoch,
@@ -51,7 +51,8 @@ class Invariants:
 
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
-        self.committed = CommittedRecordsStay()
+        self._metadata = CommittedMetadata(cluster)
+        self.committed = CommittedRecordsStay(self._metadata)
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
         self._quorum_laws: list[Law] = [
@@ -79,15 +80,15 @@ class Invariants:
         ]
         self._laws += [
             (
-                LogsRememberWhatTheyHold(cluster, self.committed, self._violated),
+                LogsRememberWhatTheyHold(cluster, self._metadata, self.committed, self._violated),
                 _COSTLY_EVERY_LOOKS,
             ),
-            (MembersHaveEverything(self.highest), _COSTLY_EVERY_LOOKS),
+            (MembersHaveEverything(self._metadata, self.highest), _COSTLY_EVERY_LOOKS),
             (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)
-        IsrProposalsAreFresh(cluster, self._violated, self.highest)
+        IsrProposalsAreFresh(cluster, self._metadata, self._violated, self.highest)
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
         # (A process that dies may have known of an epoch that it had not written down yet.)
@@ -128,7 +129,7 @@ class Invariants:
         if any(node.id in self._cluster.controllers for node in running):
             for law in self._quorum_laws:
                 law.check(self._cluster, self._violated)
-        image = newest_image(self._cluster)
+        image = self._metadata.newest
         whole = image is not self._newest
         self._newest = image
         if whole:
@@ -264,7 +265,7 @@ class Invariants:
 def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
     """Whether the state is of this leader, and not older than what the leader goes by.
 
-    It may be older when controllers have restarted and do not know yet what is committed.
+    It may be older when the controller that told the leader was gone before it was looked at.
     """
     known = leading.machine.state
     return (

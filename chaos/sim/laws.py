@@ -107,6 +107,26 @@ def is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bo
     return behind * 2 < len(voters) or not len(voters)
 
 
+class CommittedMetadata:
+    """The newest committed metadata that a controller was ever seen with.
+
+    What is committed stays so, also while all who know it are down: a controller that still runs
+    may be cut off, or have restarted, and know an ISR and a leader of long ago.
+    """
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._newest: MetadataImage | None = None
+
+    @property
+    def newest(self) -> MetadataImage | None:
+        """As of now; None: there was no controller yet."""
+        image = newest_image(self._cluster)
+        if image is not None and (self._newest is None or image.offset > self._newest.offset):
+            self._newest = image
+        return self._newest
+
+
 class EpochsOnlyGrow:
     """Leader epochs and partition epochs of the committed metadata only grow."""
 
@@ -143,9 +163,10 @@ class CommittedRecordsStay:
 
     name = "what is committed stays"
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: CommittedMetadata) -> None:
         self.compared = 0  # records
         self.truncations = 0
+        self._metadata = metadata
         # (last offset, CRC, leader epoch) by base offset.
         self._batches: dict[PartitionId, dict[int, tuple[int, int, int]]] = {}
         self._ends: dict[PartitionId, int] = {}
@@ -157,7 +178,7 @@ class CommittedRecordsStay:
         self._compared: dict[tuple[str, PartitionId], int] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        image = newest_image(cluster)
+        image = self._metadata.newest
         cut = set() if image is None else self._cut_by_unclean_elections(cluster, image)
         for node, replica in online(cluster):
             if replica.id in cut:
@@ -399,6 +420,7 @@ def process_of(node: SimNode) -> str:
 
 
 def newest_image(cluster: SimCluster) -> MetadataImage | None:
+    """Of the controllers that run now; others may have known more (``CommittedMetadata``)."""
     newest = None
     for node in cluster.controllers.values():
         running = node.running

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from broker.replica import Replica
 from broker.types import PartitionId
 from chaos.sim.laws import (
+    CommittedMetadata,
     CommittedRecordsStay,
     Report,
     bytes_before,
     log_bytes,
-    newest_image,
     online,
     process_of,
 )
@@ -62,9 +62,14 @@ class LogsRememberWhatTheyHold:
     name = "logs remember what they hold"
 
     def __init__(
-        self, cluster: SimCluster, committed: CommittedRecordsStay, report: Report
+        self,
+        cluster: SimCluster,
+        metadata: CommittedMetadata,
+        committed: CommittedRecordsStay,
+        report: Report,
     ) -> None:
         self._cluster = cluster
+        self._metadata = metadata
         self._committed = committed
         self._report = report
         self._twins: dict[tuple[str, PartitionId], _Twin] = {}
@@ -105,7 +110,7 @@ class LogsRememberWhatTheyHold:
         them back. The end falls only after a cut.
         """
         for replica in self._replicas(node, partition):
-            if _was_unclean(self._cluster, replica):
+            if _was_unclean(self._metadata, replica):
                 continue
             data = bytes(log_bytes(self._cluster, node, partition)[size:])
             for _, header in batches(data):
@@ -185,11 +190,12 @@ class MembersHaveEverything:
 
     name = "members have everything"
 
-    def __init__(self, highest: dict[PartitionId, int]) -> None:
+    def __init__(self, metadata: CommittedMetadata, highest: dict[PartitionId, int]) -> None:
+        self._metadata = metadata
         self._highest = highest
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        image = newest_image(cluster)
+        image = self._metadata.newest
         if image is None:
             return
         replicas: dict[PartitionId, list[tuple[SimNode, Replica]]] = {}
@@ -202,7 +208,7 @@ class MembersHaveEverything:
                 replica.machine.state.partition_epoch > state.partition_epoch
                 for _, replica in running
             ):
-                continue  # or controllers that have restarted do not know yet what is committed
+                continue  # or a controller told it what none was seen with
             committed = self._highest.get(partition, 0)
             for node, replica in running:
                 behind = replica.log.durable_offset < committed
@@ -243,8 +249,8 @@ class FollowersKnowTheEpoch:
                     )
 
 
-def _was_unclean(cluster: SimCluster, replica: Replica) -> bool:
-    image = newest_image(cluster)
+def _was_unclean(metadata: CommittedMetadata, replica: Replica) -> bool:
+    image = metadata.newest
     state = None if image is None else image.partition(*replica.id)
     known = 0 if state is None else state.unclean_elections
     return bool(known or replica.machine.state.unclean_elections)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.disk import VirtualDisk
-from chaos.sim.laws import Report, core_of, newest_image
+from chaos.sim.laws import CommittedMetadata, Report, core_of, newest_image
 from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said, Stage
 from raft.core import RaftCore
@@ -136,9 +136,14 @@ class IsrProposalsAreFresh:
     name = "ISR proposals are fresh"
 
     def __init__(
-        self, cluster: SimCluster, report: Report, highest: dict[PartitionId, int]
+        self,
+        cluster: SimCluster,
+        metadata: CommittedMetadata,
+        report: Report,
+        highest: dict[PartitionId, int],
     ) -> None:
         self._cluster = cluster
+        self._metadata = metadata
         self._report = report
         self._highest = highest
         # The epochs of the brokers' registrations when a request came.
@@ -160,8 +165,12 @@ class IsrProposalsAreFresh:
             self._check_answers(said, request)
 
     def _check_proposal(self, leader: int, proposal: AlterPartitionRequest.Partition) -> None:
-        """If it counts, its members have what is committed by now: those it adds, too."""
-        image = newest_image(self._cluster)
+        """If it counts, its members have what is committed by now: those it adds, too.
+
+        A member is a broker in one registration (KIP-903). What a later process of it has on disk
+        says nothing of that: a leader that repeats itself goes on naming the earlier one.
+        """
+        image = self._metadata.newest
         state = None if image is None else image.partition(proposal.topic_id, proposal.partition)
         if (
             state is None
@@ -170,16 +179,16 @@ class IsrProposalsAreFresh:
             or state.partition_epoch != proposal.partition_epoch
         ):
             return
-        self._check_members(proposal, "proposed")
-
-    def _check_members(self, proposal: AlterPartitionRequest.Partition, how: str) -> None:
         partition = PartitionId(proposal.topic_id, proposal.partition)
         committed = self._highest.get(partition, 0)
         for member in proposal.isr:
-            replica = replica_of(self._cluster.brokers[member.broker_id], partition)
-            if replica is not None and replica.log.durable_offset < committed:
+            node = self._cluster.brokers[member.broker_id]
+            replica = replica_of(node, partition)
+            if replica is None or _registered_as(node) != member.broker_epoch:
+                continue
+            if replica.log.durable_offset < committed:
                 self._report(
-                    f"{replica!r}: broker {member.broker_id} is {how} for the ISR, has "
+                    f"{replica!r}: broker {member.broker_id} is proposed for the ISR, has "
                     f"{replica.log.durable_offset} on disk, and {committed} is committed"
                 )
 
@@ -259,6 +268,13 @@ class FencedBrokersAcknowledgeNothing:
             self._report(
                 f"broker {broker}, fenced since {since:.3f}, acknowledged a write of {sent_at:.3f}"
             )
+
+
+def _registered_as(node: SimNode) -> int:
+    """The broker epoch that its process goes by; -1 before it is registered, or down."""
+    running = node.running
+    broker = None if running is None else running.broker
+    return -1 if broker is None else broker.replicas._broker_epoch
 
 
 def replica_of(node: SimNode, partition: PartitionId) -> Replica | None:

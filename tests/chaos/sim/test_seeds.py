@@ -48,6 +48,11 @@ SEEDS = [
     # A law read a metadata log that the storm had damaged after its snapshot was made.
     Plan(107975, light=True),
     Plan(105619, light=True),
+    # Laws went by the metadata of a controller cut off, when all who knew newer ones were down.
+    Plan(107776, light=True),
+    Plan(103396, light=True),
+    # A law looked for what a member had on the disk that its broker got when it was another one.
+    Plan(107419, light=True),
 ]
 
 
