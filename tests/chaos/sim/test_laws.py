@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.sim.laws import (
+    CommittedMetadata,
     CommittedRecordsStay,
     EpochsOnlyGrow,
     MajorityHolds,
@@ -171,7 +172,7 @@ def hold(
 def committed(bench: LawBench) -> CommittedRecordsStay:
     """1 and 2 have two batches, which are committed, and 1 another one that is not."""
     bench.commit(image(50, STATE))
-    law = CommittedRecordsStay()
+    law = CommittedRecordsStay(CommittedMetadata(bench.cluster))
     hold(bench, 1, batch(0), batch(2), batch(4))
     hold(bench, 2, batch(0), batch(2))
     assert not bench.broken(law)

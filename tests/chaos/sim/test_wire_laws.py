@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.types import PartitionId
+from chaos.sim.laws import CommittedMetadata
 from chaos.sim.wire import Said, Stage
 from chaos.sim.wire_laws import (
     ALTER_PARTITION,
@@ -224,7 +225,8 @@ def proposals(bench: LawBench) -> LawBench:
     bench.commit(image(50, STATE))
     for broker_id in BROKERS:
         bench.replica(broker_id, make_batch(3), state=STATE)
-    IsrProposalsAreFresh(bench.cluster, bench.report, {PARTITION: 3})
+    metadata = CommittedMetadata(bench.cluster)
+    IsrProposalsAreFresh(bench.cluster, metadata, bench.report, {PARTITION: 3})
     return bench
 
 
