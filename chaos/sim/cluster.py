@@ -15,7 +15,7 @@ from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
-from node.node import Node, build
+from node.node import SUPPORTED_FEATURES, Node, build
 from runtime.config import Address, NodeConfig, from_settings
 from stele.errors import SteleError
 from stele.world import World
@@ -42,6 +42,7 @@ class SimNode:
         self.node: Node | None = None
         self.failure = ""  # why the last process refused to start, or gave up
         self.on_failed: Callable[[SimNode], None] | None = None
+        self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
         self._simulation = simulation
         simulation.machine(host)
 
@@ -89,7 +90,7 @@ class SimNode:
                 process.world.rng,
                 ignore_formatted=True,
             )
-            node = self.node = build(self.config, process.world)
+            node = self.node = build(self.config, process.world, features=self.features)
             await node.start()
             failure: BaseException = await node.wait_failed()
         except (SteleError, OSError) as error:  # it refuses to start
