@@ -398,6 +398,16 @@ def process_of(node: SimNode) -> str:
     return f"{node.host} #{node.process.incarnation}"
 
 
+def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:
+    """The committed metadata as each part of each node that runs knows it."""
+    for node in cluster.nodes.values():
+        running = node.running
+        if running is not None and running.controller is not None:
+            yield running.controller.image
+        if running is not None and running.broker is not None:
+            yield running.broker.image
+
+
 def newest_image(cluster: SimCluster) -> MetadataImage | None:
     newest = None
     for node in cluster.controllers.values():

@@ -121,7 +121,9 @@ class _Run:
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
         if plan.light and not plan.faults:
             # A quiet cluster has its light load, and nothing else.
-            self._load = replace(self._load, admin_pause_s=0.0, segment_bytes=Load().segment_bytes)
+            self._load = replace(
+                self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
+            )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
@@ -213,16 +215,25 @@ class _Run:
         Clients may have to give up old connections first.
         """
         history, least = self._workload.history, self._plan.least
+        readers = self._workload.readers
+        answered = [reader.answered for reader in readers]
         written = max(len(history.promised), least - 1)
         read = max(len(history.consumed), least - 1)
 
         def goes_on() -> bool:
             self._workload.check_going()
-            return len(history.promised) > written and len(history.consumed) > read
+            return (
+                len(history.promised) > written
+                and len(history.consumed) > read
+                and all(
+                    reader.answered > before
+                    for reader, before in zip(readers, answered, strict=True)
+                )
+            )
 
         await self._cluster.until(
             goes_on,
-            "producers and consumers go on in a cluster that is whole again",
+            "producers, consumers and readers go on in a cluster that is whole again",
             timeout_s=HEAL_S,
         )
 
@@ -244,6 +255,8 @@ class _Run:
         cover.update(self._storm.damage.counts)
         cover.update(self._operators.counts)
         cover.update(self._workload.administration.counts)
+        for reader in self._workload.readers:
+            cover.update(reader.counts)
         cover["snapshots compared"] = cluster.invariants.snapshots.compared
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared
