@@ -240,8 +240,9 @@ class QuorumAims(AimTools):
             damage.voters_may_be_lost = before
 
     def _has_spare_voters(self, active: SimNode) -> bool:
-        """Whether the cluster can do without one, if it is a controller and nothing else."""
-        alone = not set(self._cluster.controllers) & set(self._cluster.brokers)
+        """Whether the cluster can do without any one, where that takes no replicas along: who is
+        to be spared is known too late to look for those."""
+        alone = not any(node.shares_metadata_disk for node in self._controllers)
         return alone and self._damage.has_voter_to_spare(active)
 
     def _wipe_shortly(self, node: SimNode) -> None:

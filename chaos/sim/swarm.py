@@ -32,6 +32,7 @@ class Shape:
     controllers: int = 3
     brokers: int = 3
     combined: bool = False
+    metadata_apart: bool = False  # of a combined node: on a disk of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ class _Run:
                 brokers=rng.choice([3, 3, 3, 4, 5]),
                 combined=rng.random() < 0.2,
             )
+        if shape.combined:
+            shape = replace(shape, metadata_apart=rng.random() < 0.5)
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
         if plan.light and not plan.faults:
             # A quiet cluster has its light load, and nothing else.
@@ -130,6 +133,8 @@ class _Run:
         if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
+        if shape.metadata_apart:
+            settings["metadata.log.dir"] = "/metadata"
         self._cluster = SimCluster(
             plan.seed,
             settings=settings,
