@@ -76,12 +76,12 @@ class MajorityHolds:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
             if core.status.role is Role.LEADER and not any(
-                is_held(voters, ends, high_watermark) for voters in _deciding(core)
+                is_held(voters, ends, high_watermark) for voters in deciding(core)
             ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
 
 
-def _deciding(core: RaftCore) -> list[VoterSet]:
+def deciding(core: RaftCore) -> list[VoterSet]:
     """By whose majority a leader may have committed: until the newest voters are committed
     themselves, those before them."""
     history = core._replica.history
