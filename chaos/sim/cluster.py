@@ -17,6 +17,7 @@ from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
 from runtime.config import Address, NodeConfig, from_settings
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
 from stele.world import World
 
@@ -49,6 +50,19 @@ class SimNode:
     @property
     def id(self) -> int:
         return self.config.node_id
+
+    @property
+    def metadata_directory(self) -> str:
+        return self.config.metadata_log_dir
+
+    @property
+    def metadata_log(self) -> str:
+        return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
+
+    @property
+    def shares_metadata_disk(self) -> bool:
+        """Whether the metadata log and replicas of partitions are lost together."""
+        return self.config.is_broker and self.metadata_directory in self.config.log_dirs
 
     @property
     def alive(self) -> bool:
@@ -218,7 +232,8 @@ class SimCluster:
     def wipe(self, node: SimNode) -> None:
         """A node that is down gets an empty disk. As a voter it has to be removed and added."""
         assert not node.alive, f"node {node.id} runs"
-        self.simulation.machine(node.host).disk.lose("/data")
+        for directory in directories_of(node.config):
+            self.simulation.machine(node.host).disk.lose(directory)
 
     # -------------------------------------------------------------------------------- running
 
