@@ -220,6 +220,7 @@ class Broker:
             ),
             metrics=self._metrics,
             lease_valid=self._lease_valid,
+            controller_features=lambda: self._quorum.controller_features,
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
             caught_up=lambda: self._serving,
         )

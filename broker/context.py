@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from broker.controller_client import ControllerClient
@@ -12,6 +12,7 @@ from broker.producer_ids import ProducerIds
 from broker.replica_manager import ReplicaManager
 from broker.topic_views import TopicViews
 from metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from raft.quorum import FeatureLevels
 from runtime.config import NodeConfig
 from stele.world import Clock
 
@@ -24,7 +25,8 @@ class BrokerContext:
     accepts, so many seconds, and says whether it came. ``lease_valid`` says whether the active
     controller has answered this broker of late: whether the image is more than history.
     ``caught_up`` says whether it was ever more since the process began: before that it may know
-    of nothing, for what of its log is committed only a leader can tell.
+    of nothing, for what of its log is committed only a leader can tell. ``controller_features``:
+    what the voters support, by the newest record of them that this broker has.
     """
 
     config: NodeConfig
@@ -38,6 +40,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
+    controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
     caught_up: Callable[[], bool] = lambda: True
     topic_views: TopicViews = field(default_factory=TopicViews)

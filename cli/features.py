@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +20,7 @@ from cli.options import (
 from cli.output import CommandError, key_values, print_json, print_table
 
 if TYPE_CHECKING:
-    from stele.feature_admin import UpgradeType
+    from stele.feature_admin import SupportedLevels, UpgradeType
     from stele.sync import Admin
 
 METADATA_VERSION = "metadata.version"
@@ -47,23 +48,21 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Show the finalized level of each feature, and which levels the brokers support."""
+    """Show the finalized level of each feature, and which levels each node supports."""
     with _admin(bootstrap, timeout) as admin:
         features = admin.describe_features(linearizable=not local)
     if as_json:
         print_json(features)
         return
     print_table(
-        ("FEATURE", "FINALIZED", "SUPPORTED BY ALL", "BROKERS"),
+        ("FEATURE", "FINALIZED", "SUPPORTED BY ALL", "BROKERS", "CONTROLLERS"),
         [
             (
                 each.name,
                 each.level or None,
                 _levels(each.min_level, each.max_level),
-                ", ".join(
-                    f"{known.broker_id}: {_levels(known.min_level, known.max_level)}"
-                    for known in each.brokers
-                ),
+                _nodes(each.brokers),
+                _nodes(each.controllers),
             )
             for each in features
         ],
@@ -168,6 +167,12 @@ def _wanted(metadata: int | None, features: list[str] | None) -> dict[str, int]:
     if not levels:
         raise CommandError("nothing to change: give --metadata LEVEL or --feature NAME=LEVEL")
     return levels
+
+
+def _nodes(supported: Iterable[SupportedLevels]) -> str:
+    return ", ".join(
+        f"{known.node_id}: {_levels(known.min_level, known.max_level)}" for known in supported
+    )
 
 
 def _levels(low: int, high: int) -> str | None:

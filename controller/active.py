@@ -13,10 +13,13 @@ from typing import TypeVar
 from controller.chain import ImageChain
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
+from metadata.features import unsupported
 from metadata.image import MetadataImage
 from metadata.records import MetadataError, encode
 from metadata.snapshot import image_of
 from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
+from raft.membership import Refusal
+from raft.quorum import Voter
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Rng
@@ -90,6 +93,19 @@ class DecisionMaker:
         except MetadataError as error:
             self._fail(error)
 
+    def voter_refusal(self, voter: Voter) -> Refusal | None:
+        """Why a controller with the voter's features cannot vote now; None: it can.
+
+        Goes by everything decided so far: what is decided later will see the voter.
+        """
+        if not self.active:
+            message = "the controller that leads is not active yet; try again"
+            return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
+        if (reason := unsupported(self.newest, voter.features)) is None:
+            return None
+        message = f"controller {voter.id} cannot vote: {reason}"
+        return Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
+
     # ---------------------------------------------------------------- decisions
 
     def submit(self, decide: Decide[Reply]) -> Reply:
@@ -108,6 +124,7 @@ class DecisionMaker:
             static=self._static,
             rng=self._rng,
             cluster_id=self._cluster_id,
+            controllers=self._quorum.controller_features,
         )
         result = decide(context)
         if result.records:

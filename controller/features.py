@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from controller.machine import Context, ControllerResult, Decision
 from metadata.features import SUPPORTED, losses, supported_by
-from metadata.image import MetadataImage
+from metadata.image import FeatureRange, MetadataImage
 from metadata.records import METADATA_VERSION
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
@@ -27,7 +29,7 @@ def update_features(
         try:
             if names.count(update.name) > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is updated twice")
-            _check(context.image, update, before)
+            _check(context, update, before)
         except ApiError as error:
             answer.error, answer.message, answer.level = error.code, error.message, before
         else:
@@ -50,7 +52,7 @@ def _attempt_none(response: UpdateFeaturesResponse) -> None:
             answer.level = answer.level_before
 
 
-def _check(image: MetadataImage, update: Update, before: int) -> None:
+def _check(context: Context, update: Update, before: int) -> None:
     name, level = update.name, update.level
     supported = SUPPORTED.get(name)
     if supported is None:
@@ -69,15 +71,27 @@ def _check(image: MetadataImage, update: Update, before: int) -> None:
         UpgradeType.UNSAFE_DOWNGRADE,
     ):
         raise _refusal(f"{name} is at {before}: {level} would be a downgrade, not an upgrade")
-    for registration in image.sorted_brokers():
-        known = supported_by(registration, name)
-        if level not in known:
-            raise _refusal(
-                f"broker {registration.broker_id} supports {name} {known.min_level} to "
-                f"{known.max_level}, not {level}: start it with a version of Stele that does"
-            )
+    if level == before:
+        return
+    lacking = [
+        f"{node} {name} {known.min_level} to {known.max_level}, not {level}"
+        for node, known in _nodes(context, name)
+        if level not in known
+    ]
+    if lacking:
+        raise _refusal(f"{'; '.join(lacking)}: every node needs a version of Stele that does")
     if name == METADATA_VERSION and level < before:
-        _check_losses(image, update)
+        _check_losses(context.image, update)
+
+
+def _nodes(context: Context, name: str) -> Iterator[tuple[str, FeatureRange]]:
+    """Whoever reads the metadata log, as the beginning of a sentence, and what it supports."""
+    for registration in context.image.sorted_brokers():
+        known = supported_by(registration.features, name)
+        yield f"broker {registration.broker_id} supports", known
+    for node_id, told in sorted(context.controllers.items()):
+        says = "supports" if told else "never told what it supports, which counts as"
+        yield f"controller {node_id} {says}", supported_by(told, name)
 
 
 def _check_losses(image: MetadataImage, update: Update) -> None:

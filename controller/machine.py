@@ -8,12 +8,13 @@ Refusals are ``ApiError``; then nothing was decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
+from raft.quorum import FeatureLevels
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Rng
 
@@ -36,6 +37,8 @@ class Context:
     static: Mapping[str, str]
     rng: Rng
     cluster_id: str
+    # The features that each voter told it supports, by node id; also of one that is being added.
+    controllers: Mapping[int, Sequence[FeatureLevels]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

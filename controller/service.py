@@ -29,6 +29,8 @@ from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
+from raft.membership import Refusal
+from raft.quorum import Voter
 from runtime.config import NodeConfig
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
@@ -101,6 +103,11 @@ class ControllerService:
         """The active controller as this node knows it; -1: none."""
         leader = None if self._quorum is None else self._quorum.leader.leader_id
         return -1 if leader is None else leader
+
+    @property
+    def voter_refusal(self) -> Callable[[Voter], Refusal | None]:
+        """Why a controller that supports only so much cannot vote; asked before it does."""
+        return self._decisions.voter_refusal
 
     # ---------------------------------------------------------------- life
 
@@ -426,4 +433,7 @@ class ControllerService:
     async def _describe_features(
         self, request: admin.DescribeFeaturesRequest
     ) -> admin.DescribeFeaturesResponse:
-        return describe_features(await self._image_for(request))
+        image = await self._image_for(request)
+        return describe_features(
+            image, {} if self._quorum is None else self._quorum.controller_features
+        )

@@ -1,7 +1,7 @@
 """Feature levels (KIP-584): what a node supports, and what an image holds of each level.
 
 The one feature is ``metadata.version``, the format of the metadata log. Its finalized level stands
-in the log itself: no record of a higher one is written before every broker can read it.
+in the log itself: no record of a higher one is written before every broker and voter can read it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from metadata.image import BrokerRegistration, FeatureRange, MetadataImage
+from metadata.image import FeatureRange, MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -30,7 +30,11 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 """What this version of Stele supports, by name."""
 
 _BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
-"""Of a broker that told none when it registered."""
+"""Of a broker that told none when it registered, and of a voter that never told."""
+
+
+Told = Iterable[tuple[str, int, int]]
+"""What a node told: features by name, each with the least and the greatest level it supports."""
 
 
 class Loss(NamedTuple):
@@ -56,22 +60,22 @@ def require(image: MetadataImage, level: int, what: str) -> None:
         )
 
 
-def supported_by(registration: BrokerRegistration, name: str) -> FeatureRange:
-    """What a broker supports of a feature; levels 0 to 0: nothing."""
-    for each in registration.features:
-        if each.name == name:
-            return each
+def supported_by(told: Told, name: str) -> FeatureRange:
+    """What a node supports of a feature; levels 0 to 0: nothing."""
+    for each in told:
+        if each[0] == name:
+            return FeatureRange(*each)
     if name == METADATA_VERSION:
         return _BEFORE_RANGES
     return FeatureRange(name, 0, 0)
 
 
-def unsupported(image: MetadataImage, features: Iterable[FeatureRange]) -> str | None:
+def unsupported(image: MetadataImage, told: Told) -> str | None:
     """Why a node of these ranges cannot take part: a finalized level that it does not support."""
-    ranges = {each.name: each for each in features} or {METADATA_VERSION: _BEFORE_RANGES}
+    told = tuple(told)
     for name in sorted(image.features):
         level = image.features[name]
-        known = ranges.get(name, FeatureRange(name, 0, 0))
+        known = supported_by(told, name)
         if level not in known:
             return (
                 f"{name} is finalized at {level}, and it supports {known.min_level} to "
@@ -102,31 +106,42 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
     return found
 
 
-def describe(image: MetadataImage) -> admin.DescribeFeaturesResponse:
-    """Every feature: finalized level, who supports what, and what all do and this node too."""
+def describe(
+    image: MetadataImage, controllers: Mapping[int, Told]
+) -> admin.DescribeFeaturesResponse:
+    """Every feature: finalized level, who supports what, and what all do and this node too.
+
+    ``controllers``: what the voters told, by id.
+    """
     answers = []
     for name in sorted({*SUPPORTED, *image.features}):
         here = SUPPORTED.get(name, FeatureRange(name, 0, 0))
         brokers = [
-            (registration.broker_id, supported_by(registration, name))
+            _supported(registration.broker_id, supported_by(registration.features, name))
             for registration in image.sorted_brokers()
         ]
-        everywhere = [here, *(known for _, known in brokers)]
+        voters = [
+            _supported(node_id, supported_by(controllers[node_id], name))
+            for node_id in sorted(controllers)
+        ]
+        nodes = [*brokers, *voters]
         answers.append(
             admin.DescribeFeaturesResponse.Feature(
                 name=name,
                 level=image.features.get(name, 0),
-                min_level=max(known.min_level for known in everywhere),
-                max_level=min(known.max_level for known in everywhere),
-                brokers=[
-                    admin.DescribeFeaturesResponse.Supported(
-                        broker_id=broker_id, min_level=known.min_level, max_level=known.max_level
-                    )
-                    for broker_id, known in brokers
-                ],
+                min_level=max([here.min_level, *(known.min_level for known in nodes)]),
+                max_level=min([here.max_level, *(known.max_level for known in nodes)]),
+                brokers=brokers,
+                controllers=voters,
             )
         )
     return admin.DescribeFeaturesResponse(features=answers, metadata_offset=max(0, image.offset))
+
+
+def _supported(node_id: int, known: FeatureRange) -> admin.DescribeFeaturesResponse.Supported:
+    return admin.DescribeFeaturesResponse.Supported(
+        node_id=node_id, min_level=known.min_level, max_level=known.max_level
+    )
 
 
 def supported_ranges() -> list[pb.FeatureRange]:

@@ -6,14 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from broker.broker import Broker
 from controller.service import ControllerService
+from metadata.features import SUPPORTED
 from node.format import read_identity
+from raft.quorum import FeatureLevels
 from runtime.config import ConfigError, NodeConfig
 from runtime.controller_metrics import declare_controller_metrics
 from runtime.metrics import LoopLagProbe, MetricsRegistry
@@ -33,6 +35,10 @@ from storage.errors import LogDirectoryError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Features = tuple[FeatureLevels, ...]
+
+SUPPORTED_FEATURES: Features = tuple(SUPPORTED[name] for name in sorted(SUPPORTED))
 
 # Asked of the quorum's leader, by voters' and by administrators' names.
 _OF_THE_QUORUM = {
@@ -60,8 +66,9 @@ class Node:
     followed); it is then to be stopped.
     """
 
-    def __init__(self, config: NodeConfig, world: World) -> None:
+    def __init__(self, config: NodeConfig, world: World, features: Features) -> None:
         self.config = config
+        self._features = features
         self.registry = MetricsRegistry()
         self.quorum: Quorum | None = None  # the three are made by `start`
         self.controller: ControllerService | None = None
@@ -118,7 +125,10 @@ class Node:
         identity = read_identity(world.disk, config)
         self._lock_metadata_directory()
         quorum = self.quorum = Quorum(
-            quorum_config(config, identity.cluster_id, identity.metadata_directory_id),
+            replace(
+                quorum_config(config, identity.cluster_id, identity.metadata_directory_id),
+                features=self._features,
+            ),
             world,
             config.metadata_log_dir,
             on_fatal=self._fail,
@@ -167,6 +177,7 @@ class Node:
         controller = ControllerService(config, cluster_id, self._world, on_fatal=self._fail)
         controller.attach(quorum)
         quorum.add_listener(controller)
+        quorum.check_voters_by(controller.voter_refusal)
         quorum.take_snapshots_of(controller.snapshot_records)
         declare_controller_metrics(self.registry, controller.metrics)
         address = config.controller_listener
@@ -211,9 +222,12 @@ class Node:
             self._failed.set()
 
 
-def build(config: NodeConfig, world: World) -> Node:
-    """Put a node together; nothing runs before ``Node.start``."""
-    return Node(config, world)
+def build(config: NodeConfig, world: World, *, features: Features = SUPPORTED_FEATURES) -> Node:
+    """Put a node together; nothing runs before ``Node.start``.
+
+    ``features``: what it tells the quorum that it supports, where it may vote.
+    """
+    return Node(config, world, features)
 
 
 def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> QuorumConfig:

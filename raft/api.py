@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from raft.quorum import FeatureLevels
 from stele.errors import ApiError, ErrorCode
 
 
@@ -80,6 +81,15 @@ class MetadataQuorum(Protocol):
 
     @property
     def log_end_offset(self) -> int: ...
+
+    @property
+    def controller_features(self) -> Mapping[int, tuple[FeatureLevels, ...]]:
+        """What each voter supports, by node id; empty for one that never told.
+
+        By the newest record of the voters, committed or not: at a leader, whatever it proposes
+        next stands behind that in the log. A leader counts whom it is adding among them.
+        """
+        ...
 
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.

@@ -159,6 +159,11 @@ class RaftCore:
         return None if adding is None else adding.voter
 
     @property
+    def voters_to_be(self) -> VoterSet:
+        """The latest voters, and who is to become one of them."""
+        return self.voters if self.adding is None else self.voters.with_voter(self.adding)
+
+    @property
     def change_pending(self) -> bool:
         """Whether the latest voters are not known to be committed, or one is about to be added.
 

@@ -22,7 +22,7 @@ takes the place of another is formatted as one that joins (``is_founder`` is fal
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raft import replication
 from raft.messages import Batch, VotersChange
@@ -52,7 +52,7 @@ class RemoveVoter:
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoter:
-    """Give a voter another endpoint, or the directory id that was not known."""
+    """Give a voter another endpoint or other features, or the directory id that was not known."""
 
     voter: Voter
 
@@ -238,7 +238,7 @@ def _learned(replica: Replica, state: Leader) -> VoterSet:
         if voter.key.directory_id == NO_DIRECTORY:
             progress = state.progress.get(voter.id)
             seen = replica.local.directory_id if progress is None else progress.directory_id
-            voters = voters.with_voter(Voter(ReplicaKey(voter.id, seen), voter.endpoint))
+            voters = voters.with_voter(replace(voter, key=ReplicaKey(voter.id, seen)))
     return voters
 
 

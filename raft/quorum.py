@@ -9,6 +9,9 @@ from stele.ids import encode_uuid
 
 NO_DIRECTORY = bytes(16)
 
+FeatureLevels = tuple[str, int, int]
+"""A feature by its name, and the least and the greatest level of it that a node supports."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:
@@ -30,13 +33,15 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the quorum: its identity, and where its peers reach it.
+    """A member of the quorum: its identity, where its peers reach it, and what it supports.
 
-    ``endpoint`` is ``host:port``, opaque to the core; empty while it is not known.
+    Opaque to the core are ``endpoint``, ``host:port``, empty while it is not known, and
+    ``features``, by name, empty while it has told none.
     """
 
     key: ReplicaKey
     endpoint: str = ""
+    features: tuple[FeatureLevels, ...] = ()
 
     @property
     def id(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
 from raft.core import RaftCore, ReplicaView
@@ -28,10 +28,10 @@ from raft.messages import (
     ResponseReceived,
     SnapshotId,
 )
-from raft.quorum import ReplicaKey, Voter, VoterSet
+from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
-from runtime.quorum_changes import QuorumChanges
+from runtime.quorum_changes import QuorumChanges, VoterCheck
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
@@ -83,6 +83,7 @@ class Quorum:
         )
         self._service = QuorumService(
             config,
+            world.network,
             submit=self._submit,
             standing=self._standing,
             describe=self._describe,
@@ -108,6 +109,7 @@ class Quorum:
         self._snapshots: SnapshotWriter | None = None
         # What the next sync makes durable, and what may leave then.
         self._unsynced = asyncio.Event()
+        self._voters_news = asyncio.Event()  # other voters, or another leader
         self._ticket = 0
         self._hard_state: HardState | None = None
         self._held: list[Outbound] = []
@@ -149,6 +151,12 @@ class Quorum:
         """The newest that this replica knows of; they may not be committed yet."""
         return self._config.first_voters if self._core is None else self._core.voters
 
+    @property
+    def controller_features(self) -> Mapping[int, tuple[FeatureLevels, ...]]:
+        """See ``raft.api.MetadataQuorum``."""
+        voters = self.voters if self._core is None else self._core.voters_to_be
+        return {voter.id: voter.features for voter in voters.voters}
+
     def endpoint(self, node_id: int) -> tuple[str, int] | None:
         """Host and port of a controller; None if it is not known here."""
         return self._endpoints.get(node_id)
@@ -179,6 +187,10 @@ class Quorum:
         """Before ``start``. ``source`` gives the records of the image that the listeners have
         made of everything delivered so far, in one turn of the loop; None: it has none to give."""
         self._snapshot_source = source
+
+    def check_voters_by(self, check: VoterCheck) -> None:
+        """Before ``start``. A leader asks ``check`` before it adds or updates a voter."""
+        self._changes.voter_check = check
 
     async def start(self) -> None:
         """Recover the log, read ``quorum-state``, join.
@@ -212,7 +224,7 @@ class Quorum:
         self._spawn(self._delivery.run(), "quorum-delivery")
         self._spawn(self._checkpoint_forever(), "quorum-checkpoint")
         if config.own_endpoint:
-            self._spawn(self._keep_endpoint_known(), "quorum-endpoint")
+            self._spawn(self._keep_record_true(), "quorum-own-record")
         self._guard(lambda core: core.start(self._now()))
 
     async def stop(self) -> None:
@@ -373,6 +385,7 @@ class Quorum:
             self._tell_status(ready.status)
         if ready.status is not None or ready.voters is not None:
             self._settle_peers()
+            self._voters_news.set()
         self._maybe_claim()
         self._changes.wake()
         self._arm(ready.deadline)
@@ -440,11 +453,17 @@ class Quorum:
             if self._snapshots is not None:
                 await self._snapshots.take_if_due(self._core)
 
-    async def _keep_endpoint_known(self) -> None:
-        """Tell the leader where this voter is, whenever the record of the voters is wrong."""
+    async def _keep_record_true(self) -> None:
+        """Tell the leader where this voter is and what it supports, whenever the voters' record
+        says something else: at once, and again until it does not."""
         while True:
-            await asyncio.sleep(self._config.fetch_timeout_ms / 1000)
-            await self._changes.correct_endpoint(self._config, self._peers)
+            self._voters_news.clear()
+            await self._changes.correct_record(self._config, self._peers)
+            try:
+                async with asyncio.timeout(self._config.fetch_timeout_ms / 1000):
+                    await self._voters_news.wait()
+            except TimeoutError:
+                pass
 
     # ----------------------------------------------------------------------------- telling
 
@@ -473,6 +492,7 @@ class Quorum:
         if core.high_watermark > core.epoch_start_offset:
             epoch = self._claimed = core.epoch
             self._delivery.tell(lambda listener: listener.on_claimed(epoch))
+            self._delivery.tell(lambda listener: self._changes.wake())  # the voter check may wait
 
     def _standing(self) -> tuple[int | None, int]:
         return self._status.leader_id, self._status.epoch

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.core import RaftCore
-from raft.membership import AddVoter, Refusal, UpdateVoter, VoterChange
+from raft.membership import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange
 from raft.quorum import ReplicaKey, Voter
 from raft.ready import Ready, Role
 from runtime.quorum_config import QuorumConfig
-from runtime.quorum_messages import UPDATE_VOTER, MessageError, parse
+from runtime.quorum_messages import UPDATE_VOTER, MessageError, features_to_wire, parse
 from runtime.quorum_peers import Peers
 from stele.errors import ApiError, ErrorCode
 from stele.ids import encode_uuid
@@ -40,11 +40,17 @@ _TRANSFER_REFUSALS = {
 }
 
 
+VoterCheck = Callable[[Voter], Refusal | None]
+"""Why a voter that supports only that cannot vote now; None: it can."""
+
+
 class QuorumChanges:
     """Begins a change where it is allowed, and waits until it is done or has failed.
 
     ``core()`` is None while the replica does not run; ``guard`` lets the core take an event;
     ``leader()`` is who leads as this replica knows it. ``wake`` is called after every event.
+    ``voter_check`` is asked in the very turn in which a voter is appended or begins to be added, so
+    that no decision comes in between. Until one is set, every voter will do.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class QuorumChanges:
         self._leader = leader
         self._now = now
         self._watchers: list[asyncio.Future[None]] = []  # woken after the next event
+        self.voter_check: VoterCheck = lambda voter: None
 
     async def transfer_leadership(self, to: int) -> None:
         """Hand leadership to voter ``to``; return once it leads.
@@ -127,7 +134,7 @@ class QuorumChanges:
         Raises NotLeaderError when nothing was changed because this replica does not lead, and
         ApiError: refused, not caught up, undone by who led next, or of unknown outcome.
         """
-        core = await self._when_possible(change)
+        core = await self._when(lambda: self._refusal(change) or self._misfit(change))
         epoch, before = core.epoch, core.voters_offset
         self._guard(lambda core: core.change_voters(change, self._now()))
         if isinstance(change, AddVoter):
@@ -143,14 +150,24 @@ class QuorumChanges:
         if not self._is_committed(offset, epoch):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNDONE)
 
-    async def _when_possible(self, change: VoterChange) -> RaftCore:
+    async def wait_possible(self, change: VoterChange) -> None:
+        """Wait a moment until the change could begin, whatever the voter supports.
+
+        Raises NotLeaderError, ApiError.
+        """
+        await self._when(lambda: self._refusal(change))
+
+    def _refusal(self, change: VoterChange) -> Refusal | None:
+        return self._leading().change_refusal(change, self._now())
+
+    def _misfit(self, change: VoterChange) -> Refusal | None:
+        return None if isinstance(change, RemoveVoter) else self.voter_check(change.voter)
+
+    async def _when(self, refusal: Callable[[], Refusal | None]) -> RaftCore:
         """Wait a moment for what passes: a commit, the first one of a new leader, another change.
 
         Raises NotLeaderError, ApiError.
         """
-
-        def refusal() -> Refusal | None:
-            return self._leading().change_refusal(change, self._now())
 
         def is_settled() -> bool:
             refused = refusal()
@@ -203,33 +220,32 @@ class QuorumChanges:
             return False
         return core.high_watermark > offset and core.log.epoch_of(offset) == epoch
 
-    async def correct_endpoint(self, config: QuorumConfig, peers: Peers) -> None:
-        """If the voters' record has another endpoint for this voter, have the leader correct it."""
-        core = self._core()
+    async def correct_record(self, config: QuorumConfig, peers: Peers) -> None:
+        """If the voters' record is not true of this voter, have the leader correct it."""
+        core, leader_id = self._core(), self._leader().leader_id
         own = None if core is None else core.voters.get(config.node_id)
-        if core is None or own is None or own.endpoint == config.own_endpoint:
-            return
-        if own.key != ReplicaKey(config.node_id, config.directory_id) or core.change_pending:
+        true = Voter(
+            ReplicaKey(config.node_id, config.directory_id), config.own_endpoint, config.features
+        )
+        if own is None or own.key != true.key or own == true or leader_id is None:
             return
         request = pb.UpdateVoterRequest(
             cluster_id=config.cluster_id,
             voter_id=config.node_id,
             voter_directory_id=config.directory_id,
             endpoint=config.own_endpoint,
+            features=features_to_wire(config.features),
         )
-        leader_id = self._leader().leader_id
-        if leader_id is None:
-            return
         try:
             if leader_id == config.node_id:
-                await self.change_voters(UpdateVoter(Voter(own.key, config.own_endpoint)))
+                await self.change_voters(UpdateVoter(true))
                 return
             answer = await peers.ask(leader_id, UPDATE_VOTER, request.SerializeToString())
             message = parse(pb.VoterChangeResponse, answer).message
         except (ApiError, RpcError, MessageError) as error:
             message = str(error)
         if message:  # asked again later
-            _log.warning("the quorum does not know that this voter has moved: %s", message)
+            _log.warning("the quorum does not know where this voter is, or what: %s", message)
 
     # ------------------------------------------------------------------------------ waiting
 

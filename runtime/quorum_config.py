@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.quorum import ReplicaKey, Voter, VoterSet
+from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from runtime.config import Address
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -35,6 +35,7 @@ class QuorumConfig:
     bootstrap: tuple[tuple[str, int], ...] = ()  # host, port of controllers that may know more
     is_controller: bool = False  # it serves the quorum, as a voter or to become one
     endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
+    features: tuple[FeatureLevels, ...] = ()  # that this node supports, by name
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000

@@ -1,7 +1,8 @@
 """The quorum's control records, in Kafka's layout: who leads, and who votes.
 
 LeaderChangeMessage version 1, KRaftVersionRecord and VotersRecord version 0 (KIP-595, KIP-853).
-All are "flexible": lengths are varints of one more, structures end with their tagged fields.
+All are "flexible": lengths are varints of one more, structures end with their tagged fields. What a
+voter supports stands in such a field, which Kafka does not have, and does not mind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from raft.messages import Batch, LeaderChange, VotersChange
-from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
+from raft.quorum import NO_DIRECTORY, FeatureLevels, ReplicaKey, Voter, VoterSet
 from stele.errors import SteleError
 from stele.wire.batch import BatchBuilder, ControlType, control_key, control_type, decode
 from stele.wire.kafka.primitives import MalformedMessageError, encode_uvarint, read_uvarint
@@ -25,7 +26,9 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _PORT: Final = struct.Struct(">H")
 _VERSIONS: Final = struct.Struct(">hh")  # of the protocol: from, to
+_LEVELS: Final = struct.Struct(">hh")  # of a feature: from, to
 _NO_TAGS: Final = b"\0"
+_FEATURES_TAG: Final = 1000  # of a voter; Kafka counts its own tags from 0
 
 
 class ControlRecordError(SteleError):
@@ -92,7 +95,7 @@ def encode_voters(voters: VoterSet) -> bytes:
         value += _INT32.pack(voter.key.id) + voter.key.directory_id
         value += _endpoints(voter.endpoint)
         value += _VERSIONS.pack(0, KRAFT_VERSION) + _NO_TAGS
-        value += _NO_TAGS
+        value += _features(voter.features)
     return bytes(value + _NO_TAGS)
 
 
@@ -105,6 +108,17 @@ def _endpoints(endpoint: str) -> bytes:
     return _size(1) + texts + _PORT.pack(int(port)) + _NO_TAGS
 
 
+def _features(features: Sequence[FeatureLevels]) -> bytes:
+    """A voter's tagged fields."""
+    if not features:
+        return _NO_TAGS
+    value = bytearray(_size(len(features)))
+    for name, *levels in features:
+        text = name.encode()
+        value += _size(len(text)) + text + _LEVELS.pack(*levels) + _NO_TAGS
+    return encode_uvarint(1) + encode_uvarint(_FEATURES_TAG) + encode_uvarint(len(value)) + value
+
+
 def decode_voters(value: bytes) -> VoterSet:
     """Raises ControlRecordError."""
     try:
@@ -114,7 +128,10 @@ def decode_voters(value: bytes) -> VoterSet:
 
 
 class _Reader:
-    """Reads one VotersRecord. Raises IndexError, ValueError or MalformedMessageError."""
+    """Reads one VotersRecord, or what a tag of it holds.
+
+    Raises IndexError, ValueError or MalformedMessageError.
+    """
 
     def __init__(self, value: bytes) -> None:
         self._value = value
@@ -125,9 +142,8 @@ class _Reader:
         if version != 0:
             raise ValueError(f"version {version}")
         voters = [self._voter() for _ in range(self._size())]
-        self._skip_tags()
-        if self._position != len(self._value):
-            raise ValueError(f"{len(self._value) - self._position} bytes behind the record")
+        self._tags()
+        self._check_end()
         if len({voter.key.id for voter in voters}) != len(voters):
             raise ValueError("a voter is named twice")
         return VoterSet(voters)
@@ -137,21 +153,38 @@ class _Reader:
         key = ReplicaKey(voter_id, self._bytes(len(NO_DIRECTORY)))
         endpoints = [self._endpoint() for _ in range(self._size())]
         self._take(_VERSIONS)
-        self._skip_tags()
-        self._skip_tags()
-        return Voter(key, endpoints[0] if endpoints else "")
+        self._tags()
+        features = self._tags().get(_FEATURES_TAG)
+        return Voter(
+            key,
+            endpoints[0] if endpoints else "",
+            () if features is None else _Reader(features).features(),
+        )
+
+    def features(self) -> tuple[FeatureLevels, ...]:
+        found = tuple(self._feature() for _ in range(self._size()))
+        self._check_end()
+        return found
+
+    def _feature(self) -> FeatureLevels:
+        name = self._bytes(self._size()).decode()
+        least, greatest = self._take(_LEVELS)
+        self._tags()
+        return name, least, greatest
+
+    def _check_end(self) -> None:
+        if self._position != len(self._value):
+            raise ValueError(f"{len(self._value) - self._position} bytes behind the end")
 
     def _endpoint(self) -> str:
         self._bytes(self._size())  # the listener's name
         host = self._bytes(self._size()).decode()
         (port,) = self._take(_PORT)
-        self._skip_tags()
+        self._tags()
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _skip_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()  # the tag
-            self._bytes(self._varint())
+    def _tags(self) -> dict[int, bytes]:
+        return {self._varint(): self._bytes(self._varint()) for _ in range(self._varint())}
 
     def _size(self) -> int:
         size = self._varint() - 1

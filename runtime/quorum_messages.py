@@ -6,19 +6,20 @@ Decoding raises ``MessageError`` on anything that a sound peer would not send.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
 from raft import messages
-from raft.quorum import NO_DIRECTORY
+from raft.quorum import NO_DIRECTORY, FeatureLevels
 from runtime.config import parse_address
 from runtime.quorum_control import ControlRecordError, voters_in
 from stele.errors import ErrorCode, SteleError
 from stele.wire.batch import BatchError, batches, check_crc
 from stele.wire.v1 import raft_pb2 as pb
+from stele.wire.v1.metadata_pb2 import FeatureRange
 
 _PREFIX = "/stele.v1.Raft/"
 VOTE = _PREFIX + "Vote"
@@ -31,6 +32,9 @@ TRANSFER_LEADERSHIP = _PREFIX + "TransferLeadership"
 ADD_VOTER = _PREFIX + "AddVoter"
 REMOVE_VOTER = _PREFIX + "RemoveVoter"
 UPDATE_VOTER = _PREFIX + "UpdateVoter"
+SUPPORTED_FEATURES = _PREFIX + "SupportedFeatures"
+
+_LEVEL_MAX = 0x7FFF  # what the voters' record has room for
 
 
 class MessageError(SteleError):
@@ -182,6 +186,22 @@ def directory_id(wire: bytes) -> bytes:
     if wire and len(wire) != len(NO_DIRECTORY):
         raise MessageError(f"a directory id of {len(wire)} bytes")
     return wire or NO_DIRECTORY
+
+
+def features(wire: Iterable[FeatureRange]) -> tuple[FeatureLevels, ...]:
+    """What a controller supports, as it came in; by name."""
+    found = {each.name: (each.name, each.min_level, each.max_level) for each in wire}
+    for name, least, greatest in found.values():
+        if not name or not 0 <= least <= greatest <= _LEVEL_MAX:
+            raise MessageError(f"{name!r} {least} to {greatest} are no levels of a feature")
+    return tuple(found[name] for name in sorted(found))
+
+
+def features_to_wire(supported: Iterable[FeatureLevels]) -> list[FeatureRange]:
+    return [
+        FeatureRange(name=name, min_level=least, max_level=greatest)
+        for name, least, greatest in supported
+    ]
 
 
 # ----------------------------------------------------------------------------- responses

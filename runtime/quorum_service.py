@@ -29,19 +29,22 @@ from runtime.quorum_messages import (
     DESCRIBE_QUORUM,
     METHODS,
     REMOVE_VOTER,
+    SUPPORTED_FEATURES,
     TRANSFER_LEADERSHIP,
     UPDATE_VOTER,
     MessageError,
     directory_id,
     encode_response,
     endpoint,
+    features,
+    features_to_wire,
     leader_to_wire,
     parse,
 )
-from runtime.quorum_peers import Endpoints
+from runtime.quorum_peers import Endpoints, ask_features
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from stele.world import RpcCode, RpcError, Service
+from stele.world import Network, RpcCode, RpcError, Service
 from storage.errors import CorruptLogError, StorageError
 
 _log = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ class QuorumService:
     def __init__(
         self,
         config: QuorumConfig,
+        network: Network,
         *,
         submit: Callable[[int, Request], None],
         standing: Callable[[], tuple[int | None, int]],
@@ -70,6 +74,7 @@ class QuorumService:
     ) -> None:
         """``failed`` is told that the disk gives nothing any more: the replica cannot go on."""
         self._config = config
+        self._network = network
         self._submit = submit
         self._standing = standing
         self._describe = describe
@@ -100,6 +105,7 @@ class QuorumService:
                 ADD_VOTER: self._add_voter,
                 REMOVE_VOTER: self._remove_voter,
                 UPDATE_VOTER: self._update_voter,
+                SUPPORTED_FEATURES: self._supported_features,
             }
         )
 
@@ -210,27 +216,48 @@ class QuorumService:
     async def _add_voter(self, data: bytes) -> bytes:
         request: pb.AddVoterRequest = _parsed(pb.AddVoterRequest, data)
 
-        def change() -> VoterChange:
+        async def change() -> VoterChange:
             if not request.endpoint:
                 raise MessageError("where is it reached? The endpoint is empty")
             voter = Voter(_key(request), endpoint(request.endpoint))
             timeout_ms = request.timeout_ms if request.timeout_ms > 0 else CATCH_UP_TIMEOUT_MS
-            return AddVoter(voter, timeout_ms / 1000)
+            adding = AddVoter(voter, timeout_ms / 1000)
+            await self._changes.wait_possible(adding)  # else nobody need be asked
+            supported = await ask_features(self._network, self._config, voter)
+            return replace(adding, voter=replace(voter, features=supported))
 
         return await self._change(request.cluster_id, change)
 
     async def _remove_voter(self, data: bytes) -> bytes:
         request: pb.RemoveVoterRequest = _parsed(pb.RemoveVoterRequest, data)
-        return await self._change(request.cluster_id, lambda: RemoveVoter(_key(request)))
+
+        async def change() -> VoterChange:
+            return RemoveVoter(_key(request))
+
+        return await self._change(request.cluster_id, change)
 
     async def _update_voter(self, data: bytes) -> bytes:
         request: pb.UpdateVoterRequest = _parsed(pb.UpdateVoterRequest, data)
-        return await self._change(
-            request.cluster_id,
-            lambda: UpdateVoter(Voter(_key(request), endpoint(request.endpoint))),
-        )
 
-    async def _change(self, cluster_id: str, change: Callable[[], VoterChange]) -> bytes:
+        async def change() -> VoterChange:
+            supported = features(request.features)
+            return UpdateVoter(Voter(_key(request), endpoint(request.endpoint), supported))
+
+        return await self._change(request.cluster_id, change)
+
+    async def _supported_features(self, data: bytes) -> bytes:
+        self._running()
+        request: pb.SupportedFeaturesRequest = _parsed(pb.SupportedFeaturesRequest, data)
+        if request.cluster_id != self._config.cluster_id:
+            error = int(ErrorCode.INCONSISTENT_CLUSTER_ID)
+            return pb.SupportedFeaturesResponse(error=error).SerializeToString()
+        return pb.SupportedFeaturesResponse(
+            node_id=self._config.node_id,
+            directory_id=self._config.directory_id,
+            features=features_to_wire(self._config.features),
+        ).SerializeToString()
+
+    async def _change(self, cluster_id: str, change: Callable[[], Awaitable[VoterChange]]) -> bytes:
         self._running()
         answer = pb.VoterChangeResponse()
         try:
@@ -239,7 +266,7 @@ class QuorumService:
                     ErrorCode.INCONSISTENT_CLUSTER_ID,
                     f"this is cluster {self._config.cluster_id}, not {cluster_id}",
                 )
-            await self._changes.change_voters(change())
+            await self._changes.change_voters(await change())
         except MessageError as error:
             answer.error, answer.message = int(ErrorCode.INVALID_REQUEST), str(error)
         except ApiError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stele.admin_requests import AdminRequests
@@ -17,9 +18,9 @@ UNSAFE_DOWNGRADE = pb.UpgradeType.UNSAFE_DOWNGRADE
 
 @dataclass(frozen=True, slots=True)
 class SupportedLevels:
-    """What one broker supports of a feature, both ends included; 0 to 0: nothing."""
+    """What one node supports of a feature, both ends included; 0 to 0: nothing."""
 
-    broker_id: int
+    node_id: int
     min_level: int
     max_level: int
 
@@ -30,9 +31,10 @@ class FeatureDescription:
 
     name: str
     level: int  # finalized; 0: none
-    min_level: int  # supported by every broker
+    min_level: int  # supported by all of them
     max_level: int
-    brokers: tuple[SupportedLevels, ...]
+    brokers: tuple[SupportedLevels, ...]  # all that are registered
+    controllers: tuple[SupportedLevels, ...]  # all that vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,14 @@ class UpdatedFeature:
     level_before: int
     level: int
     already_done: bool  # by the same request, sent before
+
+
+def _levels(
+    supported: Iterable[pb.DescribeFeaturesResponse.Supported],
+) -> tuple[SupportedLevels, ...]:
+    return tuple(
+        SupportedLevels(known.node_id, known.min_level, known.max_level) for known in supported
+    )
 
 
 class FeatureAdmin:
@@ -63,10 +73,8 @@ class FeatureAdmin:
                 each.level,
                 each.min_level,
                 each.max_level,
-                tuple(
-                    SupportedLevels(known.broker_id, known.min_level, known.max_level)
-                    for known in each.brokers
-                ),
+                _levels(each.brokers),
+                _levels(each.controllers),
             )
             for each in response.features
         ]

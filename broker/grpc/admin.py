@@ -227,7 +227,8 @@ class AdminService:
     async def _describe_features(
         self, request: pb.DescribeFeaturesRequest
     ) -> pb.DescribeFeaturesResponse:
-        return describe_features(await self._present_image(request))
+        image = await self._present_image(request)
+        return describe_features(image, self._context.controller_features())
 
     async def _describe_configs(
         self, request: pb.DescribeConfigsRequest

@@ -5,40 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from metadata.image import ConfigResource as ImageResource
-from metadata.image import MetadataImage
+from chaos.sim.metadata_history import CONFIG, UNSET, Change, MetadataHistory
 from stele.admin import Admin, ConfigResource, NewTopic
 from stele.errors import OutcomeUnknownError, SteleError
-
-_CONFIG = "max.message.bytes"
-
-
-@dataclass(slots=True)
-class _Asked:
-    """What a topic's config may be: what was said last, or what nobody knows the outcome of.
-
-    A change without an answer may take effect at any later time, also after the success of one
-    that was asked for later: its request can lie in a network that is cut.
-    """
-
-    said: str | None = None  # None: never set
-    unknown: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Administration:
-    """``run``, then ``wrong`` of the metadata of the end: what was answered with success holds."""
+    """``run``; what it asks for and is told goes into the history, which judges what is read."""
 
     admin: Admin
     rng: random.Random
+    history: MetadataHistory
     counts: Counter[str] = field(default_factory=Counter)
-    # What the cluster said last of each topic: there, gone, or (None) nobody knows.
-    topics: dict[str, bool | None] = field(default_factory=dict)
-    configs: dict[str, _Asked] = field(default_factory=dict)
-    _number: int = 0
+    _asked: list[str] = field(default_factory=list)  # every topic there ever was to be
+    _present: list[str] = field(default_factory=list)  # those of them that are for sure
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._create, self._create, self._delete, self._configure, self._elect]
@@ -50,53 +34,61 @@ class Administration:
                 self.counts["administration failed"] += 1
         await self.admin.close()
 
-    def wrong(self, image: MetadataImage) -> Iterator[str]:
-        for name, there in self.topics.items():
-            if there is not None and there != (image.topic(name) is not None):
-                said, found = ("created", "is not there") if there else ("deleted", "is there")
-                yield f"topic {name} was {said} and {found}"
-        for name, asked in self.configs.items():
-            present = image.config(ImageResource.topic(name)).get(_CONFIG)
-            if self.topics[name] and present != asked.said and present not in asked.unknown:
-                yield f"{_CONFIG} of {name} was set to {asked.said} and is {present}"
+    async def _outcome(self, change: Change, call: Awaitable[object]) -> None:
+        """Only what is said to be unknown may be done although it failed (``stele.admin``)."""
+        try:
+            await call
+        except OutcomeUnknownError:
+            raise
+        except SteleError:
+            change.refused()
+            raise
+        change.confirmed()
 
     # ----------------------------------------------------------------------------------- acts
 
-    def _present(self) -> list[str]:
-        return [name for name, there in self.topics.items() if there]
-
     async def _create(self) -> None:
-        self._number += 1
-        name = f"extra-{self._number}"
-        self.topics[name] = None
-        await self.admin.create_topics([NewTopic(name, partitions=1, replication_factor=3)])
-        self.topics[name] = True
+        name = f"extra-{len(self._asked) + 1}"
+        self._asked.append(name)
+        topic = NewTopic(name, partitions=1, replication_factor=3)
+        await self._outcome(self.history.creation_asked(name), self.admin.create_topics([topic]))
+        self._present.append(name)
         self.counts["topics created"] += 1
+        await self._look_at_own()
 
     async def _delete(self) -> None:
-        if present := self._present():
-            name = self.rng.choice(present)
-            self.topics[name] = None
-            await self.admin.delete_topics([name])
-            self.topics[name] = False
+        if self._present:
+            name = self._present.pop(self.rng.randrange(len(self._present)))
+            await self._outcome(self.history.deletion_asked(name), self.admin.delete_topics([name]))
             self.counts["topics deleted"] += 1
+            await self._look_at_own()
 
     async def _configure(self) -> None:
-        if present := self._present():
-            name, value = self.rng.choice(present), str(self.rng.randint(100_000, 999_999))
-            asked = self.configs.setdefault(name, _Asked())
-            asked.unknown.add(value)
-            try:
-                await self.admin.alter_configs({ConfigResource.topic(name): {_CONFIG: value}})
-            except OutcomeUnknownError:
-                raise
-            except SteleError:
-                asked.unknown.discard(value)
-                raise
-            asked.unknown.discard(value)
-            asked.said = value
+        if self._present:
+            name, value = self.rng.choice(self._present), self._new_value()
+            while self.history.was_configured(name, value):
+                value = self._new_value()
+            change = {ConfigResource.topic(name): {CONFIG: value}}
+            await self._outcome(
+                self.history.config_asked(name, value), self.admin.alter_configs(change)
+            )
             self.counts["configs changed"] += 1
+            await self._look_at_own()
+
+    def _new_value(self) -> str:
+        return str(self.rng.randint(100_000, 999_999))
 
     async def _elect(self) -> None:
         await self.admin.elect_leaders()
         self.counts["elections of preferred leaders"] += 1
+
+    async def _look_at_own(self) -> None:
+        """Right after a change, not linearizably: even then a client sees what it has changed."""
+        found = {each.name: each for each in await self.admin.list_topics(linearizable=False)}
+        for name in self._asked:
+            topic = found.get(name)
+            config = UNSET if topic is None else topic.configs.get(CONFIG, UNSET)
+            self.history.own_read(
+                "the administrator", name, is_there=topic is not None, config=config
+            )
+        self.counts["own changes read"] += 1

@@ -184,6 +184,8 @@ _ALWAYS_SEEN = ("acknowledged", "compared", "consumed", "elections")
 _SEEN_AMONG_ALL_FAULTS = (
     "isr changes",
     "leader epochs",
+    "linearizable reads",
+    "own changes read",
     "snapshots compared",
     "topics created",
     "topics deleted",

@@ -15,8 +15,9 @@ from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
-from node.node import Node, build
+from node.node import SUPPORTED_FEATURES, Node, build
 from runtime.config import Address, NodeConfig, from_settings
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
 from stele.world import World
 
@@ -42,12 +43,26 @@ class SimNode:
         self.node: Node | None = None
         self.failure = ""  # why the last process refused to start, or gave up
         self.on_failed: Callable[[SimNode], None] | None = None
+        self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
         self._simulation = simulation
         simulation.machine(host)
 
     @property
     def id(self) -> int:
         return self.config.node_id
+
+    @property
+    def metadata_directory(self) -> str:
+        return self.config.metadata_log_dir
+
+    @property
+    def metadata_log(self) -> str:
+        return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
+
+    @property
+    def shares_metadata_disk(self) -> bool:
+        """Whether the metadata log and replicas of partitions are lost together."""
+        return self.config.is_broker and self.metadata_directory in self.config.log_dirs
 
     @property
     def alive(self) -> bool:
@@ -89,7 +104,7 @@ class SimNode:
                 process.world.rng,
                 ignore_formatted=True,
             )
-            node = self.node = build(self.config, process.world)
+            node = self.node = build(self.config, process.world, features=self.features)
             await node.start()
             failure: BaseException = await node.wait_failed()
         except (SteleError, OSError) as error:  # it refuses to start
@@ -217,7 +232,8 @@ class SimCluster:
     def wipe(self, node: SimNode) -> None:
         """A node that is down gets an empty disk. As a voter it has to be removed and added."""
         assert not node.alive, f"node {node.id} runs"
-        self.simulation.machine(node.host).disk.lose("/data")
+        for directory in directories_of(node.config):
+            self.simulation.machine(node.host).disk.lose(directory)
 
     # -------------------------------------------------------------------------------- running
 

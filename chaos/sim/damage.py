@@ -21,7 +21,7 @@ from chaos.sim import membership
 from chaos.sim.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
-from runtime.quorum_config import METADATA_TOPIC
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 ROOT = "/data"
-METADATA_LOG = f"{ROOT}/{METADATA_TOPIC}-0"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 _BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
 _LEAST_VOTERS = 3  # of fewer none is taken away
@@ -82,7 +81,7 @@ class Damage:
             return self._flip_metadata(node)
         while places:
             place = places.pop(self._rng.randrange(len(places)))
-            if self._flip(node, place.name, self._floor(node, place.name)):
+            if self._flip(node, f"{ROOT}/{place.name}", self._floor(node, place.name)):
                 self._hurt[place.id] = node.id
                 self.counts["bits flipped in replicas"] += 1
                 return True
@@ -105,40 +104,50 @@ class Damage:
 
     def wipe(self, node: SimNode) -> bool:
         """A broker gets an empty disk. It is down."""
-        self._forget_healed()
-        if not self._is_broker_alone(node):
+        if node.id not in self._cluster.brokers:
             return False
-        image = self._image()
-        if image is None:
+        if self._is_controller(node) and node.shares_metadata_disk:
+            return self.lose_voter(node)
+        held = self._replicas_to_wipe(node)
+        if held is None:
             return False
-        places = self._places(node, image)
-        held = [
-            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
-            for topic, number, state in image.sorted_partitions()
-            if node.id in state.replicas
-        ]
-        if len(places) < len(held) or not all(self._may_hurt(node, image, place) for place in held):
+        self._lose_replicas(node, held)
+        if node.shares_metadata_disk:
+            self.metadata.discard(node.id)
+        return True
+
+    def lose_voter(self, node: SimNode) -> bool:
+        """A controller that may be lost goes down, and gets an empty disk."""
+        if not self.may_lose_voter(node):
             return False
-        self._disk(node).lose(ROOT)
-        for place in held:
-            self._hurt[place.id] = node.id
-        self.metadata.discard(node.id)
-        self.counts["disks wiped"] += 1
+        # While nobody is active any more, nobody can tell.
+        held = self._replicas_to_wipe(node) if node.shares_metadata_disk else None
+        if node.alive:
+            node.kill()
+        self.wipe_voter(node)
+        if held is not None:
+            self._lose_replicas(node, held)
         return True
 
     def wipe_voter(self, node: SimNode) -> None:
-        """A controller gets an empty disk. It is down."""
-        self._cluster.wipe(node)
+        """A controller gets an empty disk for its metadata. It is down."""
+        self._disk(node).lose(node.metadata_directory)
         self.lost_voters.add(node.id)
         self.metadata.discard(node.id)
         self.counts["voters wiped"] += 1
 
+    def _lose_replicas(self, node: SimNode, held: list[_Place]) -> None:
+        self._disk(node).lose(ROOT)
+        for place in held:
+            self._hurt[place.id] = node.id
+        self.counts["disks wiped"] += 1
+
     def replace_metadata(self, node: SimNode) -> None:
         """What an operator does with a node that refuses to start for its metadata log."""
-        if node.id in self._cluster.controllers:
+        if self._is_controller(node):
             self.wipe_voter(node)
             return
-        self._disk(node).lose(METADATA_LOG)
+        self._disk(node).lose(node.metadata_log)
         self.metadata.discard(node.id)
         self.counts["metadata logs wiped"] += 1
 
@@ -147,16 +156,19 @@ class Damage:
     def _disk(self, node: SimNode) -> VirtualDisk:
         return self._cluster.simulation.machine(node.host).disk
 
-    def _is_broker_alone(self, node: SimNode) -> bool:
-        return node.id not in self._cluster.controllers
+    def _is_controller(self, node: SimNode) -> bool:
+        return node.id in self._cluster.controllers
 
     def may_lose_voter(self, node: SimNode) -> bool:
-        """Whether the other voters are a majority without it that holds everything committed.
+        """Whether the other voters are a majority without it that holds everything committed, and
+        other brokers have what it holds of partitions.
 
         Every majority that committed something overlaps every majority of the others, if only
         this one is lost, and the quorum knows its disk from the one that takes its place.
         """
-        return self.voters_may_be_lost and self.has_voter_to_spare(node)
+        if not (self.voters_may_be_lost and self.has_voter_to_spare(node)):
+            return False
+        return not node.shares_metadata_disk or self._replicas_to_wipe(node) is not None
 
     def has_voter_to_spare(self, node: SimNode) -> bool:
         """The same where somebody else sees to it that a lost voter is replaced."""
@@ -164,13 +176,17 @@ class Damage:
         return not self.lost_voters and node.id in voters.ids and len(voters) >= _LEAST_VOTERS
 
     def _may_hurt_metadata(self, node: SimNode) -> bool:
-        if not self._disk(node).names(METADATA_LOG):
+        """A voter whose metadata is damaged is replaced with its disk, some time after that. If
+        there are replicas on that disk, nobody can tell now whether they will be spared then."""
+        if not self._disk(node).names(node.metadata_log):
             return False
-        return self._is_broker_alone(node) or self.may_lose_voter(node)
+        if self._is_controller(node):
+            return not node.shares_metadata_disk and self.may_lose_voter(node)
+        return True
 
     def _metadata_is_hurt(self, node: SimNode, what: str) -> bool:
         self.metadata.add(node.id)
-        if not self._is_broker_alone(node):
+        if self._is_controller(node):
             self.lost_voters.add(node.id)
         self.counts[what] += 1
         return True
@@ -191,6 +207,22 @@ class Damage:
             for topic, number, state in image.sorted_partitions()
             if node.id in state.replicas and f"{topic.name}-{number}" in here
         ]
+
+    def _replicas_to_wipe(self, node: SimNode) -> list[_Place] | None:
+        """All that a broker holds, if others have all of it; None if not, or if nobody can tell."""
+        self._forget_healed()
+        image = self._image()
+        if image is None:
+            return None
+        places = self._places(node, image)
+        held = [
+            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas
+        ]
+        if len(places) < len(held) or not all(self._may_hurt(node, image, place) for place in held):
+            return None
+        return held
 
     def _places_to_hurt(self, node: SimNode) -> list[_Place]:
         self._forget_healed()
@@ -216,12 +248,11 @@ class Damage:
         """Base offset and CRC of every batch that is on disk whole."""
         return [
             (header.base_offset, header.crc)
-            for path in self._segments(node, name)
+            for path in self._segments(node, f"{ROOT}/{name}")
             for _, header in _sound(self._disk(node).file(path).durable)
         ]
 
-    def _segments(self, node: SimNode, name: str) -> list[str]:
-        directory = f"{ROOT}/{name}"
+    def _segments(self, node: SimNode, directory: str) -> list[str]:
         names = self._disk(node).names(directory)
         return [f"{directory}/{each}" for each in names if each.endswith(".log")]
 
@@ -269,12 +300,12 @@ class Damage:
         return False
 
     def _contents(self, node: SimNode, name: str) -> list[bytearray]:
-        return [self._disk(node).file(path).data for path in self._segments(node, name)]
+        return [self._disk(node).file(path).data for path in self._segments(node, f"{ROOT}/{name}")]
 
     # --------------------------------------------------------------------------- doing it
 
-    def _flip(self, node: SimNode, name: str, floor: int) -> bool:
-        paths = self._segments(node, name)
+    def _flip(self, node: SimNode, directory: str, floor: int) -> bool:
+        paths = self._segments(node, directory)
         found = [
             (path, position, header)
             for path in paths
@@ -295,10 +326,9 @@ class Damage:
         return True
 
     def _flip_metadata(self, node: SimNode) -> bool:
-        name = METADATA_LOG.removeprefix(f"{ROOT}/")
-        key = TopicPartition(METADATA_TOPIC, 0)
-        floor = self._checkpointed(node, f"{METADATA_LOG}/{RECOVERY_POINT_FILE}", key)
-        if not self._flip(node, name, floor):
+        key = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
+        floor = self._checkpointed(node, f"{node.metadata_log}/{RECOVERY_POINT_FILE}", key)
+        if not self._flip(node, node.metadata_log, floor):
             return False
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
@@ -329,7 +359,7 @@ class Damage:
         floor = self._floor(node, place.name)
         known = [
             path
-            for path in self._segments(node, place.name)
+            for path in self._segments(node, f"{ROOT}/{place.name}")
             if int(path.rpartition("/")[2].removesuffix(".log")) < floor
         ]
         if not known:
@@ -344,13 +374,13 @@ class Damage:
 
         A voter that finds neither state nor log would take itself for a new one.
         """
-        names = self._disk(node).names(METADATA_LOG)
-        if not self._is_broker_alone(node):
+        names, votes = self._disk(node).names(node.metadata_log), self._is_controller(node)
+        if votes:
             names = [name for name in names if name == QUORUM_STATE_FILE]
-        if names and (self._rng.random() < 0.5 or not self._is_broker_alone(node)):
-            self._disk(node).lose(f"{METADATA_LOG}/{self._rng.choice(names)}")
-        elif self._is_broker_alone(node):
-            self._disk(node).lose(METADATA_LOG)
+        if names and (self._rng.random() < 0.5 or votes):
+            self._disk(node).lose(f"{node.metadata_log}/{self._rng.choice(names)}")
+        elif not votes:
+            self._disk(node).lose(node.metadata_log)
         else:
             return False
         return self._metadata_is_hurt(node, "files of metadata logs lost")

@@ -22,6 +22,11 @@ from chaos.sim.log_laws import (
     LogsRememberWhatTheyHold,
     MembersHaveEverything,
 )
+from chaos.sim.majority_laws import (
+    CommitsAreCounted,
+    LeadersAreElected,
+    VotersChangeAsAsked,
+)
 from chaos.sim.quorum_laws import ReadsAreLinearizable, VotersChangeOneByOne
 from chaos.sim.replica_laws import ReplicasFitTogether
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
@@ -59,6 +64,8 @@ class Invariants:
             OneVotePerEpoch(),
             MajorityHolds(),
             VotersChangeOneByOne(),
+            VotersChangeAsAsked(cluster),
+            LeadersAreElected(cluster),
         ]
         self.reads = ReadsAreLinearizable()
         self.snapshots = SnapshotsEqualTheLog()
@@ -88,6 +95,7 @@ class Invariants:
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)
+        CommitsAreCounted(cluster, self._violated)
         IsrProposalsAreFresh(cluster, self._metadata, self._violated, self.highest)
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.

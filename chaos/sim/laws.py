@@ -76,12 +76,12 @@ class MajorityHolds:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
             if core.status.role is Role.LEADER and not any(
-                is_held(voters, ends, high_watermark) for voters in _deciding(core)
+                is_held(voters, ends, high_watermark) for voters in deciding(core)
             ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
 
 
-def _deciding(core: RaftCore) -> list[VoterSet]:
+def deciding(core: RaftCore) -> list[VoterSet]:
     """By whose majority a leader may have committed: until the newest voters are committed
     themselves, those before them."""
     history = core._replica.history
@@ -417,6 +417,16 @@ def core_of(node: SimNode) -> RaftCore | None:
 def process_of(node: SimNode) -> str:
     assert node.process is not None
     return f"{node.host} #{node.process.incarnation}"
+
+
+def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:
+    """The committed metadata as each part of each node that runs knows it."""
+    for node in cluster.nodes.values():
+        running = node.running
+        if running is not None and running.controller is not None:
+            yield running.controller.image
+        if running is not None and running.broker is not None:
+            yield running.broker.image
 
 
 def newest_image(cluster: SimCluster) -> MetadataImage | None:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
 CATCH_UP_S = 10.0
-_META_PROPERTIES = f"/data/{META_PROPERTIES_FILE}"
 
 
 def directory_id(cluster: SimCluster, node: SimNode) -> bytes | None:
-    """Of the node's disk as it is now; None while it is not formatted."""
+    """Of the disk with the node's metadata as it is now; None while it is not formatted."""
     disk = cluster.simulation.machine(node.host).disk
-    if disk.find(_META_PROPERTIES) is None:
+    path = f"{node.metadata_directory}/{META_PROPERTIES_FILE}"
+    if disk.find(path) is None:
         return None
-    lines = bytes(disk.file(_META_PROPERTIES).data).decode().splitlines()
+    lines = bytes(disk.file(path).data).decode().splitlines()
     (text,) = (line.partition("=")[2] for line in lines if line.startswith("directory.id="))
     return decode_uuid(text)
 

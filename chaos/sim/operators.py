@@ -42,11 +42,7 @@ class Operators:
         self._first_voters = len(cluster.controllers)
         self._task: asyncio.Task[None] | None = None
         # A voter that lost its disk counts as lost until it was removed and added again.
-        storm.damage.voters_may_be_lost = (
-            self._voters
-            and self._first_voters >= _LEAST_VOTERS
-            and not set(cluster.controllers) & set(cluster.brokers)
-        )
+        storm.damage.voters_may_be_lost = self._voters and self._first_voters >= _LEAST_VOTERS
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._work())
@@ -120,10 +116,7 @@ class Operators:
         damage = self._storm.damage
         able = [node for node in self._cluster.controllers.values() if damage.may_lose_voter(node)]
         if able:
-            node = self._rng.choice(able)
-            if node.alive:
-                node.kill()
-            damage.wipe_voter(node)
+            damage.lose_voter(self._rng.choice(able))
 
     async def _replace_lost(self) -> None:
         for node_id in sorted(self._storm.damage.lost_voters):

@@ -11,10 +11,11 @@ from google.protobuf.message import Message
 
 from chaos.sim import membership
 from chaos.sim.aim_tools import AimTools
-from chaos.sim.laws import newest_image
+from chaos.sim.laws import core_of, newest_image
 from chaos.sim.wire import Said, Stage
 from chaos.sim.wire_laws import VOTE
 from raft.quorum import VoterSet
+from raft.ready import Role
 from runtime.quorum_messages import FETCH, REMOVE_VOTER
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
@@ -38,6 +39,8 @@ QUORUM_NAMES = (
     "wiped_after_its_vote",
     "changes_at_once",
     "half_of_a_grown_quorum",
+    "election_of_a_grown_quorum",
+    "change_by_a_new_leader",
     "deposed_controller_answers",
 )
 """Each is a method of ``QuorumAims``."""
@@ -178,6 +181,42 @@ class QuorumAims(AimTools):
             await self._wait(0.5, 1.5)
         await self._restore_voters()
 
+    async def _change_by_a_new_leader(self) -> None:
+        """A new leader is asked to change the voters at once. It hears each of the others, and
+        knows that they live, but not soon that they have a record of its own."""
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        voters = membership.settled_voters(self._cluster)
+        heard: set[tuple[str, str]] = set()
+        late_s = self._rng.uniform(0.2, 1.0)
+
+        def hold(said: Said) -> float:
+            if said.method != FETCH or said.target == active.host:
+                return 0.0
+            pair = said.source, said.target
+            if pair in heard:
+                return late_s
+            heard.add(pair)
+            return 0.0
+
+        with self._alone_with_the_voters(), self._holding(hold):
+            self._kill(active)
+            if await self._until(lambda: self._leader_but(active) is not None, 3.0):
+                await self._wait(0.0, late_s / 2)
+                leader = self._leader_but(active)
+                if leader is not None:
+                    await self._ask(leader, REMOVE_VOTER, _removal(voters, active), 2.0)
+            self._revive(active)
+        await self._restore_voters()
+
+    def _leader_but(self, former: SimNode) -> SimNode | None:
+        """Of the newest epoch, whether it is established or not."""
+        cores = [(node, core) for node in self._controllers if (core := core_of(node)) is not None]
+        leading = [(core.epoch, node) for node, core in cores if core.status.role is Role.LEADER]
+        _, leader = max(leading, key=lambda each: each[0], default=(0, None))
+        return None if leader is former else leader
+
     async def _half_of_a_grown_quorum(self) -> None:
         """A voter more makes their number even; then the leader reaches no more than half of them.
 
@@ -190,6 +229,19 @@ class QuorumAims(AimTools):
             newcomer = await self._newcomer()
             if newcomer is not None:
                 await self._cut_in_half()
+                await self._try_to_remove(newcomer)
+
+    async def _election_of_a_grown_quorum(self) -> None:
+        """Their number is even, so that it takes one vote more than before, and the leader goes."""
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        with self._alone_with_the_voters():
+            newcomer = await self._newcomer()
+            if newcomer is not None:
+                self._kill(active)
+                await self._until(lambda: self._leader_but(active) is not None, 3.0)
+                self._revive(active)
                 await self._try_to_remove(newcomer)
 
     async def _newcomer(self) -> SimNode | None:
@@ -240,8 +292,9 @@ class QuorumAims(AimTools):
             damage.voters_may_be_lost = before
 
     def _has_spare_voters(self, active: SimNode) -> bool:
-        """Whether the cluster can do without one, if it is a controller and nothing else."""
-        alone = not set(self._cluster.controllers) & set(self._cluster.brokers)
+        """Whether the cluster can do without any one, where that takes no replicas along: who is
+        to be spared is known too late to look for those."""
+        alone = not any(node.shares_metadata_disk for node in self._controllers)
         return alone and self._damage.has_voter_to_spare(active)
 
     def _wipe_shortly(self, node: SimNode) -> None:

@@ -32,6 +32,8 @@ _MAY_COME_LATE = frozenset(
         "/stele.v1.Raft/BeginQuorumEpoch",
         "/stele.v1.Raft/EndQuorumEpoch",
         "/stele.v1.Raft/Fetch",
+        "/stele.v1.Admin/AddVoter",
+        "/stele.v1.Admin/RemoveVoter",
     }
 )
 

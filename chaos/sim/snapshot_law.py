@@ -10,7 +10,6 @@ from metadata.image import EMPTY
 from metadata.snapshot import image_of, records_of
 from raft.messages import SnapshotId
 from raft.quorum import VoterSet
-from runtime.quorum_config import METADATA_TOPIC
 from runtime.quorum_control import voters_in
 from runtime.quorum_snapshots import parse_name, read
 from stele.wire.batch import check_crc, decode
@@ -18,7 +17,6 @@ from stele.wire.batch import check_crc, decode
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
 
-_DIRECTORY = f"/data/{METADATA_TOPIC}-0"
 _SUFFIX = ".checkpoint"
 
 
@@ -44,7 +42,7 @@ class SnapshotsEqualTheLog:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.nodes.values():
-            files = cluster.simulation.machine(node.host).disk.files(_DIRECTORY, _SUFFIX)
+            files = cluster.simulation.machine(node.host).disk.files(node.metadata_log, _SUFFIX)
             for name, inode in files:
                 snapshot = parse_name(name)
                 if snapshot is None or (node.host, snapshot) in self._seen:
@@ -98,7 +96,7 @@ class SnapshotsEqualTheLog:
             image = image_of(end, records)
         delta = MetadataDelta(image)
         disk = cluster.simulation.machine(node.host).disk
-        for _, inode in disk.files(_DIRECTORY, ".log"):
+        for _, inode in disk.files(node.metadata_log, ".log"):
             for position, header in whole_batches(inode.data):
                 if header.base_offset > end or end == snapshot.end_offset:
                     break

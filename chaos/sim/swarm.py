@@ -32,6 +32,7 @@ class Shape:
     controllers: int = 3
     brokers: int = 3
     combined: bool = False
+    metadata_apart: bool = False  # of a combined node: on a disk of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +119,22 @@ class _Run:
                 brokers=rng.choice([3, 3, 3, 4, 5]),
                 combined=rng.random() < 0.2,
             )
+        if shape.combined:
+            shape = replace(shape, metadata_apart=rng.random() < 0.5)
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
         if plan.light and not plan.faults:
             # A quiet cluster has its light load, and nothing else.
-            self._load = replace(self._load, admin_pause_s=0.0, segment_bytes=Load().segment_bytes)
+            self._load = replace(
+                self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
+            )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
         if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
+        if shape.metadata_apart:
+            settings["metadata.log.dir"] = "/metadata"
         self._cluster = SimCluster(
             plan.seed,
             settings=settings,
@@ -213,16 +220,25 @@ class _Run:
         Clients may have to give up old connections first.
         """
         history, least = self._workload.history, self._plan.least
+        readers = self._workload.readers
+        answered = [reader.answered for reader in readers]
         written = max(len(history.promised), least - 1)
         read = max(len(history.consumed), least - 1)
 
         def goes_on() -> bool:
             self._workload.check_going()
-            return len(history.promised) > written and len(history.consumed) > read
+            return (
+                len(history.promised) > written
+                and len(history.consumed) > read
+                and all(
+                    reader.answered > before
+                    for reader, before in zip(readers, answered, strict=True)
+                )
+            )
 
         await self._cluster.until(
             goes_on,
-            "producers and consumers go on in a cluster that is whole again",
+            "producers, consumers and readers go on in a cluster that is whole again",
             timeout_s=HEAL_S,
         )
 
@@ -244,6 +260,8 @@ class _Run:
         cover.update(self._storm.damage.counts)
         cover.update(self._operators.counts)
         cover.update(self._workload.administration.counts)
+        for reader in self._workload.readers:
+            cover.update(reader.counts)
         cover["snapshots compared"] = cluster.invariants.snapshots.compared
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
-from chaos.sim.disk import VirtualDisk
 from chaos.sim.laws import CommittedMetadata, Report, core_of, newest_image
 from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said, Stage
 from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY
+from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.errors import ErrorCode
 from stele.ids import encode_uuid
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 VOTE = "/stele.v1.Raft/Vote"
 ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
-_QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
 _ARRIVALS_KEPT = 200
 
 
@@ -54,27 +53,36 @@ class VotesAreKept:
             return  # promises nothing
         if stage is Stage.SENT:
             # Asking for votes tells that the candidate has its own.
-            self._vote_told(said.source, request.candidate_id, request)
+            self._vote_told(request.candidate_id, request)
         elif stage is Stage.ARRIVED:
             self._remember_log(said, request)
         elif (answer := VoteResponse.FromString(said.answer)).granted and not answer.error:
-            self._vote_told(said.target, request.voter_id, request)
+            self._vote_told(request.voter_id, request)
             self._check_disk(request)
             self._check_log(said, request)
 
-    def _vote_told(self, machine: str, voter: int, request: VoteRequest) -> None:
+    def _vote_told(self, voter: int, request: VoteRequest) -> None:
         epoch, candidate = request.epoch, request.candidate_id
         first = self._told.setdefault((voter, self._disk_of(voter), epoch), candidate)
         if first != candidate:
             self._report(
                 f"voter {voter} told {first} and {candidate} that it votes for them in {epoch}"
             )
-        on_disk = _vote_on_disk(self._cluster.simulation.machine(machine).disk)
+        on_disk = self._vote_on_disk(self._cluster.controllers[voter])
         if on_disk < (epoch, -1) or (on_disk[0] == epoch and on_disk[1] != candidate):
             self._report(
                 f"voter {voter} told {candidate} that it votes for it in epoch {epoch}; its disk "
                 f"says (epoch, vote) {on_disk}"
             )
+
+    def _vote_on_disk(self, node: SimNode) -> tuple[int, int]:
+        """(epoch, whom it voted for or -1) as a power loss would leave it; (-1, -1): nothing."""
+        disk = self._cluster.simulation.machine(node.host).disk
+        data = disk.durable_file(f"{node.metadata_log}/{QUORUM_STATE_FILE}")
+        if not data:
+            return -1, -1
+        fields = json.loads(data)
+        return fields["leaderEpoch"], fields["votedId"]
 
     def _disk_of(self, voter: int) -> bytes:
         return directory_id(self._cluster, self._cluster.controllers[voter]) or NO_DIRECTORY
@@ -115,15 +123,6 @@ class VotesAreKept:
 def _has_voted(core: RaftCore, request: VoteRequest) -> bool:
     voted = core._replica.voted
     return core.epoch == request.epoch and voted is not None and voted.id == request.candidate_id
-
-
-def _vote_on_disk(disk: VirtualDisk) -> tuple[int, int]:
-    """(epoch, whom it voted for or -1) as a power loss would leave it; (-1, -1): nothing."""
-    data = disk.durable_file(_QUORUM_STATE)
-    if not data:
-        return -1, -1
-    fields = json.loads(data)
-    return fields["leaderEpoch"], fields["votedId"]
 
 
 class IsrProposalsAreFresh:

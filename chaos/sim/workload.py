@@ -12,7 +12,9 @@ from typing import Any
 from chaos.sim.administration import Administration
 from chaos.sim.cluster import SimCluster
 from chaos.sim.habits import Impatient, Rude, Streamer
-from chaos.sim.laws import Acknowledged
+from chaos.sim.laws import Acknowledged, images_of
+from chaos.sim.metadata_history import MetadataHistory
+from chaos.sim.readers import Reader
 from stele.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -37,6 +39,8 @@ class Load:
     weak_pause_s: float = 0.5
     consumers: int = 1
     admin_pause_s: float = 10.0
+    readers: int = 2  # of the metadata
+    read_pause_s: float = 0.3
     partitions: int = 2
     min_insync: int = 2
     segment_bytes: int = 1 << 30
@@ -101,17 +105,25 @@ class Workload:
         self._world = ClientWorld(world.clock, world.network, world.rng)
         self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
         self._rng = cluster.simulation.streams.stream("workload")
-        admin = Admin(
+        self.metadata = MetadataHistory(lambda: images_of(cluster), self._violated)
+        streams = cluster.simulation.streams
+        self.administration = Administration(
+            self._admin(), streams.stream("administration"), self.metadata
+        )
+        self.readers = [
+            Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
+            for number in range(load.readers)
+        ]
+        self._done = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _admin(self) -> Admin:
+        return Admin(
             self._servers,
             world=self._world,
             on_wait=lambda _: None,
             default_api_timeout_ms=_ADMIN_PATIENCE_MS,
         )
-        self.administration = Administration(
-            admin, cluster.simulation.streams.stream("administration")
-        )
-        self._done = False
-        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -127,9 +139,11 @@ class Workload:
             "segment.bytes": str(self._load.segment_bytes),
         }
         for topic in (PLAIN, EXACT, WEAK):
+            creation = self.metadata.creation_asked(topic)
             await self._client.create_topic(
                 topic, partitions=self._load.partitions, configs=configs
             )
+            creation.confirmed()
         for topic, number in self.partitions:
             await self._cluster.until_isr(topic, 3, number)
 
@@ -142,6 +156,7 @@ class Workload:
         work += [self._consume() for _ in range(load.consumers)]
         if load.admin_pause_s:
             work.append(self.administration.run(load.admin_pause_s, lambda: self._done))
+        work += [reader.run(load.read_pause_s, lambda: self._done) for reader in self.readers]
         if load.stream_pause_s:
             work.append(self._streamer().run(load.exact_producers, lambda: self._done))
         if load.admin_pause_s:
@@ -303,9 +318,7 @@ class Workload:
 
     async def judge(self) -> int:
         """Read everything back and compare; the number of records compared."""
-        image = self._cluster.image
-        for wrong in self.administration.wrong(image):
-            self._violated(wrong)
+        self.metadata.end(self._cluster.image)
         compared = 0
         for topic, partition in self.partitions:
             compared += self._judge(

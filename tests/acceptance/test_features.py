@@ -31,9 +31,14 @@ def stele(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def level(bootstrap: str) -> int:
-    described = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
-    (feature,) = described
-    assert feature["name"] == "metadata.version"
+    """Of metadata.version, once every controller has told what it supports."""
+    for _ in range(20):
+        (feature,) = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
+        assert feature["name"] == "metadata.version"
+        nodes = [*feature["brokers"], *feature["controllers"]]
+        if all((each["min_level"], each["max_level"]) == (1, 2) for each in nodes):
+            break
+    assert feature["controllers"]
     assert (feature["min_level"], feature["max_level"]) == (1, 2)
     return int(feature["level"])
 

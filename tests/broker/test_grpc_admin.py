@@ -129,7 +129,7 @@ def test_features_are_described() -> None:
         assert (feature.name, feature.level) == ("metadata.version", 1)
         # These brokers said nothing of features when they registered.
         assert (feature.min_level, feature.max_level) == (1, 1)
-        assert [each.broker_id for each in feature.brokers] == [1, 2, 3]
+        assert [each.node_id for each in feature.brokers] == [1, 2, 3]
 
     run_virtual(main())
 

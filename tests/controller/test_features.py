@@ -103,6 +103,26 @@ def test_an_upgrade_waits_for_every_broker_also_for_a_fenced_one(machine: Machin
     assert update(machine, 2, UP).error == 0
 
 
+def test_an_upgrade_waits_for_every_controller_that_votes(machine: Machine) -> None:
+    update(machine, 1, DOWN)
+    machine.controllers = {101: ((VERSION, 1, 2),), 102: ((VERSION, 1, 1),), 103: ()}
+    answer = update(machine, 2, UP)
+    assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert answer.message == (
+        "controller 102 supports metadata.version 1 to 1, not 2; controller 103 never told what it "
+        "supports, which counts as metadata.version 1 to 1, not 2: every node needs a version of "
+        "Stele that does"
+    )
+    assert finalized(machine.image) == 1
+    machine.controllers |= {102: ((VERSION, 1, 2),), 103: (("other", 1, 2), (VERSION, 1, 3))}
+    assert update(machine, 2, UP).error == 0
+    machine.controllers[103] = ((VERSION, 2, 3),)
+    answer = update(machine, 1, DOWN)
+    assert "controller 103 supports metadata.version 2 to 3, not 1" in answer.message
+    machine.controllers[103] = ((VERSION, 1, 1),)
+    assert update(machine, 2, UP).error == 0, "nothing would change"
+
+
 @pytest.mark.parametrize("features", [[], [pb.FeatureRange(name=VERSION, max_level=1)]])
 def test_a_broker_that_lacks_the_finalized_level_cannot_join(
     machine: Machine, features: list[pb.FeatureRange]
@@ -172,13 +192,20 @@ def test_all_or_none(machine: Machine) -> None:
 def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     update(machine, 1, DOWN)
     machine.register(3, features=[pb.FeatureRange(name=VERSION, min_level=1, max_level=1)])
-    (feature,) = describe(machine.image).features
+    controllers = {102: (), 101: ((VERSION, 1, 2),), 103: (("other", 1, 1),)}
+    (feature,) = describe(machine.image, controllers).features
     assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
-    assert [(each.broker_id, each.max_level) for each in feature.brokers] == [
-        (1, 2),
-        (2, 2),
-        (3, 1),
+    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 2), (2, 2), (3, 1)]
+    assert [(each.node_id, each.max_level) for each in feature.controllers] == [
+        (101, 2),
+        (102, 1),  # it never told
+        (103, 1),
     ]
+    machine.register(3, number=1)
+    (feature,) = describe(machine.image, {101: ((VERSION, 2, 3),)}).features
+    assert (feature.min_level, feature.max_level) == (2, 2)
+    (feature,) = describe(machine.image, controllers).features
+    assert (feature.min_level, feature.max_level) == (1, 1)
 
 
 def test_what_needs_a_level_says_so(machine: Machine) -> None:

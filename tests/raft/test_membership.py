@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -418,6 +419,32 @@ def test_a_voter_moves() -> None:
     assert leading.core.high_watermark == leading.core.log.end_offset
     leading.change(UpdateVoter(moved))  # it is so already
     assert len(leading.voters_appended()) == 1
+
+
+def test_a_voter_that_supports_other_levels_says_so_and_keeps_the_rest() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    told = replace(voter(2), features=(("f", 1, 2), ("g", 0, 1)))
+    leading.change(UpdateVoter(told))
+    assert leading.core.voters == known(1, 2, 3).with_voter(told) != known(1, 2, 3)
+    leading.fetch(key(2))
+    assert leading.refused(UpdateVoter(told)) is None
+    leading.change(UpdateVoter(told))  # it is so already
+    assert len(leading.voters_appended()) == 1
+
+
+def test_what_a_voter_supports_stays_when_its_directory_is_learned() -> None:
+    told = Voter(ReplicaKey(3), "three:1", (("f", 1, 2),))
+    leading = Leading(known(1, 2).with_voter(told)).established(2)
+    leading.fetch(key(3))
+    assert leading.core.voters.get(3) == replace(told, key=key(3))
+
+
+def test_who_is_being_added_is_one_of_the_voters_to_be() -> None:
+    leading = Leading(known(1, 2)).established(2)
+    new = replace(voter(3), features=(("f", 1, 1),))
+    leading.change(AddVoter(new, 1.0))
+    assert leading.core.voters == known(1, 2)
+    assert leading.core.voters_to_be == known(1, 2).with_voter(new)
 
 
 def test_voters_as_of_a_snapshot() -> None:

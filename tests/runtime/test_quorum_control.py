@@ -41,6 +41,23 @@ def test_the_record_of_voters() -> None:
     assert decode_voters(PACKED) == VOTERS
 
 
+def test_what_voters_support_stands_in_a_field_that_others_skip() -> None:
+    features = (("metadata.version", 1, 2), ("other", 0, 32767))
+    told = Voter(ReplicaKey(258, D2), features=features)
+    value = (
+        b"\x03"  # two features
+        + (b"\x11metadata.version" + b"\x00\x01\x00\x02" + b"\x00")
+        + (b"\x06other" + b"\x00\x00\x7f\xff" + b"\x00")
+    )
+    tag = b"\x01" + b"\xe8\x07" + bytes([len(value)]) + value  # one field: 1000
+    packed = PACKED[:-2] + tag + b"\x00"
+    assert encode_voters(VOTERS.with_voter(told)) == packed
+    assert decode_voters(packed).get(258) == told
+    longer = tag.replace(bytes([len(value)]) + value, bytes([len(value) + 1]) + value + b"\x00")
+    with pytest.raises(ControlRecordError, match="1 bytes behind the end"):
+        decode_voters(PACKED[:-2] + longer + b"\x00")
+
+
 def test_the_record_of_the_version() -> None:
     assert encode_version() == b"\x00\x00" + b"\x00\x01" + b"\x00"
 

@@ -31,6 +31,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
+from raft.quorum import FeatureLevels
 from runtime.config import NodeConfig, from_settings
 from runtime.kafka_connection import KafkaServerProtocol
 from runtime.metrics import MetricsRegistry
@@ -353,6 +354,7 @@ class Edges:
         )
         self.replicas = FakeReplicas()
         self.lease = True
+        self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
         self.leader = LeaderAndEpoch(100, 1)
         self.registry = MetricsRegistry()
         self.publisher = MetadataPublisher(
@@ -385,6 +387,7 @@ class Edges:
             ),
             metrics=BrokerMetrics(self.registry),
             lease_valid=lambda: self.lease,
+            controller_features=lambda: self.controller_features,
             new_request_id=partial(random.Random(1).randbytes, 16),
         )
         self.apis = KafkaApis(self.context)

@@ -21,6 +21,7 @@ from metadata.image import (
     TopicPartition,
 )
 from metadata.records import encode
+from raft.quorum import FeatureLevels
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
@@ -51,10 +52,13 @@ class Machine:
         self.image = EMPTY
         self.next_offset = 1  # the quorum's own record comes first
         self.last_records: tuple[object, ...] = ()
+        self.controllers: dict[int, tuple[FeatureLevels, ...]] = {}
         self.do(bootstrap)
 
     def do(self, decide: Callable[[Context], ControllerResult[Reply]]) -> Reply:
-        context = Context(self.image, self.next_offset, self.static, self.rng, CLUSTER_ID)
+        context = Context(
+            self.image, self.next_offset, self.static, self.rng, CLUSTER_ID, self.controllers
+        )
         result = decide(context)
         self.last_records = result.records
         values = [encode(record) for record in result.records]

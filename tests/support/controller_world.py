@@ -11,6 +11,7 @@ from chaos.sim.simulation import Simulation
 from controller.service import ControllerService
 from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from raft.quorum import FeatureLevels
 from runtime.config import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Service, Stream
@@ -41,6 +42,10 @@ class FakeQuorum:
     @property
     def log_end_offset(self) -> int:
         return self._next
+
+    @property
+    def controller_features(self) -> dict[int, tuple[FeatureLevels, ...]]:
+        return {}
 
     def next_offset(self, *, epoch: int) -> int:
         if self.leader != LeaderAndEpoch(self.node_id, epoch):

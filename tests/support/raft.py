@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError, QuorumListener
+from raft.quorum import FeatureLevels
 
 
 class FakeQuorum:
@@ -35,6 +36,10 @@ class FakeQuorum:
     @property
     def log_end_offset(self) -> int:
         return self._end_offset
+
+    @property
+    def controller_features(self) -> dict[int, tuple[FeatureLevels, ...]]:
+        return {}
 
     def add_listener(self, listener: QuorumListener) -> None:
         self._listeners.append(listener)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from raft.membership import AddVoter, RemoveVoter, VoterChange
+from raft.membership import AddVoter, RemoveVoter, UpdateVoter, VoterChange
 from raft.messages import (
     Batch,
     BeginQuorumEpochRequest,
@@ -261,6 +261,16 @@ class Script:
         directory_id = directory.encode() * 16 if directory else NO_DIRECTORY
         self._change(node, RemoveVoter(ReplicaKey(int(to_remove), directory_id)))
 
+    def update(self, node: str, to_update: str, endpoint: str, *features: str) -> None:
+        """update 1 3 c3:1 f=1-2: voter 3 tells leader 1 where it is and what it supports"""
+        told = []
+        for feature in features:
+            name, _, levels = feature.partition("=")
+            least, _, greatest = levels.partition("-")
+            told.append((name, int(least), int(greatest)))
+        key = self.nodes[int(to_update)].key
+        self._change(node, UpdateVoter(Voter(key, endpoint, tuple(told))))
+
     def _change(self, node: str, change: VoterChange) -> None:
         owner = self.nodes[int(node)]
         refusal = owner.running.change_refusal(change, self.now)
@@ -371,6 +381,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "wipe": Script.wipe,
     "add": Script.add,
     "remove": Script.remove,
+    "update": Script.update,
     "show": Script.show,
     "disk": Script.disk,
     "batches": Script.batches,
@@ -414,11 +425,13 @@ def show_batch(batch: Batch) -> str:
 
 
 def show_voters(voters: VoterSet) -> str:
-    """Ids, each with the letter of its directory, if that is known."""
+    """Ids, each with the letter of its directory if that is known, and what it supports."""
     shown = []
     for voter in voters.voters:
         known = voter.key.directory_id != NO_DIRECTORY
-        shown.append(f"{voter.id}{voter.key.directory_id[:1].decode() if known else '?'}")
+        letter = voter.key.directory_id[:1].decode() if known else "?"
+        told = [f"{name}={least}-{greatest}" for name, least, greatest in voter.features]
+        shown.append(f"{voter.id}{letter}{'[' + ','.join(told) + ']' if told else ''}")
     return " ".join(shown)
 
 

@@ -65,7 +65,9 @@ class Operator:
             return AddVoter(Voter(rng.choice(others).key, "new"), rng.uniform(0.1, 2.0))
         voter = rng.choice(voters.voters)
         if kind == "move":
-            return UpdateVoter(Voter(self.simulation.nodes[voter.id].key, str(rng.random())))
+            features = (("f", 1, rng.randrange(1, 4)),)
+            key = self.simulation.nodes[voter.id].key
+            return UpdateVoter(Voter(key, str(rng.random()), features))
         return RemoveVoter(voter.key)
 
     def _has_disk(self, voter: Voter) -> bool:

@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Edit(NamedTuple):
-    """A change of one file's text; ``old`` stands in it exactly once."""
-
-    path: str
-    old: str
-    new: str
-
-
-class Mutant(NamedTuple):
-    """One bug. Where two checks cover each other, taking one away changes nothing that anybody
-    could see: then the bug is that both are gone."""
-
-    name: str
-    edits: tuple[Edit, ...]
-    # What of chaos.sim.aim has a chance of showing it soon; none: the whole storm does.
-    aims: tuple[str, ...] = ()
-
-
-def _bug(name: str, path: str, old: str, new: str, *aims: str) -> Mutant:
-    return Mutant(name, (Edit(path, old, new),), aims)
-
+from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
+from chaos.sim.mutants.mutant import Edit, Mutant
+from chaos.sim.mutants.mutant import bug as _bug
 
 RAFT = [
     _bug(
@@ -527,4 +506,4 @@ CLIENT = [
     ),
 ]
 
-MUTANTS = [*RAFT, *QUORUM, *CONTROLLER, *REPLICATION, *STORAGE, *CLIENT]
+MUTANTS = [*RAFT, *QUORUM, *MAJORITIES, *READS, *CONTROLLER, *REPLICATION, *STORAGE, *CLIENT]

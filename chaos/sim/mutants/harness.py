@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from chaos.sim.mutants.catalogue import Mutant
+from chaos.sim.mutants.mutant import Mutant
 from chaos.sim.storm import AIMED_AT, KINDS
 from chaos.sim.swarm import Outcome, Plan
 

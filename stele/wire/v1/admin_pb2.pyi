@@ -521,27 +521,29 @@ class DescribeFeaturesRequest(_message.Message):
 class DescribeFeaturesResponse(_message.Message):
     __slots__ = ("error", "features", "metadata_offset")
     class Supported(_message.Message):
-        __slots__ = ("broker_id", "min_level", "max_level")
-        BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+        __slots__ = ("node_id", "min_level", "max_level")
+        NODE_ID_FIELD_NUMBER: _ClassVar[int]
         MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
         MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
-        broker_id: int
+        node_id: int
         min_level: int
         max_level: int
-        def __init__(self, broker_id: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
+        def __init__(self, node_id: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
     class Feature(_message.Message):
-        __slots__ = ("name", "level", "min_level", "max_level", "brokers")
+        __slots__ = ("name", "level", "min_level", "max_level", "brokers", "controllers")
         NAME_FIELD_NUMBER: _ClassVar[int]
         LEVEL_FIELD_NUMBER: _ClassVar[int]
         MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
         MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
         BROKERS_FIELD_NUMBER: _ClassVar[int]
+        CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
         name: str
         level: int
         min_level: int
         max_level: int
         brokers: _containers.RepeatedCompositeFieldContainer[DescribeFeaturesResponse.Supported]
-        def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Supported, _Mapping]]] = ...) -> None: ...
+        controllers: _containers.RepeatedCompositeFieldContainer[DescribeFeaturesResponse.Supported]
+        def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Supported, _Mapping]]] = ..., controllers: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Supported, _Mapping]]] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]

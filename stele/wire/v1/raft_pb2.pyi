@@ -1,3 +1,4 @@
+from stele.wire.v1 import metadata_pb2 as _metadata_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -271,16 +272,36 @@ class RemoveVoterRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ...) -> None: ...
 
 class UpdateVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "features")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
     endpoint: str
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ...) -> None: ...
+    features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+
+class SupportedFeaturesRequest(_message.Message):
+    __slots__ = ("cluster_id",)
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    def __init__(self, cluster_id: _Optional[str] = ...) -> None: ...
+
+class SupportedFeaturesResponse(_message.Message):
+    __slots__ = ("error", "node_id", "directory_id", "features")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    node_id: int
+    directory_id: bytes
+    features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
+    def __init__(self, error: _Optional[int] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
 
 class VoterChangeResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "message")

@@ -15,8 +15,8 @@ from chaos.sim.campaign import (
     run_seeds,
     source_digest,
 )
-from chaos.sim.mutants.catalogue import Edit, Mutant
 from chaos.sim.mutants.harness import source_tree
+from chaos.sim.mutants.mutant import Edit, Mutant
 from chaos.sim.storm import KINDS
 from chaos.sim.swarm import Outcome, Plan
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from chaos.sim.cluster import CONTROLLER_PORT, KAFKA_PORT, SimCluster, SimNode
+from node.node import SUPPORTED_FEATURES
 from stele.admin import ConfigResource, NewTopic
 from stele.aio import Admin
 from stele.config import ClientWorld
-from stele.errors import ErrorCode, OutcomeUnknownError
+from stele.errors import ApiError, BulkError, ErrorCode, OutcomeUnknownError
 from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
@@ -257,6 +258,12 @@ def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(see
 # ---------------------------------------------------------------------------- features
 
 
+async def until_equal(ask: Callable[[], Awaitable[object]], expected: object) -> None:
+    async with asyncio.timeout(30.0):
+        while await ask() != expected:
+            await asyncio.sleep(0.1)
+
+
 def test_levels_survive_controllers_and_snapshots() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
@@ -283,3 +290,48 @@ def test_levels_survive_controllers_and_snapshots() -> None:
             await cluster.until_isr(TOPIC, 3)
 
     SimCluster(3).run(scenario)
+
+
+def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
+    older = (("metadata.version", 1, 1),)
+
+    async def scenario(cluster: SimCluster) -> None:
+        async with admin_of(cluster) as admin:
+
+            async def levels() -> dict[int, int]:
+                (feature,) = await admin.describe_features()
+                return {each.node_id: each.max_level for each in feature.controllers}
+
+            async def upgrade() -> None:
+                await admin.update_features({"metadata.version": 2}, UPGRADE)
+
+            await until_equal(levels, {101: 2, 102: 2, 103: 2})
+            await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
+            behind = next(each for each in cluster.controllers.values() if each != active(cluster))
+            await behind.stop()
+            behind.features = older
+            behind.start()
+            expected = dict.fromkeys((101, 102, 103), 2) | {behind.id: 1}
+            await until_equal(levels, expected)
+            for down in (False, True):
+                if down:
+                    behind.kill()
+                with pytest.raises(BulkError, match=f"controller {behind.id} supports .* not 2"):
+                    await upgrade()
+            behind.features = SUPPORTED_FEATURES
+            behind.start()
+            await until_equal(levels, {101: 2, 102: 2, 103: 2})
+            await upgrade()
+            new = cluster.add_controller()
+            await cluster.until(lambda: new.ready, "the new one observes")
+            new.kill()
+            new.features = older
+            new.start()
+            await cluster.until(lambda: new.ready, "the new one observes")
+            before = cluster.voter_ids
+            with pytest.raises(ApiError, match=r"metadata\.version is finalized at 2") as refusal:
+                await cluster.add_voter(new.id)
+            assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
+            assert cluster.voter_ids == before
+
+    SimCluster(5).run(scenario)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.mutants.catalogue import MUTANTS, Edit, Mutant
+from chaos.sim.mutants.catalogue import MUTANTS
 from chaos.sim.mutants.harness import (
     ROOT,
     Catch,
@@ -16,6 +16,7 @@ from chaos.sim.mutants.harness import (
     record,
     recorded,
 )
+from chaos.sim.mutants.mutant import Edit, Mutant
 from chaos.sim.swarm import Outcome, Plan, run, silent
 
 RECORDED = recorded()

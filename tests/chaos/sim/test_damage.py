@@ -1,0 +1,92 @@
+"""What a storm may take from nodes that are controller and broker."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.damage import Damage
+from tests.support.sim_cluster import TOPIC, a_topic, write
+
+APART = {"metadata.log.dir": "/metadata"}
+
+
+async def a_damage(cluster: SimCluster) -> tuple[Damage, SimNode]:
+    """With a topic that is whole, and a voter that does not lead."""
+    await a_topic(cluster)
+    await write(cluster, 5, "before")
+    await cluster.until_isr(TOPIC, 3)
+    # The voters' directories have to be known: until then, a lost disk may vote.
+    damage = Damage(cluster, random.Random(1))
+    damage.voters_may_be_lost = True
+    active = cluster.active_controller
+    victim = next(node for node in cluster.controllers.values() if node is not active)
+    await cluster.until(lambda: damage.has_voter_to_spare(victim), "its directory is known")
+    return damage, victim
+
+
+async def replace(cluster: SimCluster, node: SimNode) -> None:
+    node.start()
+    await cluster.until(lambda: node.ready, "it is back")
+    await cluster.remove_voter(node.id)
+    await cluster.add_voter(node.id)
+    await cluster.until_isr(TOPIC, 3)
+    await write(cluster, 3, "after")
+    await cluster.client.check_promises(TOPIC)
+
+
+def test_a_voter_loses_its_metadata_and_keeps_its_replicas() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        disk = cluster.simulation.machine(victim.host).disk
+        assert damage.lose_voter(victim)
+        assert not victim.alive
+        assert not disk.names("/metadata")
+        assert disk.names(f"/data/{TOPIC}-0")
+        assert damage.lost_voters == {victim.id}
+        assert not any(damage.may_lose_voter(node) for node in cluster.controllers.values())
+        await replace(cluster, victim)
+
+    SimCluster(1, combined=True, settings=APART).run(scenario)
+
+
+def test_metadata_on_a_disk_of_its_own_is_damaged_and_replaced() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        victim.kill()
+        for _ in range(50):
+            if damage.lose_file(victim) and damage.metadata:
+                break
+        assert damage.metadata == damage.lost_voters == {victim.id}
+        damage.replace_metadata(victim)
+        await replace(cluster, victim)
+
+    SimCluster(2, combined=True, settings=APART).run(scenario)
+
+
+def test_a_shared_disk_takes_the_replicas_along() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        victim.kill()
+        assert damage.wipe(victim)
+        assert damage.lost_voters == {victim.id}
+        partition = next(iter(damage._hurt))
+        assert damage.hurt(partition) == victim.id
+        await replace(cluster, victim)
+
+    SimCluster(3, combined=True).run(scenario)
+
+
+@pytest.mark.parametrize("settings", [{}, APART])
+def test_no_voter_is_lost_whose_replicas_are_needed_and_go_with_it(
+    settings: dict[str, str],
+) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        await cluster.client.create_topic("loose", configs={"min.insync.replicas": "1"})
+        await cluster.until_isr("loose", 3)
+        assert damage.may_lose_voter(victim) == bool(settings)
+
+    SimCluster(4, combined=True, settings=settings).run(scenario)
