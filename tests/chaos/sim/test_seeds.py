@@ -43,6 +43,8 @@ SEEDS = [
     Plan(30763, light=True),
     # A change without an answer took effect after the success of one that was asked for later.
     Plan(60361, light=True),
+    # A voter was lost while the removal of another was under way: two of three were gone.
+    Plan(105676, light=True),
 ]
 
 
