@@ -21,6 +21,7 @@ from chaos.sim import membership
 from chaos.sim.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
+from raft.quorum import VoterSet
 from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
@@ -173,7 +174,15 @@ class Damage:
     def has_voter_to_spare(self, node: SimNode) -> bool:
         """The same where somebody else sees to it that a lost voter is replaced."""
         voters = membership.settled_voters(self._cluster)
-        return not self.lost_voters and node.id in voters.ids and len(voters) >= _LEAST_VOTERS
+        return not self.lost_voters and node.id in voters.ids and self.is_one_to_lose(node, voters)
+
+    def is_one_to_lose(self, node: SimNode, voters: VoterSet) -> bool:
+        """Whether the others stay a majority, whichever removals that were asked for take effect.
+
+        Of three voters, one lost and another one removed leave no majority.
+        """
+        staying = membership.staying_voters(self._cluster, voters)
+        return len({node.id, *staying.ids}) >= _LEAST_VOTERS
 
     def _may_hurt_metadata(self, node: SimNode) -> bool:
         """A voter whose metadata is damaged is replaced with its disk, some time after that. If

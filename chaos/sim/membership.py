@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.core import RaftCore
-from raft.quorum import NO_DIRECTORY, VoterSet
+from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from stele.errors import ApiError, ErrorCode
 from stele.ids import decode_uuid
 from stele.wire.v1 import raft_pb2 as pb
@@ -57,6 +57,8 @@ async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:
         timeout_ms=int(CATCH_UP_S * 1000),
     )
     await _change(cluster, "AddVoter", request)
+    # It was no voter then: whatever removed it has taken effect.
+    cluster.leaving_voters = {key for key in cluster.leaving_voters if key.id != node_id}
 
 
 async def remove(cluster: SimCluster, node_id: int) -> None:
@@ -64,10 +66,22 @@ async def remove(cluster: SimCluster, node_id: int) -> None:
     voter = newest_voters(cluster).get(node_id)
     known = None if voter is None else voter.key.directory_id
     directory = known or directory_id(cluster, cluster.controllers[node_id]) or b""
+    leaving = ReplicaKey(node_id, directory or NO_DIRECTORY)
+    cluster.leaving_voters.add(leaving)
     await _change(
         cluster,
         "RemoveVoter",
         pb.RemoveVoterRequest(voter_id=node_id, voter_directory_id=directory),
+    )
+    cluster.leaving_voters.discard(leaving)
+
+
+def staying_voters(cluster: SimCluster, voters: VoterSet) -> VoterSet:
+    """Those of whom nobody asked for a removal that may still take effect."""
+    return VoterSet(
+        voter
+        for voter in voters.voters
+        if not any(voter.key.matches(key) for key in cluster.leaving_voters)
     )
 
 

@@ -298,6 +298,9 @@ class QuorumAims(AimTools):
         return alone and self._damage.has_voter_to_spare(active)
 
     def _wipe_shortly(self, node: SimNode) -> None:
+        voters = membership.newest_voters(self._cluster)
+        if not self._damage.is_one_to_lose(node, voters):
+            return  # a removal was asked for since the aim began
         self._kill(node)
         if not node.alive:
             self._damage.wipe_voter(node)

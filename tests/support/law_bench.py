@@ -20,6 +20,7 @@ from metadata.image import BrokerRegistration, MetadataImage, PartitionState, To
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
+from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
 from stele.world import Disk
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 CONTROLLERS = (101, 102, 103)
 BROKERS = (1, 2, 3)
+METADATA_LOG = f"/data/{METADATA_TOPIC}-{METADATA_PARTITION}"
 TOPIC = "t"
 PARTITION = PartitionId(bytes(15) + b"t", 0)
 
@@ -112,6 +114,8 @@ class Node:
     def __init__(self, node_id: int, host: str) -> None:
         self.id = node_id
         self.host = host
+        self.metadata_directory = "/data"
+        self.metadata_log = METADATA_LOG
         self.alive = True
         self.process = SimpleNamespace(incarnation=1)
         self.config = SimpleNamespace(broker_session_timeout_ms=6000)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.damage import Damage
+from chaos.sim.wire import Said
 from stele.errors import ApiError, ErrorCode
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
@@ -125,3 +128,44 @@ def test_combined_nodes_leave_the_quorum_and_go_on_as_brokers() -> None:
         await cluster.client.check_promises(TOPIC)
 
     SimCluster(6, combined=True).run(scenario)
+
+
+def test_no_voter_is_spared_while_the_removal_of_another_may_take_effect() -> None:
+    def hold(said: Said) -> float:
+        return 1.0 if said.method.endswith("/RemoveVoter") else 0.0
+
+    async def scenario(cluster: SimCluster) -> None:
+        damage = Damage(cluster, random.Random(0))
+        nodes = list(cluster.controllers.values())
+        await cluster.until(lambda: damage.has_voter_to_spare(nodes[0]), "all disks are known")
+        active = cluster.active_controller
+        leaving, *others = (node for node in nodes if node is not active)
+        cluster.simulation.fabric.wire.holds.append(hold)
+        removal = asyncio.create_task(cluster.remove_voter(leaving.id))
+        await asyncio.sleep(0.1)
+        assert cluster.voter_ids == (101, 102, 103)  # the request is under way
+        assert damage.has_voter_to_spare(leaving)
+        assert not any(damage.has_voter_to_spare(node) for node in others)
+        await removal
+        assert not any(damage.has_voter_to_spare(node) for node in nodes)
+        await cluster.add_voter(leaving.id)
+        await cluster.until(lambda: damage.has_voter_to_spare(others[0]), "three vote again")
+
+    SimCluster(0).run(scenario)
+
+
+def test_a_refused_removal_may_take_effect_until_the_voter_is_none() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage = Damage(cluster, random.Random(0))
+        first, second, third = cluster.controllers.values()
+        await cluster.until(lambda: damage.has_voter_to_spare(first), "all disks are known")
+        cluster.simulation.fabric.faults.duplicate = 1.0  # one copy is refused for the other
+        with pytest.raises(ApiError):
+            await cluster.remove_voter(second.id)
+        assert not damage.has_voter_to_spare(third)
+        cluster.simulation.fabric.faults.duplicate = 0.0
+        await until_voters(cluster, first.id, third.id)
+        await cluster.add_voter(second.id)
+        await cluster.until(lambda: damage.has_voter_to_spare(third), "three vote again")
+
+    SimCluster(0).run(scenario)

@@ -2,14 +2,13 @@
 
 import pytest
 
-from chaos.sim.damage import METADATA_LOG
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from metadata.records import encode
 from raft.messages import SnapshotId
 from runtime import quorum_snapshots
 from stele.wire.batch import HEADER_SIZE, BatchBuilder
 from stele.wire.v1 import metadata_pb2 as pb
-from tests.support.law_bench import LawBench
+from tests.support.law_bench import METADATA_LOG, LawBench
 
 LOG = f"{METADATA_LOG}/{0:020d}.log"
 SNAPSHOT = SnapshotId(end_offset=2, epoch=5)
