@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from metadata.features import supported_ranges
+from runtime.quorum_messages import SUPPORTED_FEATURES
+from runtime.real.network import RealNetwork
 from stele.aio import Producer
+from stele.ids import decode_uuid
+from stele.wire.v1.raft_pb2 import SupportedFeaturesResponse
+from stele.world import Service
 from tests.support.quorum_processes import QuorumProcesses
 
 pytestmark = pytest.mark.processes
@@ -25,6 +31,34 @@ def cluster(tmp_path: Path) -> Iterator[QuorumProcesses]:
         yield processes
     finally:
         processes.end()
+
+
+@dataclass
+class IdleController:
+    """In the place of a controller: it says what it supports, and does nothing else."""
+
+    endpoint: str = ""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@asynccontextmanager
+async def idle_controller(node_id: int, directory_id: str) -> AsyncIterator[IdleController]:
+    idle = IdleController()
+
+    async def supported_features(_: bytes) -> bytes:
+        idle.asked.set()
+        return SupportedFeaturesResponse(
+            node_id=node_id, directory_id=decode_uuid(directory_id), features=supported_ranges()
+        ).SerializeToString()
+
+    server = await RealNetwork().serve(
+        "127.0.0.1", 0, Service(unary={SUPPORTED_FEATURES: supported_features})
+    )
+    idle.endpoint = f"127.0.0.1:{server.port}"
+    try:
+        yield idle
+    finally:
+        await server.close()
 
 
 async def start_with_one_controller(cluster: QuorumProcesses, brokers: int = 3) -> None:
@@ -181,11 +215,15 @@ async def test_what_is_refused_changes_nothing(cluster: QuorumProcesses) -> None
     assert "directory id" in await refused("add-voter", 7, "x", *at)
     assert "endpoint" in await refused("add-voter", 7, other, "--endpoint", "nowhere")
 
-    # A controller that does not run never catches up, and others wait for it meanwhile.
-    absent = asyncio.create_task(refused("add-voter", 8, other, *at, "--timeout", "12"))
-    await asyncio.sleep(2)
-    assert "voter 8 is being added" in await refused("add-voter", 9, other, *at)
-    assert "REQUEST_TIMED_OUT" in await absent
+    assert "does not answer" in await refused("add-voter", 8, other, *at)
+    # A controller that fetches nothing never catches up, and others wait for it meanwhile.
+    async with idle_controller(8, other) as idle, idle_controller(9, other) as next_one:
+        at = ("--endpoint", idle.endpoint)
+        pending = asyncio.create_task(refused("add-voter", 8, other, *at, "--timeout", "12"))
+        await asyncio.wait_for(idle.asked.wait(), 30)
+        at = ("--endpoint", next_one.endpoint)
+        assert "voter 8 is being added" in await refused("add-voter", 9, other, *at)
+        assert "REQUEST_TIMED_OUT" in await pending
 
     foreign = QuorumProcesses(cluster.directory / "foreign", "b3RoZXItY2x1c3Rlci0xMQ")
     stranger = foreign.controller(9)
