@@ -9,11 +9,16 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
+from hypothesis import settings
 
 from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
 
 CreateTopic = Callable[..., str]
+
+# No test is timed: on a busy machine any example may take long.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,7 @@ KNOWN_TOPIC = "a"
 
 
 @pytest.mark.parametrize("served", SERVED, ids=lambda each: each.api.key.name)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_request(served: Served, data: st.DataObject) -> None:
     version = data.draw(st.integers(served.api.min_version, served.versions[1]))

@@ -412,7 +412,7 @@ def _data_requests(draw: st.DrawFn) -> tuple[Served, int, Any]:
     return served, version, request
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(requests=st.lists(_data_requests(), min_size=20, max_size=40))
 def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) -> None:
     async def scenario(machine: _Machine) -> None:

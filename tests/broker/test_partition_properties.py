@@ -221,4 +221,4 @@ class PartitionLife(RuleBasedStateMachine):
 
 
 TestPartitionLife = PartitionLife.TestCase
-TestPartitionLife.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPartitionLife.settings = settings(max_examples=100, stateful_step_count=40)

@@ -161,7 +161,7 @@ class History:
         return min(min_insync_replicas(self.machine.image, TOPIC), state.replication_factor)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), unclean=st.booleans())
 def test_committed_records_are_on_every_replica_that_may_lead(seed: int, unclean: bool) -> None:
     history = History(seed, unclean=unclean)
@@ -169,7 +169,7 @@ def test_committed_records_are_on_every_replica_that_may_lead(seed: int, unclean
         history.step()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 2**32), unclean=st.booleans())
 def test_they_are_so_while_the_partition_is_moved_about(seed: int, unclean: bool) -> None:
     history = History(seed, unclean=unclean, moves=True)

@@ -222,7 +222,7 @@ def draw_request(rng: random.Random) -> tuple[str, Any, Any, Any]:
     return "DeleteTopics", deletion, admin.DeleteTopicsResponse, topics.delete_topics
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_each_request_takes_effect_once_and_its_answers_agree(seed: int) -> None:
     rng = random.Random(seed)

@@ -304,7 +304,7 @@ class Twin:
         return seen == {topic_id(number): value for number, value in self.topics.items()}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), batch=st.integers(1, 40))
 def test_batches_of_any_size_lead_to_the_twin(seed: int, batch: int) -> None:
     rng, twin, image, offset = random.Random(seed), Twin(), EMPTY, 0

@@ -107,7 +107,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(image=images())
 def test_replaying_gives_the_image(image: MetadataImage) -> None:
     records = list(records_of(image))
@@ -116,7 +116,7 @@ def test_replaying_gives_the_image(image: MetadataImage) -> None:
     assert list(records_of(again)) == records
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(before=images(), after=images(), seed=st.integers(0, 99))
 def test_a_delta_between_two_images_leads_to_the_later(
     before: MetadataImage, after: MetadataImage, seed: int

@@ -65,7 +65,7 @@ def states_are_equal(cluster: QuorumCluster) -> bool:
 # ----------------------------------------------------------------------------------- content
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     values=st.lists(st.binary(max_size=40), max_size=2500),
     time_ms=st.integers(0, 2**40),

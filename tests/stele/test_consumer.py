@@ -305,7 +305,7 @@ def test_a_partition_that_is_not_there() -> None:
     play(scenario)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["move", "error", "seek"])), max_size=6),

@@ -272,7 +272,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(STEPS, max_size=60))
 def test_acknowledged_once_in_order_and_never_twice(steps: list[tuple[str, object]]) -> None:
     world = World()

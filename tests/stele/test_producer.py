@@ -369,7 +369,7 @@ FAULTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(FAULTS, max_size=8), min_size=3, max_size=3),
     st.lists(st.sampled_from([1, 2, 3]), max_size=4),

@@ -172,5 +172,5 @@ class LogMachine(RuleBasedStateMachine):
             assert result.next_offset == below[len(got) - 1].next_offset
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestLog = LogMachine.TestCase

@@ -258,7 +258,7 @@ def test_cold_reads_answer_after_warming() -> None:
     sim.run(main())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

@@ -123,6 +123,6 @@ def judged(operations: list[Operation]) -> bool:
 
 
 @given(histories())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_it_agrees_with_trying_all_orders(operations: list[Operation]) -> None:
     assert judged(operations) == is_linearizable(operations)

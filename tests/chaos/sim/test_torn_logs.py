@@ -44,7 +44,7 @@ def fail_a_sync_under_way(sim: Simulation, log: PartitionLog) -> None:
     disk.faults.failing_sync = False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.one_of(st.integers(1, 9000), st.sampled_from(["sync", "fail", "power"]))),
     st.integers(0, 10_000),
@@ -73,7 +73,7 @@ def test_a_power_loss_is_never_taken_for_corruption(
             synced = log.end_offset
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 3000), min_size=2, max_size=6), st.data())
 def test_a_bit_flipped_before_a_whole_batch_is_never_taken_for_a_torn_write(
     sizes: list[int], data: st.DataObject

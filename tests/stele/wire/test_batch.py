@@ -28,7 +28,7 @@ def record_lists(draw: st.DrawFn) -> list[wire.Record]:
     return records
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(record_lists(), st.sampled_from(Compression))
 def test_what_is_encoded_is_decoded(records: list[wire.Record], codec: Compression) -> None:
     batch = wire.encode(records, codec)
@@ -43,7 +43,7 @@ def test_what_is_encoded_is_decoded(records: list[wire.Record], codec: Compressi
     assert header.max_timestamp_ms == max(record.timestamp_ms for record in records)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(record_lists())
 def test_uncompressed_batches_are_those_of_another_client(records: list[wire.Record]) -> None:
     builder = wire.BatchBuilder()
@@ -68,7 +68,7 @@ def test_uncompressed_batches_are_those_of_another_client(records: list[wire.Rec
     assert ours[:12] == expected[:12]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record_lists(), st.sampled_from(Compression))
 def test_another_client_reads_ours_and_we_read_theirs(
     records: list[wire.Record], codec: Compression
@@ -205,7 +205,7 @@ def test_bytes_that_are_no_header() -> None:
 # ----------------------------------------------------------------------- hostile batches
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(record_lists(), st.sampled_from(Compression), st.data())
 def test_any_flipped_bit_under_the_crc_is_found(
     records: list[wire.Record], codec: Compression, data: st.DataObject
@@ -217,7 +217,7 @@ def test_any_flipped_bit_under_the_crc_is_found(
         wire.decode(batch)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(record_lists(), st.sampled_from(Compression), st.data())
 def test_a_hostile_body_with_a_right_crc_does_no_harm(
     records: list[wire.Record], codec: Compression, data: st.DataObject

@@ -16,7 +16,7 @@ CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 TEXT = b"".join(b'{"line": %d, "country": "United Kingdom"}\n' % n for n in range(3000))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=3000), st.integers(1, 50), st.sampled_from(Compression))
 def test_what_is_compressed_comes_back(data: bytes, times: int, codec: Compression) -> None:
     data *= times
@@ -50,7 +50,7 @@ def test_cut_data_is_refused(codec: Compression) -> None:
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200), st.sampled_from(CODECS))
 def test_garbage_is_refused_or_decoded_within_bounds(data: bytes, codec: Compression) -> None:
     try:

@@ -16,7 +16,7 @@ def framed(size: int, seed: int) -> bytes:
     return struct.pack(">i", size) + bytes([seed % 251]) * size
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(SIZES | st.integers(0, 2000), max_size=12),
     st.lists(st.integers(1, 70_000), min_size=1, max_size=8),

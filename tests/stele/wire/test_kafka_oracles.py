@@ -15,7 +15,6 @@ from tests.support import wire as support
 
 EXAMPLES = settings(
     max_examples=8,
-    deadline=None,
     database=None,
     phases=[Phase.generate],  # shrinking takes minutes, and the messages are small
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -28,7 +28,6 @@ from tests.support import wire as support
 
 EXAMPLES = settings(
     max_examples=6,
-    deadline=None,
     database=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -74,7 +73,7 @@ def test_changed_bytes_do_no_harm(name: str, version: int, kind: str, data: st.D
         pass
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60))
 def test_invented_frames_do_no_harm(frame: bytes) -> None:
     try:
