@@ -59,10 +59,11 @@ class OffsetCheckpoints:
     def lower_to_high_watermarks(self) -> None:
         """A clean shutdown left recovery points at the logs' ends. Truncations never go below the
         high watermark, but for unclean elections: with this they seldom have to wait for the disk.
+        Corrupt logs keep theirs, which proves the corruption, should the note of it be lost.
         """
         lowered = {
-            partition: min(point, self.high_watermarks.get(partition, 0))
-            for partition, point in self.recovery_points.items()
+            key: point if key in self._corrupt else min(point, self.high_watermarks.get(key, 0))
+            for key, point in self.recovery_points.items()
         }
         if lowered != self.recovery_points:
             self._disk.replace_file_now(

@@ -5,8 +5,8 @@ A linearizable answer is the metadata of one moment between question and answer.
 - a topic and its config are what a single register may be (``register``): a change that was
   confirmed before the question is seen, one that was refused never, one of unknown outcome from
   some moment on; and what one answer has shown, no later question misses;
-- nothing that only grows (the epochs of partitions and brokers) is below what an earlier answer
-  has shown, or what any node knew as committed when the question was sent;
+- nothing that only grows (the epochs of partitions and brokers, the metadata offset) is below what
+  an earlier answer has shown, or what any node knew as committed when the question was sent;
 - in one partition epoch, a partition is what it is.
 """
 
@@ -106,9 +106,9 @@ class MetadataHistory:
             floor[name] = max(floor.get(name, number), number)
         return Question(who, next(self._moments), floor)
 
-    def cluster_read(self, question: Question, epochs: Mapping[int, int]) -> None:
-        """The epochs of all registered brokers. The metadata offset is not compared: an image from
-        a snapshot counts a control record at its end, and an image from the log does not."""
+    def cluster_read(self, question: Question, offset: int, epochs: Mapping[int, int]) -> None:
+        """The metadata offset, and the epochs of all registered brokers."""
+        self._has_grown(question, ("the metadata offset",), offset)
         for broker, epoch in epochs.items():
             self._has_grown(question, ("the epoch of broker", broker), epoch)
 
@@ -208,6 +208,7 @@ class Change:
 
 
 def _numbers(image: MetadataImage) -> Iterator[tuple[Grown, int]]:
+    yield ("the metadata offset",), image.offset
     for registration in image.sorted_brokers():
         yield ("the epoch of broker", registration.broker_id), registration.broker_epoch
     for topic, number, state in image.sorted_partitions():

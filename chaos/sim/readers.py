@@ -95,7 +95,7 @@ class Reader:
         )
         answer = pb.DescribeClusterResponse.FromString(data)
         epochs = {each.broker_id: each.broker_epoch for each in answer.brokers}
-        self.history.cluster_read(question, epochs)
+        self.history.cluster_read(question, answer.metadata_offset, epochs)
 
     async def _ask_config(self, channel: Channel, question: Question) -> None:
         name = self.rng.choice(self.history.topics)

@@ -5,11 +5,7 @@ import errno
 import pytest
 
 from stele.ids import decode_uuid, encode_uuid
-from storage.checkpoints import (
-    MetaProperties,
-    TopicPartition,
-    read_offsets,
-)
+from storage.checkpoints import CORRUPT_FILE, MetaProperties, TopicPartition, read_offsets
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
@@ -228,8 +224,9 @@ async def test_a_corrupt_log_is_not_forgotten_in_a_clean_shutdown(
     assert third.corrupt_topic_ids == {TopicPartition("t", 0): TOPIC_ID}
 
 
+@pytest.mark.parametrize("note_is_lost", [False, True])
 async def test_damage_below_a_recovery_point_that_is_lowered_never_passes_for_a_torn_write(
-    disk: MemoryDisk,
+    disk: MemoryDisk, note_is_lost: bool
 ) -> None:
     """The high watermark of a follower that heard of none before its clean shutdown is 0."""
     directory = open_directory(disk)
@@ -240,6 +237,8 @@ async def test_damage_below_a_recovery_point_that_is_lowered_never_passes_for_a_
         again = open_directory(disk)
         assert list(again.corrupt) == [TopicPartition("t", 0)]
         kill(again)
+        if note_is_lost:
+            disk.remove(f"{PATH}/t-0/{CORRUPT_FILE}")
 
 
 async def test_corruption_of_a_log_in_use_is_not_forgotten(disk: MemoryDisk) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from immutables import Map
 
 from chaos.sim.metadata_history import CONFIG, UNSET, MetadataHistory
-from metadata.image import BrokerRegistration, MetadataImage
+from metadata.image import MetadataImage
 from stele.admin import PartitionDescription, TopicDescription
 
 TOPIC = "topic"
@@ -92,27 +91,25 @@ def test_a_config_is_what_was_confirmed_last_or_what_may_have_been_done_since(
     assert "nobody had asked for" in judged.read(described(config="3"))[0]
 
 
-def test_epochs_never_go_back_in_real_time(judged: Judged) -> None:
+def test_epochs_and_offsets_never_go_back_in_real_time(judged: Judged) -> None:
     slow = judged.history.question("b1")
     assert judged.read(described(partition_epoch=5)) == []
     assert judged.answer(slow, described(partition_epoch=4)) == []  # it began before
     assert "the partition epoch" in judged.read(described(partition_epoch=4))[0]
     assert judged.read(described(partition_epoch=1, topic_id=b"another")) == []
 
-    judged.history.cluster_read(judged.history.question("b1"), {1: 20})
+    judged.history.cluster_read(judged.history.question("b1"), 7, {1: 20})
     assert judged.violations[1:] == []
-    judged.history.cluster_read(judged.history.question("b1"), {1: 19})
-    assert len(judged.violations) == 2
+    judged.history.cluster_read(judged.history.question("b1"), 6, {1: 19})
+    assert len(judged.violations) == 3
 
 
 def test_what_any_node_knows_as_committed_is_known_to_a_later_answer(judged: Judged) -> None:
     question = judged.history.question("b1")
-    judged.committed = MetadataImage(
-        offset=9, brokers=Map({1: BrokerRegistration(1, 9, bytes(16))})
-    )
-    judged.history.cluster_read(question, {1: 8})
+    judged.committed = MetadataImage(offset=9)
+    judged.history.cluster_read(question, 8, {})
     assert judged.violations == []
-    judged.history.cluster_read(judged.history.question("b1"), {1: 8})
+    judged.history.cluster_read(judged.history.question("b1"), 8, {})
     assert "9 was known before" in judged.violations[0]
 
 
