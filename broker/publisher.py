@@ -88,13 +88,13 @@ class MetadataPublisher:
 
     # ------------------------------------------------------------------ QuorumListener
 
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+    def on_commit(self, batches: Sequence[CommittedBatch], end_offset: int) -> None:
         if self._failed:
             return
         try:
-            self._publish(self._replayed(batches))
+            self._publish(self._replayed(batches, end_offset))
         except Exception as error:
-            self._fail(error, batches[0].base_offset, batches[-1].last_offset)
+            self._fail(error, self._image.offset + 1, end_offset - 1)
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
         """It, too, arrives as a delta: from the image that was to the one it holds."""
@@ -134,10 +134,11 @@ class MetadataPublisher:
 
     # ------------------------------------------------------------------ publishing
 
-    def _replayed(self, batches: Sequence[CommittedBatch]) -> MetadataDelta:
+    def _replayed(self, batches: Sequence[CommittedBatch], end_offset: int) -> MetadataDelta:
         delta = self._held_back or MetadataDelta(self._image)
         for batch in batches:
             delta.replay_values(batch.base_offset, batch.records)
+        delta.advance_to(end_offset - 1)
         return delta
 
     def _publish(self, delta: MetadataDelta) -> None:

@@ -79,10 +79,12 @@ class DecisionMaker:
         self.metrics.active = False
         self._chain.drop()
 
-    def commit(self, batches: Sequence[CommittedBatch]) -> None:
+    def commit(self, batches: Sequence[CommittedBatch], end_offset: int) -> None:
+        """As ``raft.api.QuorumListener.on_commit``."""
         try:
             for batch in batches:
                 self._chain.commit(batch)
+            self._chain.advance(end_offset)
         except MetadataError as error:
             self._fail(error)
 

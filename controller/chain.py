@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from metadata.delta import replay_values
 from metadata.image import EMPTY, MetadataImage
@@ -30,6 +31,8 @@ class ImageChain:
     def __init__(self) -> None:
         self.committed: MetadataImage = EMPTY
         self._proposed: deque[_Proposed] = deque()
+        # Offsets up to which ``caught_up`` waits, and whom it tells: True as ``_Proposed.settled``.
+        self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     @property
     def newest(self) -> MetadataImage:
@@ -59,6 +62,18 @@ class ImageChain:
         if not oldest.settled.done():
             oldest.settled.set_result(True)
 
+    def advance(self, end_offset: int) -> None:
+        """Everything below ``end_offset`` is committed, the quorum's control records as well."""
+        if self.committed.offset < end_offset - 1:
+            self.committed = replace(self.committed, offset=end_offset - 1)
+        self._tell_awaited(lambda wanted: wanted <= end_offset, came=True)
+
+    def _tell_awaited(self, is_over: Callable[[int], bool], *, came: bool) -> None:
+        for wanted, told in self._awaited:
+            if is_over(wanted) and not told.done():
+                told.set_result(came)
+        self._awaited = [each for each in self._awaited if not each[1].done()]
+
     def reset(self, image: MetadataImage) -> None:
         """A snapshot takes the place of what was committed: never while this node decides."""
         if self._proposed:
@@ -71,16 +86,16 @@ class ImageChain:
             if not proposed.settled.done():
                 proposed.settled.set_result(False)
         self._proposed.clear()
+        self._tell_awaited(lambda wanted: True, came=False)
 
     async def settled(self) -> bool:
         """Wait until everything proposed so far is committed; False if leadership was lost."""
-        return await self._settled(self._proposed[-1]) if self._proposed else True
+        return await asyncio.shield(self._proposed[-1].settled) if self._proposed else True
 
     async def caught_up(self, end_offset: int) -> bool:
-        """Wait until everything proposed below ``end_offset`` is committed; else as above."""
-        below = [each for each in self._proposed if each.last_offset < end_offset]
-        return await self._settled(below[-1]) if below else True
-
-    @staticmethod
-    async def _settled(proposed: _Proposed) -> bool:
-        return await asyncio.shield(proposed.settled)
+        """Wait until ``committed`` has everything below ``end_offset``; else as above."""
+        if self.committed.offset >= end_offset - 1:
+            return True
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._awaited.append((end_offset, told))
+        return await told

@@ -132,8 +132,8 @@ class ControllerService:
 
     # ---------------------------------------------------------------- QuorumListener
 
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        self._decisions.commit(batches)
+    def on_commit(self, batches: Sequence[CommittedBatch], end_offset: int) -> None:
+        self._decisions.commit(batches, end_offset)
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
         self._decisions.reset(end_offset, records)

@@ -132,6 +132,18 @@ class MetadataDelta:
         for position, value in enumerate(values):
             self.replay(base_offset + position, decode(value))
 
+    def advance_to(self, offset: int) -> None:
+        """Take in that nothing but the quorum's own control records follows up to ``offset``.
+
+        So the same metadata have the same offset whether they come from the log or a snapshot.
+        Raises MetadataError where the records replayed go further.
+        """
+        if offset < self.offset:
+            raise MetadataError(f"{offset} is below {self.offset}, which was replayed")
+        if offset > self.offset:
+            self._result = None
+            self.offset = offset
+
     def _feature_level(self, record: pb.FeatureLevelRecord) -> None:
         known = SUPPORTED.get(record.name, FeatureRange(record.name, 0, 0))
         if record.level not in known:

@@ -158,7 +158,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The whole cluster. ``offset`` is that of the last record applied; -1: none yet."""
+    """The whole cluster. ``offset`` is that of the last record taken in, control records of the
+    quorum included; -1: none yet."""
 
     offset: int = -1
     features: Map[str, int] = field(default_factory=Map)  # finalized levels

@@ -42,8 +42,10 @@ class NotLeaderError(ApiError):
 class QuorumListener(Protocol):
     """Called on the event loop, in log order, never re-entrantly. Must not block."""
 
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Committed batches in order, each once per life of the node; no control batches."""
+    def on_commit(self, batches: Sequence[CommittedBatch], end_offset: int) -> None:
+        """Everything below ``end_offset`` is committed: these batches, in order, each once per life
+        of the node, and control batches, which are left out. There may be nothing but those.
+        """
         ...
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:

@@ -114,5 +114,5 @@ class Delivery:
         self.bytes_delivered += found.size_bytes
         if found.batches:
             self.timestamp_ms = found.batches[-1].timestamp_ms
-            for listener in self.listeners:
-                listener.on_commit(found.batches)
+        for listener in self.listeners:
+            listener.on_commit(found.batches, found.next_offset)

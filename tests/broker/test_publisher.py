@@ -39,6 +39,9 @@ class _Setup:
     def _published(self) -> None:
         self.published += 1
 
+    def commit(self, batches: list[CommittedBatch]) -> None:
+        self.publisher.on_commit(batches, batches[-1].last_offset + 1)
+
 
 def _registration(offset: int, incarnation: bytes = MINE) -> CommittedBatch:
     record = pb.RegisterBrokerRecord(broker_id=ME, incarnation_id=incarnation, broker_epoch=offset)
@@ -64,13 +67,13 @@ def _batch(offset: int, *records: pb.MetadataRecord) -> CommittedBatch:
 
 def test_nothing_is_published_before_this_incarnation_is_registered() -> None:
     setup = _Setup()
-    setup.publisher.on_commit([_registration(0, b"o" * 16), _topic(1, "a")])
-    setup.publisher.on_commit([_topic(3, "b")])
+    setup.commit([_registration(0, b"o" * 16), _topic(1, "a")])
+    setup.commit([_topic(3, "b")])
     assert setup.subscriber.applied == []
     assert setup.publisher.offset == -1
     assert not setup.publisher.registration
 
-    setup.publisher.on_commit([_registration(5)])
+    setup.commit([_registration(5)])
     ((delta, image),) = setup.subscriber.applied
     assert [topic.name for topic in delta.created_topics] == ["a", "b"]
     assert image.offset == setup.publisher.offset == 5
@@ -79,8 +82,8 @@ def test_nothing_is_published_before_this_incarnation_is_registered() -> None:
 
 def test_one_application_per_delivery() -> None:
     setup = _Setup()
-    setup.publisher.on_commit([_registration(0)])
-    setup.publisher.on_commit([_topic(1, "a"), _topic(3, "b"), _topic(5, "c")])
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "b"), _topic(5, "c")])
     assert len(setup.subscriber.applied) == setup.published == 2
     delta, image = setup.subscriber.applied[1]
     assert delta.image is setup.subscriber.applied[0][1]
@@ -88,12 +91,24 @@ def test_one_application_per_delivery() -> None:
     assert image is setup.publisher.image
 
 
+def test_the_offset_counts_control_records_as_it_does_after_a_snapshot() -> None:
+    setup, other = _Setup(), _Setup()
+    setup.publisher.on_commit([_registration(0), _topic(1, "a")], 4)
+    assert setup.publisher.offset == 3
+    setup.publisher.on_commit([], 6)
+    other.publisher.on_snapshot(6, _snapshot(_registration(0), _topic(1, "a")))
+    assert setup.publisher.image == other.publisher.image
+    setup.commit([_topic(6, "b")])
+    assert setup.publisher.offset == 7
+    assert not setup.failures
+
+
 def test_metadata_that_does_not_fit_stops_the_publisher() -> None:
     setup = _Setup()
-    setup.publisher.on_commit([_registration(0)])
-    setup.publisher.on_commit([_topic(1, "a"), _topic(3, "a")])
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "a")])
     assert len(setup.failures) == 1
-    setup.publisher.on_commit([_topic(5, "c")])
+    setup.commit([_topic(5, "c")])
     assert len(setup.failures) == 1
     assert setup.publisher.offset == 0
     assert len(setup.subscriber.applied) == 1
@@ -114,7 +129,7 @@ def _snapshot(*batches: CommittedBatch) -> list[bytes]:
 
 def test_a_snapshot_arrives_as_a_delta() -> None:
     setup = _Setup()
-    setup.publisher.on_commit([_registration(0), _topic(1, "kept"), _topic(3, "gone")])
+    setup.commit([_registration(0), _topic(1, "kept"), _topic(3, "gone")])
     setup.publisher.on_snapshot(9, _snapshot(_registration(0), _topic(1, "kept"), _topic(5, "new")))
     assert not setup.failures
     delta, image = setup.subscriber.applied[-1]
@@ -122,7 +137,7 @@ def test_a_snapshot_arrives_as_a_delta() -> None:
     assert [topic.name for topic in delta.deleted_topics] == ["gone"]
     assert [change.topic for change in delta.changed_partitions] == ["new"]
     assert setup.publisher.offset == image.offset == 8
-    setup.publisher.on_commit([_topic(9, "next")])
+    setup.commit([_topic(9, "next")])
     assert setup.publisher.image.topic("next") is not None
     records = setup.publisher.snapshot_records()
     assert records is not None
@@ -136,7 +151,7 @@ def test_a_snapshot_with_an_earlier_incarnation_is_held_back() -> None:
     records = setup.publisher.snapshot_records()
     assert records is not None
     assert image_of(9, list(records)).topic("a") is not None  # what is held back is in it
-    setup.publisher.on_commit([_registration(9)])
+    setup.commit([_registration(9)])
     [(delta, image)] = setup.subscriber.applied
     assert [topic.name for topic in delta.created_topics] == ["a"]
     assert image.offset == 9

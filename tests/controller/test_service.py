@@ -185,6 +185,30 @@ async def test_a_linearizable_read_waits_for_what_the_quorum_has_committed(world
 
 
 @simulated
+async def test_a_read_index_counts_control_records_once_they_have_come(world: World) -> None:
+    await world.start(1)
+    service, quorum = world.controller.service, world.controller.quorum
+    end_offset = quorum.confirmed = service.image.offset + 2
+
+    def ask() -> asyncio.Future[pb.ReadIndexResponse]:
+        name = "/stele.v1.Controller/ReadIndex"
+        call = world.brokers[1].call(name, pb.ReadIndexRequest(), pb.ReadIndexResponse)
+        return asyncio.ensure_future(call)
+
+    first = ask()
+    await asyncio.sleep(0.5)
+    assert not first.done()
+    world.controller.process.loop.call_soon(service.on_commit, [], end_offset)
+    assert (await first).metadata_offset == end_offset - 1
+
+    quorum.confirmed = end_offset + 1
+    second = ask()
+    await asyncio.sleep(0.5)
+    world.controller.process.loop.call_soon(quorum.resign, 101)
+    assert (await second).error == ErrorCode.NOT_CONTROLLER
+
+
+@simulated
 async def test_who_does_not_lead_answers_no_linearizable_read(world: World) -> None:
     await world.start(1)
     world.controller.process.loop.call_soon(world.controller.quorum.resign, 101)
@@ -209,7 +233,8 @@ async def test_a_decision_of_ours_that_another_leader_commits_is_taken_in(world:
     batch: CommittedBatch = quorum._proposed[0]
     world.controller.process.loop.call_soon(quorum.resign, 101)
     await asyncio.sleep(0.05)
-    world.controller.process.loop.call_soon(world.controller.service.on_commit, [batch])
+    service, end_offset = world.controller.service, batch.last_offset + 1
+    world.controller.process.loop.call_soon(service.on_commit, [batch], end_offset)
     await asyncio.sleep(0.05)
     assert world.controller.service.image.topic("t") is not None
 
@@ -455,7 +480,7 @@ async def test_a_log_that_does_not_fit_is_fatal(world: World) -> None:
     await world.start(1)
     service = world.controller.service
     batch = CommittedBatch(service.image.offset + 1, 1, 0, (b"\xff",))
-    service.on_commit([batch])
+    service.on_commit([batch], batch.last_offset + 1)
     assert len(world.controller.fatal) == 1
     assert not service.active
     world.controller.fatal.clear()

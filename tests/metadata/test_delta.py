@@ -256,6 +256,9 @@ def test_what_changed() -> None:
     assert image.topic("a") is None, "an image never changes"
 
 
+_NAMES = [f"name{number}" for number in range(120)]  # one for each record at the most
+
+
 class Twin:
     """The same in plain dicts, changed in place."""
 
@@ -265,7 +268,9 @@ class Twin:
     def random_record(self, rng: random.Random, fresh: int) -> pb.MetadataRecord:
         numbers = sorted(self.topics)
         if not numbers or rng.random() < 0.2:
-            self.topics[fresh] = (f"name{rng.randrange(10**6)}", [])
+            taken = {name for name, _ in self.topics.values()}
+            free = [name for name in _NAMES if name not in taken]
+            self.topics[fresh] = (rng.choice(free), [])
             return topic(self.topics[fresh][0], fresh)
         number = rng.choice(numbers)
         partitions = self.topics[number][1]

@@ -404,7 +404,7 @@ class Edges:
     def commit(self, *records: pb.MetadataRecord) -> None:
         batch = CommittedBatch(self._offset, 1, 1000, tuple(encode(record) for record in records))
         self._offset += len(records)
-        self.publisher.on_commit([batch])
+        self.publisher.on_commit([batch], self._offset)
 
     def register(self, broker_id: int, *, fenced: bool = False) -> None:
         host = f"b{broker_id}"

@@ -74,12 +74,12 @@ class FakeQuorum:
         batches, self._proposed = self._proposed, []
         self.log += batches
         if batches:
-            self.service.on_commit(batches)
+            self.service.on_commit(batches, self.high_watermark)
 
     def attach(self, service: ControllerService) -> None:
         self.service = service
         service.attach(self)
-        service.on_commit(list(self.log))
+        service.on_commit(list(self.log), self.high_watermark)
         self._next = self.high_watermark
 
     def claim(self, epoch: int) -> None:

@@ -70,6 +70,7 @@ class FakeQuorum:
         self._high_watermark = self._end_offset
         for listener in self._listeners:
             listener.on_leader_change(self._leader)
+            listener.on_commit([], self._high_watermark)
             listener.on_claimed(epoch)
         return epoch
 
@@ -108,4 +109,4 @@ class FakeQuorum:
         self._end_offset = max(self._end_offset, self._high_watermark)
         self.committed.extend(batches)
         for listener in self._listeners:
-            listener.on_commit(batches)
+            listener.on_commit(batches, self._high_watermark)

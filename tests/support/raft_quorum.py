@@ -24,6 +24,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
+        self.end_offset = 0
         self.events: list[tuple[Any, ...]] = []
         self.records_when_claimed: list[int] = []
         self.snapshot: list[bytes] = []
@@ -38,8 +39,12 @@ class Witness:
     def records(self) -> list[bytes]:
         return [record for batch in self.batches for record in batch.records]
 
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        assert batches
+    def on_commit(self, batches: Sequence[CommittedBatch], end_offset: int) -> None:
+        assert end_offset > self.end_offset
+        self.end_offset = end_offset
+        if not batches:
+            return
+        assert batches[-1].last_offset < end_offset
         self.batches.extend(batches)
         self.events.append(("commit", batches[0].base_offset, batches[-1].last_offset))
         self.on_batches(batches)
@@ -47,6 +52,7 @@ class Witness:
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
         assert not self.batches or self.batches[-1].last_offset < end_offset
         self.snapshot = list(records)
+        self.end_offset = end_offset
         self.batches.clear()
         self.events.append(("snapshot", end_offset))
 
