@@ -118,9 +118,13 @@ class ControllerService:
 
     async def stop(self) -> None:
         """Decide nothing more; end the streams. What was proposed has no known outcome."""
+        self.halt()
+        await self._heartbeats.stop()
+
+    def halt(self) -> None:
+        """The part of ``stop`` that waits for nobody: decide nothing more."""
         self._stopped = True
         self._step_down()
-        await self._heartbeats.stop()
 
     def _step_down(self) -> None:
         self._rebalance_at = None

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -118,6 +118,11 @@ class Node:
         """End in good order: leaderships handed over, logs flushed and marked clean."""
         await self._undo.aclose()
 
+    def halt(self) -> None:
+        """Before an end in no order: nothing is decided any more of what is seen of that end."""
+        if self.controller is not None:
+            self.controller.halt()
+
     # ---------------------------------------------------------------------------- starting
 
     async def _start(self) -> None:
@@ -125,9 +130,8 @@ class Node:
         identity = read_identity(world.disk, config)
         self._lock_metadata_directory()
         quorum = self.quorum = Quorum(
-            replace(
-                quorum_config(config, identity.cluster_id, identity.metadata_directory_id),
-                features=self._features,
+            quorum_config(
+                config, identity.cluster_id, identity.metadata_directory_id, self._features
             ),
             world,
             config.metadata_log_dir,
@@ -230,7 +234,9 @@ def build(config: NodeConfig, world: World, *, features: Features = SUPPORTED_FE
     return Node(config, world, features)
 
 
-def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> QuorumConfig:
+def quorum_config(
+    config: NodeConfig, cluster_id: str, directory_id: bytes, features: Features
+) -> QuorumConfig:
     """The quorum's part of a node's configuration."""
     advertised = config.controller_advertised_listener
     return QuorumConfig(
@@ -241,6 +247,7 @@ def quorum_config(config: NodeConfig, cluster_id: str, directory_id: bytes) -> Q
         bootstrap=config.bootstrap_controllers,
         is_controller=config.is_controller,
         endpoint="" if advertised is None else str(advertised),
+        features=features,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,

@@ -65,6 +65,7 @@ class _Runner:
         except asyncio.CancelledError:
             if not self._interrupted.is_set():
                 raise
+            self._node.halt()
             _tell("interrupted: the node did not stop in good order")
             return EXIT_INTERRUPTED
         finally:
