@@ -29,13 +29,13 @@ from cli import (
     sim,
     topics,
 )
+from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, note
 from stele.errors import SteleError
 
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 # Typer's own copy of click or the package: whichever it is, its errors descend from this.
 _UsageError: type[Exception] = next(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -222,26 +222,26 @@ class QuorumAims(AimTools):
 
         Of the voters before they would be a majority.
         """
-        active = self._cluster.active_controller
-        if active is None or not self._has_spare_voters(active):
-            return
-        with self._alone_with_the_voters():
-            newcomer = await self._newcomer()
-            if newcomer is not None:
-                await self._cut_in_half()
-                await self._try_to_remove(newcomer)
+        await self._while_grown(lambda active: self._cut_in_half())
 
     async def _election_of_a_grown_quorum(self) -> None:
         """Their number is even, so that it takes one vote more than before, and the leader goes."""
+        await self._while_grown(self._have_another_elected)
+
+    async def _have_another_elected(self, active: SimNode) -> None:
+        self._kill(active)
+        await self._until(lambda: self._leader_but(active) is not None, 3.0)
+        self._revive(active)
+
+    async def _while_grown(self, act: Callable[[SimNode], Awaitable[None]]) -> None:
+        """With one voter more than before: ``act`` is given the active controller."""
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
             return
         with self._alone_with_the_voters():
             newcomer = await self._newcomer()
             if newcomer is not None:
-                self._kill(active)
-                await self._until(lambda: self._leader_but(active) is not None, 3.0)
-                self._revive(active)
+                await act(active)
                 await self._try_to_remove(newcomer)
 
     async def _newcomer(self) -> SimNode | None:

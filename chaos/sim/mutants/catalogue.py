@@ -3,51 +3,50 @@
 from __future__ import annotations
 
 from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
-from chaos.sim.mutants.mutant import Edit, Mutant
-from chaos.sim.mutants.mutant import bug as _bug
+from chaos.sim.mutants.mutant import Edit, Mutant, bug
 
 RAFT = [
-    _bug(
+    bug(
         "raft: vote twice in an epoch",
         "raft/election.py",
         "        return replica.voted == candidate\n",
         "        replica.voted = None\n",
         "two_candidates",
     ),
-    _bug(
+    bug(
         "raft: forget the vote in a crash",
         "raft/core.py",
         "self._replica = Replica(local, voters, log, hard_state, timing, rng",
         "self._replica = Replica(local, voters, log, HardState(hard_state.epoch), timing, rng",
         "two_candidates",
     ),
-    _bug(
+    bug(
         "raft: vote for a worse log",
         "raft/election.py",
         "    if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):\n",
         "    if False:\n",
         "voter_with_more",
     ),
-    _bug(
+    bug(
         "raft: answer before the vote is durable",
         "raft/replica.py",
         "        durable = self._promise_ticket <= self._persisted_ticket\n",
         "        durable = True\n",
     ),
-    _bug(
+    bug(
         "raft: leader counts itself before its log is durable",
         "raft/replica.py",
         "self.log.durable_end_offset",
         "self.log.end_offset",
     ),
-    _bug(
+    bug(
         "raft: follower fetches on before its log is durable",
         "raft/replication.py",
         "    if replica.log.durable_end_offset < replica.log.end_offset or not "
         "replica.promises_durable:\n",
         "    if False:\n",
     ),
-    _bug(
+    bug(
         "raft: never see that logs diverge",
         "raft/replication.py",
         "    if end.epoch == message.last_fetched_epoch and end.end_offset >= "
@@ -55,19 +54,19 @@ RAFT = [
         "    if message.fetch_offset <= replica.log.end_offset:\n",
         "voter_with_more",
     ),
-    _bug(
+    bug(
         "raft: half of the voters decide",
         "raft/quorum.py",
         "        return len(self._voters) // 2 + 1\n",
         "        return max(1, len(self._voters) // 2)\n",
     ),
-    _bug(
+    bug(
         "raft: commit without a majority",
         "raft/replica.py",
         "        offset = self.durable_majority(leader)\n",
         "        offset = self.log.end_offset\n",
     ),
-    _bug(
+    bug(
         "raft: forget to write the epoch down",
         "raft/replica.py",
         "        self.voted = vote\n        self._promised()\n",
@@ -127,28 +126,28 @@ QUORUM = [
         ),
         ("two_candidates",),
     ),
-    _bug(
+    bug(
         "raft: change the voters before the change before is committed",
         "raft/membership.py",
         "    if replica.voters_pending:\n        message",
         "    if False:\n        message",
         "changes_at_once",
     ),
-    _bug(
+    bug(
         "raft: count for a commit by the voters before the newest",
         "raft/replica.py",
         "        return majority_value(self.voters, ends",
         "        return majority_value(self.history.previous, ends",
         "half_of_a_grown_quorum",
     ),
-    _bug(
+    bug(
         "raft: an emptied disk votes for the one before it",
         "raft/quorum.py",
         "        return not known or self.directory_id == other.directory_id\n",
         "        return not known or True\n",
         "wiped_after_its_vote",
     ),
-    _bug(
+    bug(
         "raft: answer a read without asking whether it still leads",
         "raft/read_index.py",
         "    return sum(voter in heard for voter in replica.voters.ids) >= "
@@ -156,7 +155,7 @@ QUORUM = [
         "    return bool(heard)\n",
         "deposed_controller_answers",
     ),
-    _bug(
+    bug(
         "raft: a snapshot without its voters",
         "runtime/quorum_snapshot_writer.py",
         "voters if len(voters) else None",
@@ -165,13 +164,13 @@ QUORUM = [
 ]
 
 CONTROLLER = [
-    _bug(
+    bug(
         "controller: reply before the commit",
         "controller/active.py",
         "        if not await self._chain.settled():\n            if result.records",
         "        if False:\n            if result.records",
     ),
-    _bug(
+    bug(
         "controller: take an ISR proposed under a stale partition epoch",
         "controller/isr.py",
         "    if proposal.partition_epoch < state.partition_epoch:\n",
@@ -201,33 +200,33 @@ CONTROLLER = [
         ),
         ("deposed_leader_proposes",),
     ),
-    _bug(
+    bug(
         "controller: let a broker's earlier registration into the ISR",
         "controller/isr.py",
         "            or registration.broker_epoch != member.broker_epoch\n",
         "",
         "outdated_newcomer",
     ),
-    _bug(
+    bug(
         "controller: elect whoever is there",
         "controller/partitions.py",
         "        return replica in isr and rules.is_active(replica)\n",
         "        return rules.is_active(replica)\n",
     ),
-    _bug(
+    bug(
         "controller: eligible once is eligible for ever",
         "controller/partitions.py",
         "    if choice.unclean or len(choice.isr) >= enough:\n",
         "    if choice.unclean:\n",
     ),
-    _bug(
+    bug(
         "controller: tell nobody that an election was unclean",
         "controller/partitions.py",
         "    record.unclean = choice.unclean\n",
         "",
         "unclean_election",
     ),
-    _bug(
+    bug(
         "controller: a new leader in the old leader epoch",
         "metadata/delta.py",
         "        leader_epoch=state.leader_epoch + has_leader,\n",
@@ -255,19 +254,19 @@ CONTROLLER = [
             ),
         ),
     ),
-    _bug(
+    bug(
         "controller: a request that comes again takes effect again",
         "controller/request_ids.py",
         "    known = context.image.outcomes.get(request_id)\n",
         "    known = None if request_id else context.image.outcomes.get(request_id)\n",
     ),
-    _bug(
+    bug(
         "controller: end a move before its target is in sync",
         "controller/assignment.py",
         "    return state.is_reassigning and set(state.target_replicas) <= set(isr)\n",
         "    return state.is_reassigning\n",
     ),
-    _bug(
+    bug(
         "controller: a snapshot forgets who is fenced",
         "metadata/snapshot.py",
         "        fenced=registration.fenced,\n",
@@ -276,103 +275,103 @@ CONTROLLER = [
 ]
 
 REPLICATION = [
-    _bug(
+    bug(
         "replication: high watermark over the committed ISR alone",
         "broker/partition.py",
         "            members.update(member.broker_id for member in self._proposal.isr)\n",
         "            pass\n",
         "leader_in_the_dark",
     ),
-    _bug(
+    bug(
         "replication: leader counts itself before its log is durable",
         "broker/partition.py",
         "        least = self._log.durable_offset\n",
         "        least = self._log.end_offset\n",
     ),
-    _bug(
+    bug(
         "replication: high watermark without the followers",
         "broker/partition.py",
         "            if progress.end_offset < least and (\n",
         "            if progress.end_offset < -1 and (\n",
     ),
-    _bug(
+    bug(
         "replication: join the ISR below the high watermark",
         "broker/partition.py",
         ">= max(self.high_watermark, self.epoch_start_offset)",
         ">= 0",
     ),
-    _bug(
+    bug(
         "replication: join the ISR before the epoch's start",
         "broker/partition.py",
         ">= max(self.high_watermark, self.epoch_start_offset)",
         ">= self.high_watermark",
         "late_high_watermark",
     ),
-    _bug(
+    bug(
         "replication: acks=1 before the sync",
         "broker/partition.py",
         "        tokens = self._durable.reach(self._log.durable_offset)\n",
         "        tokens = self._durable.reach(self._log.end_offset)\n",
     ),
-    _bug(
+    bug(
         "replication: acks=all below min.insync.replicas",
         "broker/partition.py",
         "        return len(self._state.isr) < self.min_insync\n",
         "        return False\n",
     ),
-    _bug(
+    bug(
         "replication: a leader without a lease acknowledges",
         "broker/replicas_produce.py",
         "        if self._lease_valid():\n",
         "        if True:\n",
         "part_planes",
     ),
-    _bug(
+    bug(
         "replication: serve requests of a stale leader epoch",
         "broker/partition.py",
         "            if current_leader_epoch < self._state.leader_epoch:\n",
         "            if False:\n",
         "follower_in_the_dark",
     ),
-    _bug(
+    bug(
         "replication: follower fetches on before its log is durable",
         "broker/follower.py",
         "replica.log.durable_offset == replica.log.end_offset",
         "replica.log.durable_offset <= replica.log.end_offset",
     ),
-    _bug(
+    bug(
         "replication: consumers see what is not committed",
         "broker/replicas_fetch.py",
         "log.end_offset if query.replica_id >= 0 else machine.high_watermark",
         "log.end_offset",
     ),
-    _bug(
+    bug(
         "replication: truncate to the high watermark",
         "broker/follower.py",
         "        before = log.end_offset\n",
         "        before = log.end_offset\n        target = replica.machine.high_watermark\n",
         "diverge",
     ),
-    _bug(
+    bug(
         "replication: never truncate",
         "broker/follower.py",
         "        log.truncate_to(target)\n",
         "",
     ),
-    _bug(
+    bug(
         "replication: acknowledge what waits when the ISR becomes too small",
         "broker/partition.py",
         "        if self.is_under_min_isr:\n            tokens = self._replicated.drain()\n",
         "        if False:\n            tokens = self._replicated.drain()\n",
     ),
-    _bug(
+    bug(
         "replication: acknowledge what waits when leadership is lost",
         "broker/partition.py",
         "            effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))\n"
         "        effects.append(Followed(",
         "            effects.append(Acknowledged(tokens))\n        effects.append(Followed(",
     ),
-    _bug(
+    bug(
         "replication: never see that logs diverge",
         "broker/replicas_fetch.py",
         "            result.diverging = _divergence(log, entry)\n",
@@ -381,52 +380,52 @@ REPLICATION = [
 ]
 
 STORAGE = [
-    _bug(
+    bug(
         "storage: durable before the sync",
         "storage/durability.py",
         "        if config.strict_flush:\n            if not self._dirty:\n",
         "        if False:\n            if not self._dirty:\n",
     ),
-    _bug(
+    bug(
         "storage: forget producers after a truncation",
         "storage/log.py",
         "        replay(self.segments.all(), offset, self.producers.update_from)\n",
         "        self.producers.clear()\n",
         "diverge",
     ),
-    _bug(
+    bug(
         "storage: keep producers of what was cut",
         "storage/log.py",
         "        self._durability.end_cut(self.end_offset)\n        self._rebuild_producers()\n",
         "        self._durability.end_cut(self.end_offset)\n",
         "diverge",
     ),
-    _bug(
+    bug(
         "storage: epochs stay when the log is cut",
         "storage/log.py",
         "        self.epochs.truncate_from(self.end_offset)\n",
         "",
         "diverge",
     ),
-    _bug(
+    bug(
         "storage: drop no duplicates",
         "storage/log.py",
         "            if original is not None:\n",
         "            if False:\n",
     ),
-    _bug(
+    bug(
         "storage: take batches out of sequence",
         "storage/producer_state.py",
         "        if header.base_sequence != expected:\n",
         "        if False:\n",
     ),
-    _bug(
+    bug(
         "storage: followers remember no producers",
         "storage/log.py",
         "                self.producers.update(header, header.base_offset)\n",
         "                pass\n",
     ),
-    _bug(
+    bug(
         "storage: recovery believes what was torn",
         "storage/recovery.py",
         "    if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):\n",
@@ -435,7 +434,7 @@ STORAGE = [
 ]
 
 CLIENT = [
-    _bug(
+    bug(
         "client: repeat a batch without its producer",
         "stele/idempotence.py",
         "        entry.attempt += 1\n",
@@ -489,13 +488,13 @@ CLIENT = [
             ),
         ),
     ),
-    _bug(
+    bug(
         "client: skip what follows a batch",
         "stele/positions.py",
         "            self.fetch_offset = header.next_offset\n",
         "            self.fetch_offset = header.next_offset + 1\n",
     ),
-    _bug(
+    bug(
         "client: number a batch anew when it is repeated",
         "stele/idempotence.py",
         "        entry.in_flight = True\n",
