@@ -198,13 +198,17 @@ class Peers:
         return (self._config.request_timeout_ms + wait_ms) / 1000
 
 
+class NoAnswerError(ApiError):
+    """A controller is not there, or not yet."""
+
+
 async def ask_features(
     network: Network, config: QuorumConfig, voter: Voter
 ) -> tuple[FeatureLevels, ...]:
     """What a controller that is no voter yet supports, asked of itself at its endpoint (KIP-853).
 
-    Empty when its version of Stele cannot tell. Raises ApiError: it does not answer, or it is
-    another one that answers.
+    Empty when its version of Stele cannot tell. Raises NoAnswerError, and ApiError: it is another
+    one that answers.
     """
     address = parse_address(voter.endpoint)
     assert address is not None  # what has no endpoint is not asked
@@ -220,7 +224,7 @@ async def ask_features(
     except (RpcError, MessageError) as error:
         if isinstance(error, RpcError) and error.code is RpcCode.UNIMPLEMENTED:
             return ()
-        raise ApiError(
+        raise NoAnswerError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"controller {voter.id} does not answer at {voter.endpoint}: nothing changed ({error})",
         ) from None

@@ -41,7 +41,7 @@ from runtime.quorum_messages import (
     leader_to_wire,
     parse,
 )
-from runtime.quorum_peers import Endpoints, ask_features
+from runtime.quorum_peers import Endpoints, NoAnswerError, ask_features
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import Network, RpcCode, RpcError, Service
@@ -50,6 +50,7 @@ from storage.errors import CorruptLogError, StorageError
 _log = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_MS = 20_000
+_ASK_AGAIN_S = 0.2  # after a controller did not answer
 """How long an observer that is to be a voter may take where the request does not say."""
 
 
@@ -221,12 +222,26 @@ class QuorumService:
                 raise MessageError("where is it reached? The endpoint is empty")
             voter = Voter(_key(request), endpoint(request.endpoint))
             timeout_ms = request.timeout_ms if request.timeout_ms > 0 else CATCH_UP_TIMEOUT_MS
-            adding = AddVoter(voter, timeout_ms / 1000)
-            await self._changes.wait_possible(adding)  # else nobody need be asked
-            supported = await ask_features(self._network, self._config, voter)
-            return replace(adding, voter=replace(voter, features=supported))
+            return await self._with_features(AddVoter(voter, timeout_ms / 1000))
 
         return await self._change(request.cluster_id, change)
+
+    async def _with_features(self, adding: AddVoter) -> AddVoter:
+        """What the controller to be added supports, too, as soon as it answers: it may have just
+        been started. Raises NotLeaderError, ApiError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + adding.timeout_s
+        while True:
+            await self._changes.wait_possible(adding)  # else nobody need be asked
+            try:
+                supported = await ask_features(self._network, self._config, adding.voter)
+            except NoAnswerError:
+                if loop.time() + _ASK_AGAIN_S >= deadline:
+                    raise
+                await asyncio.sleep(_ASK_AGAIN_S)
+                continue
+            voter = replace(adding.voter, features=supported)
+            return AddVoter(voter, max(deadline - loop.time(), _ASK_AGAIN_S))
 
     async def _remove_voter(self, data: bytes) -> bytes:
         request: pb.RemoveVoterRequest = _parsed(pb.RemoveVoterRequest, data)

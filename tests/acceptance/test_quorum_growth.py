@@ -215,7 +215,7 @@ async def test_what_is_refused_changes_nothing(cluster: QuorumProcesses) -> None
     assert "directory id" in await refused("add-voter", 7, "x", *at)
     assert "endpoint" in await refused("add-voter", 7, other, "--endpoint", "nowhere")
 
-    assert "does not answer" in await refused("add-voter", 8, other, *at)
+    assert "does not answer" in await refused("add-voter", 8, other, *at, "--timeout", "2")
     # A controller that fetches nothing never catches up, and others wait for it meanwhile.
     async with idle_controller(8, other) as idle, idle_controller(9, other) as next_one:
         at = ("--endpoint", idle.endpoint)

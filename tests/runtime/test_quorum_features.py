@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -86,6 +87,38 @@ def test_a_new_voter_is_asked_what_it_supports() -> None:
         answer = await add(cluster.others(leader)[0], leader, **fourth(cluster))
         assert answer.error == 0, answer.message
         assert leader.quorum.controller_features[4] == OLD
+
+    run(cluster, main())
+
+
+def test_a_controller_that_is_just_starting_is_waited_for() -> None:
+    cluster = QuorumCluster(voters=3, observers=1)
+
+    async def main() -> None:
+        leader = await start_three(cluster)
+        asker = cluster.others(leader)[0]
+        adding = asyncio.ensure_future(add(asker, leader, **fourth(cluster)))
+        await asyncio.sleep(1.0)
+        assert not adding.done()
+        await start_fourth(cluster, features=NEW)
+        answer = await adding
+        assert answer.error == 0, answer.message
+        assert leader.quorum.controller_features[4] == NEW
+
+    run(cluster, main())
+
+
+def test_a_controller_that_never_starts_is_waited_for_no_longer_than_was_asked() -> None:
+    cluster = QuorumCluster(voters=3, observers=1)
+
+    async def main() -> None:
+        leader = await start_three(cluster)
+        began = cluster.simulation.now
+        asker = cluster.others(leader)[0]
+        answer = await add(asker, leader, **fourth(cluster), timeout_ms=2000)
+        assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+        assert "controller 4 does not answer" in answer.message
+        assert 1.5 < cluster.simulation.now - began < 2.5
 
     run(cluster, main())
 

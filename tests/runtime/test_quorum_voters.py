@@ -203,7 +203,11 @@ async def ask(
         ({"endpoint": ""}, ErrorCode.INVALID_REQUEST, "endpoint"),
         ({"endpoint": "nowhere"}, ErrorCode.INVALID_REQUEST, "'nowhere' is no endpoint"),
         ({"voter_id": 1}, ErrorCode.DUPLICATE_VOTER, "1"),
-        ({}, ErrorCode.REQUEST_TIMED_OUT, "controller 9 does not answer at node9:9093"),
+        (
+            {"timeout_ms": 1000},
+            ErrorCode.REQUEST_TIMED_OUT,
+            "controller 9 does not answer at node9:9093",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_new_voter(
