@@ -58,24 +58,21 @@ class VoterSet:
     Empty for a node that has not learned yet who the voters are. Such a node only observes.
     """
 
-    __slots__ = ("_voters",)
+    __slots__ = ("_voters", "ids", "voters")
+
+    ids: tuple[int, ...]
+    voters: tuple[Voter, ...]
 
     def __init__(self, voters: Iterable[Voter]) -> None:
         by_id = {voter.id: voter for voter in voters}
         self._voters = {voter: by_id[voter] for voter in sorted(by_id)}
+        self.ids = tuple(self._voters)
+        self.voters = tuple(self._voters.values())
 
     @classmethod
     def of_ids(cls, *ids: int) -> VoterSet:
         """Voters of which nothing is known but their ids."""
         return cls([Voter(ReplicaKey(voter)) for voter in ids])
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        return tuple(self._voters)
-
-    @property
-    def voters(self) -> tuple[Voter, ...]:
-        return tuple(self._voters.values())
 
     @property
     def majority(self) -> int:
@@ -91,7 +88,7 @@ class VoterSet:
         return voter is not None and voter.key.matches(key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, VoterSet) and self.voters == other.voters
+        return self is other or (isinstance(other, VoterSet) and self.voters == other.voters)
 
     def __hash__(self) -> int:
         return hash(self.voters)

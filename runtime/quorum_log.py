@@ -189,6 +189,8 @@ class QuorumLog:
 
     def append(self, appended: Sequence[Batch]) -> None:
         """Append what the core says, but for what ``append_proposal`` has. Raises StorageError."""
+        if not appended:
+            return
         new = [batch for batch in appended if batch.end_offset > self._log.end_offset]
         data = b"".join(self._encoded(batch) for batch in new)
         if data:

@@ -73,7 +73,8 @@ class SimNode:
     @property
     def running(self) -> Node | None:
         """The node, while its process lives."""
-        return self.node if self.alive else None
+        process = self.process
+        return self.node if process is not None and not process.loop.dead else None
 
     @property
     def ready(self) -> bool:

@@ -75,7 +75,7 @@ class MajorityHolds:
             if high_watermark < before:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
-            if core.status.role is Role.LEADER and not any(
+            if core._replica.role is Role.LEADER and not any(
                 is_held(voters, ends, high_watermark) for voters in deciding(core)
             ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
@@ -349,7 +349,7 @@ class Acknowledged:
         holders = [
             node.id
             for node in cluster.brokers.values()
-            if durable_bytes(cluster, node, partition).rfind(value) >= 0  # it is near the end
+            if _is_durable(cluster, node, partition, value)
         ]
         if len(holders) < needed:  # the word of it was still on its way when a disk was damaged
             holders += [
@@ -372,9 +372,10 @@ def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | byt
     return _joined([inode.data for inode in _segments(cluster, node, partition)])
 
 
-def durable_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
-    """The part of ``log_bytes`` that a power loss would leave in any case."""
-    return _joined([inode.durable for inode in _segments(cluster, node, partition)])
+def _is_durable(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
+    """Whether a power loss would leave it; it is near the end as a rule, and in one segment."""
+    segments = reversed(_segments(cluster, node, partition))
+    return any(inode.durable.rfind(value) >= 0 for inode in segments)
 
 
 def _was_destroyed(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:

@@ -329,7 +329,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
                 if task is None or task.done():
                     continue
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close(cast(Coroutine[Any, Any, Any], task.get_coro()))
+                _close(cast("Coroutine[Any, Any, Any]", task.get_coro()))
         finally:
             logging.disable(disabled)
             asyncio.events._set_running_loop(previous)
@@ -381,7 +381,8 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = SimTimer(self.time() + delay, callback, args, self, context)
+        now = self._scheduler.now if self._stale_time is None else self._stale_time
+        timer = SimTimer(now + delay, callback, args, self, context)
         if not self.dead:
             self._scheduler.push_timer(timer)
         return timer
@@ -414,7 +415,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         number = self._next_task
         self._next_task += 1
         task = asyncio.Task(
-            cast(Coroutine[Any, Any, T], coro),
+            cast("Coroutine[Any, Any, T]", coro),
             loop=self,
             name=name or f"{self.name}-{number}",
             context=context,

@@ -171,7 +171,8 @@ class VotersChangeAsAsked:
     def __init__(self, cluster: SimCluster) -> None:
         self._added: set[ReplicaKey] = set()
         self._removed: set[ReplicaKey] = set()
-        self._judged: set[tuple[VoterSet, VoterSet]] = set()
+        # The newest two sets that each controller had at the last look.
+        self._seen: dict[int, tuple[VoterSet, VoterSet]] = {}
         cluster.simulation.fabric.wire.listeners.append(self._hear)
 
     def _hear(self, stage: Stage, said: Said) -> None:
@@ -194,9 +195,9 @@ class VotersChangeAsAsked:
                 continue
             history = core._replica.history
             before, after = history.previous, history.latest
-            if before is after or (before, after) in self._judged:
+            if before is after or (before, after) == self._seen.get(node.id):
                 continue
-            self._judged.add((before, after))
+            self._seen[node.id] = before, after
             gone = [voter.key for voter in before.voters if voter.key not in after]
             new = [voter.key for voter in after.voters if voter.key not in before]
             wrong = [key for key in gone if not _is_named(key, self._removed)]

@@ -12,6 +12,7 @@ from raft.voter_history import NO_RECORD
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster
     from raft.core import RaftCore
+    from raft.quorum import VoterSet
 
 
 class VotersChangeOneByOne:
@@ -25,6 +26,8 @@ class VotersChangeOneByOne:
         # The sets that a leader made: (process and epoch, offset). Each is judged when it is new,
         # for later a voter before it may have gone, or lost its disk.
         self._judged: set[tuple[str, int]] = set()
+        # The sets that each process had at the last look, in each epoch.
+        self._seen: dict[str, list[VoterSet]] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
@@ -33,12 +36,15 @@ class VotersChangeOneByOne:
                 continue
             what = f"{process_of(node)} in epoch {core.epoch}"
             self._check_neighbours(core, what, report)
-            if core.status.role is Role.LEADER:
+            if core._replica.role is Role.LEADER:
                 self._check_leader(cluster, core, what, report)
 
     def _check_neighbours(self, core: RaftCore, what: str, report: Report) -> None:
         history = core._replica.history
         sets = history._sets[history._offsets[0] == NO_RECORD :]  # without the configuration's
+        if sets == self._seen.get(what):
+            return
+        self._seen[what] = sets
         for before, after in pairwise(sets):
             # One that gets another disk leaves and joins; one whose disk becomes known stays.
             changed = [voter for voter in before.voters if voter.key not in after]
