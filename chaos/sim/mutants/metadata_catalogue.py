@@ -49,6 +49,14 @@ MAJORITIES = [
         "        if recorded is not None:\n",
         "wiped_after_its_vote",
     ),
+    bug(
+        # A removal that comes late takes the voter away that has been put in the place of the one
+        # that was meant.
+        "raft: remove a voter whichever of its disks is named",
+        "raft/membership.py",
+        "    if key not in replica.voters:\n",
+        "    if replica.voters.get(key.id) is None:\n",
+    ),
 ]
 
 READS = [
