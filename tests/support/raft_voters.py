@@ -58,7 +58,11 @@ class Operator:
         rng = self.simulation.rng
         lost = [voter for voter in voters.voters if not self._has_disk(voter)]
         if lost:
-            return RemoveVoter(rng.choice(lost).key)
+            gone = rng.choice(lost).key
+            if rng.random() < 0.5:
+                return RemoveVoter(gone)
+            # In the place of the voter that it was: refused.
+            return AddVoter(Voter(self.simulation.nodes[gone.id].key, "new"), 1.0)
         others = [node for node in self.simulation.nodes.values() if voters.get(node.id) is None]
         kind = rng.choice(["add", "add", "remove", "remove", "move"])
         if kind == "add" and others and len(voters) < VOTERS_MAX:
@@ -132,7 +136,7 @@ def _sets(node: FakeNode, log: list[Batch]) -> list[VoterSet]:
 
 class NeighbouringSets:
     """Everybody goes by the last set in its log, of which at most that one is uncommitted; each
-    has one voter more or less than the one before, or the same nodes."""
+    has one voter more or less than the one before, or the same, on the same disks."""
 
     def __init__(self, truth: CommittedPrefix) -> None:
         self._truth = truth
@@ -144,7 +148,9 @@ class NeighbouringSets:
         sets = _sets(node, node.history)
         assert node.running.voters == (sets[-1] if sets else VoterSet([])), f"node {node.id}"
         for before, after in itertools.pairwise(sets):
-            assert len(set(before.ids) ^ set(after.ids)) <= 1, f"{before} then {after}"
+            gone = [voter for voter in before.voters if voter.key not in after]
+            come = [voter for voter in after.voters if voter.key not in before]
+            assert len(gone) + len(come) <= 1, f"{before} then {after}"
         changes = [batch for batch in node.history if batch.new_voters is not None]
         committed = self._truth.truth[-1].end_offset if self._truth.truth else 0
         for change in changes[:-1]:
