@@ -295,12 +295,11 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
         return f"offset {request.recovery_point} and all before it was on disk"
     if cut.offset < request.high_watermark:
         return f"the high watermark was {request.high_watermark}"
-    if _is_batch(segments[0], cut.position, 0):
-        return "the batch there is whole"
-    if _was_written(segments[0], cut) and (
-        find_batch(segments[0], cut.position, cut.offset) is not None
-    ):
-        return "a whole batch stands behind it"
+    if _was_written(segments[0], cut):
+        if _is_batch(segments[0], cut.position, 0):
+            return "the batch there is whole"
+        if find_batch(segments[0], cut.position, cut.offset) is not None:
+            return "a whole batch stands behind it"
     # A segment is synced before the next one gets its first byte.
     for segment in segments[1:]:
         if find_batch(segment, -1, cut.offset) is not None:

@@ -135,6 +135,29 @@ def test_a_page_that_was_not_written_before_a_later_one_is_a_torn_write(size: in
             assert log.end_offset == start // size_bytes
 
 
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("taken", range(1, 40))
+def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
+    taken: int, behind: int
+) -> None:
+    """The offset is not under the CRC: without it, a batch is as whole as any."""
+    sector = 1024
+    first = next(
+        batch for size in range(sector) if len(batch := make_batch(1, size=size)) == sector - taken
+    )
+    disk = MemoryDisk()
+    log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock())
+    for batch in (first, *(make_batch(1) for _ in range(1 + behind))):
+        append(log, batch)
+    log.close()
+    before = bytes(disk.inodes[FIRST].data)
+    disk.inodes[FIRST].data[sector - taken : sector] = bytes(taken)
+    is_torn = disk.inodes[FIRST].data != before
+    assert is_torn == (taken >= 8)
+    log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock())
+    assert log.end_offset == (1 if is_torn else 2 + behind)
+
+
 def test_a_flipped_bit_among_whole_batches_is_corruption_wherever_it_is() -> None:
     for position in range(BATCH, 2 * BATCH):
         disk = written(4)
