@@ -124,8 +124,10 @@ class ClusterView:
         return leader_id in self._brokers
 
     def channel(self, broker_id: int) -> Channel:
-        """To a known broker; made once per address."""
-        address = self._brokers[broker_id]
+        """To a known broker; made once per address. RpcError where it is not known any more."""
+        address = self._brokers.get(broker_id)
+        if address is None:
+            raise RpcError(RpcCode.UNAVAILABLE, f"broker {broker_id} is not in the cluster now")
         channel = self._channels.get(address)
         if channel is None:
             channel = self.world.connector.channel(address.host, address.port)

@@ -13,6 +13,7 @@ from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, OffsetOu
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
 from stele.wire.batch import BatchBuilder, BatchError, stamp
 from stele.wire.compression import Compression
+from stele.wire.v1 import data_pb2
 from tests.support.stele import FakePartition, Stage, play
 
 
@@ -285,6 +286,30 @@ def test_offsets() -> None:
             assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
             assert await consumer.partitions_for("t") == [0]
             assert not stage.waits, "a client that gets its answer at once complains of nothing"
+
+    play(scenario)
+
+
+def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets() -> None:
+    async def scenario(stage: Stage) -> None:
+        topic = stage.cluster.create("t", 2)
+        wanted = [("t", 0), ("t", 1)]
+        async with stage.consumer() as consumer:
+            assert await consumer.end_offsets(wanted) == {("t", 0): 0, ("t", 1): 0}
+            stage.cluster.kill(topic.partitions[1].leader)
+            stage.cluster.move_leader(topic.partitions[1], 3)
+            append(topic.partitions[1], b"v")
+            answer = stage.cluster.list_offsets
+
+            def answer_after_news(
+                broker: int, request: data_pb2.ListOffsetsRequest
+            ) -> data_pb2.ListOffsetsResponse:
+                news = stage.cluster.metadata(data_pb2.MetadataRequest())
+                consumer._view._apply(news)
+                return answer(broker, request)
+
+            stage.cluster.list_offsets = answer_after_news  # type: ignore[method-assign]
+            assert await consumer.end_offsets(wanted) == {("t", 0): 0, ("t", 1): 1}
 
     play(scenario)
 
