@@ -16,7 +16,6 @@ from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
-from raft.quorum import ReplicaKey
 from runtime.config import Address, NodeConfig, from_settings
 from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
@@ -186,9 +185,7 @@ class SimCluster:
             else {i: node(i, f"c{i}", "controller") for i in controller_ids}
         )
         self.nodes = {**self.controllers, **self.brokers}
-        # Voters whose removal was asked for and may still take effect, until they are surely none.
-        # A refusal proves nothing: of two copies of a request one may be refused for the other.
-        self.leaving_voters: set[ReplicaKey] = set()
+        self.removals = membership.Removals(self.simulation.fabric.wire)
         self.invariants = Invariants(self)
         self._client_process = self.simulation.process("client")
         self.client_world: World = self._client_process.world

@@ -181,7 +181,7 @@ class Damage:
 
         Of three voters, one lost and another one removed leave no majority.
         """
-        staying = membership.staying_voters(self._cluster, voters)
+        staying = self._cluster.removals.spared(voters)
         return len({node.id, *staying.ids}) >= _LEAST_VOTERS
 
     def _may_hurt_metadata(self, node: SimNode) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.sim.wire import Said, Stage, Wire
 from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from stele.errors import ApiError, ErrorCode
@@ -36,16 +37,29 @@ def newest_voters(cluster: SimCluster) -> VoterSet:
 
 
 def settled_voters(cluster: SimCluster) -> VoterSet:
-    """The committed voters, of which each disk is known; none while that cannot be told."""
+    """The committed voters, of which each disk is known; none while that cannot be told.
+
+    A leader that stands still, or is cut off, goes by voters of long ago. One of whose voters a
+    majority is in its epoch was followed by no other leader that could have changed them.
+    """
     active = cluster.active_controller
     core = None if active is None or not active.ready else _core(active)
     if (
         core is None
         or core.change_pending
         or any(voter.key.directory_id == NO_DIRECTORY for voter in core.voters.voters)
+        or _in_its_epoch(cluster, core) < core.voters.majority
     ):
         return VoterSet([])
     return core.voters
+
+
+def _in_its_epoch(cluster: SimCluster, leader: RaftCore) -> int:
+    """How many of a leader's voters are known to be in its epoch."""
+    cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
+    return sum(
+        core.epoch == leader.epoch and core._replica.local in leader.voters for core in cores
+    )
 
 
 async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:
@@ -57,8 +71,6 @@ async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:
         timeout_ms=int(CATCH_UP_S * 1000),
     )
     await _change(cluster, "AddVoter", request)
-    # It was no voter then: whatever removed it has taken effect.
-    cluster.leaving_voters = {key for key in cluster.leaving_voters if key.id != node_id}
 
 
 async def remove(cluster: SimCluster, node_id: int) -> None:
@@ -66,23 +78,37 @@ async def remove(cluster: SimCluster, node_id: int) -> None:
     voter = newest_voters(cluster).get(node_id)
     known = None if voter is None else voter.key.directory_id
     directory = known or directory_id(cluster, cluster.controllers[node_id]) or b""
-    leaving = ReplicaKey(node_id, directory or NO_DIRECTORY)
-    cluster.leaving_voters.add(leaving)
     await _change(
         cluster,
         "RemoveVoter",
         pb.RemoveVoterRequest(voter_id=node_id, voter_directory_id=directory),
     )
-    cluster.leaving_voters.discard(leaving)
 
 
-def staying_voters(cluster: SimCluster, voters: VoterSet) -> VoterSet:
-    """Those of whom nobody asked for a removal that may still take effect."""
-    return VoterSet(
-        voter
-        for voter in voters.voters
-        if not any(voter.key.matches(key) for key in cluster.leaving_voters)
-    )
+class Removals:
+    """Whom anybody ever asked to be removed from the voters, node and disk.
+
+    That may still take effect, even if it was answered and the voter added again: a copy of the
+    request may be under way, or wait in a process that stands still.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._asked: set[ReplicaKey] = set()
+        wire.listeners.append(self._hear)
+
+    def _hear(self, stage: Stage, said: Said) -> None:
+        if stage is Stage.SENT and said.method.endswith("/RemoveVoter"):
+            request = pb.RemoveVoterRequest.FromString(said.request)
+            directory = request.voter_directory_id or NO_DIRECTORY
+            self._asked.add(ReplicaKey(request.voter_id, directory))
+
+    def spared(self, voters: VoterSet) -> VoterSet:
+        """Those of whom nobody asked for it."""
+        return VoterSet(
+            voter
+            for voter in voters.voters
+            if not any(voter.key.matches(key) for key in self._asked)
+        )
 
 
 async def _change(

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from chaos.sim import membership
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
 from tests.support.sim_cluster import TOPIC, a_topic, write
@@ -90,3 +91,25 @@ def test_no_voter_is_lost_whose_replicas_are_needed_and_go_with_it(
         assert damage.may_lose_voter(victim) == bool(settings)
 
     SimCluster(4, combined=True, settings=settings).run(scenario)
+
+
+def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, _ = await a_damage(cluster)
+        zombie = cluster.active_controller
+        assert zombie is not None
+        zombie.pause()
+        await cluster.until(lambda: cluster.active_controller is not zombie, "another one leads")
+        following = cluster.active_controller
+        assert following is not None
+        await cluster.until(lambda: following.ready, "it has taken over")
+        third = next(
+            node for node in cluster.controllers.values() if node not in (zombie, following)
+        )
+        assert damage.has_voter_to_spare(third)
+        following.kill()
+        assert cluster.active_controller is zombie
+        assert not membership.settled_voters(cluster).ids
+        assert not damage.has_voter_to_spare(third)
+
+    SimCluster(6).run(scenario)

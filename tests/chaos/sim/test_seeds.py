@@ -55,6 +55,14 @@ SEEDS = [
     Plan(107419, light=True),
     # A voter was lost while the removal of another was under way: two of three were gone.
     Plan(105676, light=True),
+    # The same, by a copy of the request that came after the voter had been added again.
+    Plan(404760, light=True),
+    # A voter was lost that was needed, for a deposed leader that stood still knew of one more.
+    Plan(406781, light=True),
+    # A consumer asked for offsets where a broker had just left the cluster.
+    Plan(406593, light=True),
+    # Of a torn write the offset was missing and nothing else: a broker took that for corruption.
+    Plan(408475, light=True),
 ]
 
 
