@@ -297,6 +297,17 @@ class SimCluster:
         return max(active, key=_epoch, default=None)
 
     @property
+    def established_controller(self) -> SimNode | None:
+        """The active controller, if it is certain that no other one has taken its place.
+
+        One that stands still or is cut off may go by metadata and voters of long ago.
+        """
+        active = self.active_controller
+        if active is None or not active.ready or not membership.is_followed(self, active):
+            return None
+        return active
+
+    @property
     def image(self) -> MetadataImage:
         """The committed metadata as the active controller has it, else the newest one's."""
         node = self.active_controller

@@ -202,12 +202,12 @@ class Damage:
 
     def _image(self) -> MetadataImage | None:
         """The committed metadata; None while nobody can tell for sure."""
-        active = self._cluster.active_controller
-        if active is None or not active.ready or active.process is None or active.process.paused:
+        leading = self._cluster.established_controller
+        if leading is None or leading.process is None or leading.process.paused:
             return None
-        assert active.node is not None
-        assert active.node.controller is not None
-        return active.node.controller.image
+        assert leading.node is not None
+        assert leading.node.controller is not None
+        return leading.node.controller.image
 
     def _places(self, node: SimNode, image: MetadataImage) -> list[_Place]:
         here = set(self._disk(node).names(ROOT))

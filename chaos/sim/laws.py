@@ -305,12 +305,12 @@ class SomeoneHasEverything:
         self.damaged: set[str] = set()
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        active = cluster.active_controller
-        if active is None:
-            return  # the others may not know yet what is committed
-        assert active.node is not None
-        assert active.node.controller is not None
-        for topic, number, state in active.node.controller.image.sorted_partitions():
+        leading = cluster.established_controller
+        if leading is None:
+            return  # the others may not know yet, or no more, what is committed
+        assert leading.node is not None
+        assert leading.node.controller is not None
+        for topic, number, state in leading.node.controller.image.sorted_partitions():
             name = f"{topic.name}-{number}"
             partition = PartitionId(topic.topic_id, number)
             known = self._committed.last_batch(partition)

@@ -37,27 +37,24 @@ def newest_voters(cluster: SimCluster) -> VoterSet:
 
 
 def settled_voters(cluster: SimCluster) -> VoterSet:
-    """The committed voters, of which each disk is known; none while that cannot be told.
-
-    A leader that stands still, or is cut off, goes by voters of long ago. One of whose voters a
-    majority is in its epoch was followed by no other leader that could have changed them.
-    """
-    active = cluster.active_controller
-    core = None if active is None or not active.ready else _core(active)
+    """The committed voters, of which each disk is known; none while that cannot be told."""
+    leading = cluster.established_controller
+    core = None if leading is None else _core(leading)
     if (
         core is None
         or core.change_pending
         or any(voter.key.directory_id == NO_DIRECTORY for voter in core.voters.voters)
-        or _in_its_epoch(cluster, core) < core.voters.majority
     ):
         return VoterSet([])
     return core.voters
 
 
-def _in_its_epoch(cluster: SimCluster, leader: RaftCore) -> int:
-    """How many of a leader's voters are known to be in its epoch."""
+def is_followed(cluster: SimCluster, leading: SimNode) -> bool:
+    """Whether a majority of the voters it goes by is in its epoch, and so has had no other leader
+    since."""
+    leader = _core(leading)
     cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
-    return sum(
+    return leader is not None and leader.voters.majority <= sum(
         core.epoch == leader.epoch and core._replica.local in leader.voters for core in cores
     )
 

@@ -283,7 +283,7 @@ class Workload:
 
     def _epoch_led(self, topic: str, partition: int, broker: int) -> int | None:
         """By the committed metadata; None if another leads, or while no controller can tell."""
-        if self._cluster.active_controller is None:
+        if self._cluster.established_controller is None:
             return None
         found = self._cluster.image.topic(topic)
         state = None if found is None else found.partitions[partition]

@@ -152,7 +152,7 @@ class LawBench:
         self.simulation = Simulation(1)
         self.controllers = {each: Node(each, f"c{each}") for each in CONTROLLERS}
         self.brokers = {each: Node(each, f"b{each}") for each in BROKERS}
-        self.active_controller: Node | None = None
+        self.established_controller: Node | None = None
         self._reports: list[str] = []
 
     @property
@@ -191,7 +191,7 @@ class LawBench:
         """These controllers, or all, know this image, and the first of them is the active one."""
         for node_id in node_ids or CONTROLLERS:
             self.controllers[node_id].node.controller = SimpleNamespace(image=image)
-        self.active_controller = self.controllers[(node_ids or CONTROLLERS)[0]]
+        self.established_controller = self.controllers[(node_ids or CONTROLLERS)[0]]
 
     def disk(self, node_id: int) -> Disk:
         """A new process's handle on the node's disk."""
