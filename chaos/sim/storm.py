@@ -213,6 +213,7 @@ class Storm:
         network.heal()
         network.faults.slow = network.faults.duplicate = network.faults.late_copy = 0
         network.faults.lost_request = network.faults.lost_reply = 0
+        self._end_slowness()  # votes that take longer than an election elect nobody
         end = self._simulation.now + CALM_TIMEOUT_S
         for node in self._nodes:
             self._revive_one(node)
@@ -223,7 +224,6 @@ class Storm:
                 late = {node.id: node.failure for node in self._nodes if not node.ready}
                 raise AssertionError(f"not ready {CALM_TIMEOUT_S:g} s after the storm: {late}")
             await asyncio.sleep(0.5)
-        self._end_slowness()
 
     def _node_failed(self, node: SimNode) -> None:
         """Nodes give up when their disk fails, or when they find what was damaged."""

@@ -59,6 +59,8 @@ SEEDS = [
     Plan(404760, light=True),
     # A voter was lost that was needed, for a deposed leader that stood still knew of one more.
     Plan(406781, light=True),
+    # Disks stayed slow after the storm, and votes took longer than an election.
+    Plan(512177, light=True),
     # A consumer asked for offsets where a broker had just left the cluster.
     Plan(406593, light=True),
     # Of a torn write the offset was missing and nothing else: a broker took that for corruption.
