@@ -50,8 +50,9 @@ from storage.errors import CorruptLogError, StorageError
 _log = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_MS = 20_000
-_ASK_AGAIN_S = 0.2  # after a controller did not answer
 """How long an observer that is to be a voter may take where the request does not say."""
+
+_ASK_AGAIN_S = 0.2  # after a controller did not answer
 
 
 class QuorumService:

@@ -72,7 +72,7 @@ class SimNode:
     @property
     def running(self) -> Node | None:
         """The node, while its process lives."""
-        process = self.process
+        process = self.process  # laws ask this more than anything else: one frame, not three
         return self.node if process is not None and not process.loop.dead else None
 
     @property

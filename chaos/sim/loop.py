@@ -381,8 +381,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        now = self._scheduler.now if self._stale_time is None else self._stale_time
-        timer = SimTimer(now + delay, callback, args, self, context)
+        timer = SimTimer(self.time() + delay, callback, args, self, context)
         if not self.dead:
             self._scheduler.push_timer(timer)
         return timer

@@ -93,6 +93,7 @@ def test_voters_change_among_faults() -> None:
     for happened, least in (
         ("added", 40),
         ("removed", 40),
+        ("refused DUPLICATE_VOTER", 1),
         ("learned", 5),
         ("moved", 20),
         ("wiped", 20),

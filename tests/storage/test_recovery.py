@@ -141,9 +141,11 @@ def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
     taken: int, behind: int
 ) -> None:
     """The offset is not under the CRC: without it, a batch is as whole as any."""
-    sector = 1024
+    boundary = 1024  # of two sectors
     first = next(
-        batch for size in range(sector) if len(batch := make_batch(1, size=size)) == sector - taken
+        batch
+        for size in range(boundary)
+        if len(batch := make_batch(1, size=size)) == boundary - taken
     )
     disk = MemoryDisk()
     log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock())
@@ -151,7 +153,7 @@ def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
         append(log, batch)
     log.close()
     before = bytes(disk.inodes[FIRST].data)
-    disk.inodes[FIRST].data[sector - taken : sector] = bytes(taken)
+    disk.inodes[FIRST].data[boundary - taken : boundary] = bytes(taken)
     is_torn = disk.inodes[FIRST].data != before
     assert is_torn == (taken >= 8)
     log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock())
