@@ -38,6 +38,7 @@ class SimNode:
 
     def __init__(self, simulation: Simulation, config: NodeConfig, host: str) -> None:
         self.config = config
+        self.id = config.node_id
         self.host = host
         self.process: Process | None = None
         self.node: Node | None = None
@@ -46,10 +47,6 @@ class SimNode:
         self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
         self._simulation = simulation
         simulation.machine(host)
-
-    @property
-    def id(self) -> int:
-        return self.config.node_id
 
     @property
     def metadata_directory(self) -> str:

@@ -104,17 +104,21 @@ class Fabric:
     # --------------------------------------------------------------------------------- moving
 
     def passes(self, source: Machine, target: Machine) -> bool:
-        if source is target:
-            return source.powered
-        return target.powered and (source.name, target.name) not in self._cuts
+        if not target.powered:
+            return False
+        cuts = self._cuts
+        return not cuts or source is target or (source.name, target.name) not in cuts
 
     def latency_s(self, source: Machine, target: Machine) -> float:
         faults = self.faults
         rng = self.rng(source, target)
-        delay_s = rng.uniform(*faults.latency_s)
+        least_s, most_s = faults.latency_s
+        delay_s = least_s + (most_s - least_s) * rng.random()
         if faults.slow and rng.random() < faults.slow:
             delay_s += rng.uniform(0.0, faults.slow_s)
-        return delay_s + self._slowness.get((source.name, target.name), 0.0)
+        if self._slowness:
+            delay_s += self._slowness.get((source.name, target.name), 0.0)
+        return delay_s
 
     def send(
         self, source: Machine, target: Machine, deliver: Callable[..., object], *args: Any

@@ -16,6 +16,7 @@ from chaos.sim.laws import (
     MajorityHolds,
     OneVotePerEpoch,
     SomeoneHasEverything,
+    process_of,
 )
 from chaos.sim.log_laws import (
     FollowersKnowTheEpoch,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _IMAGES_KEPT = 200
 _COSTLY_EVERY_LOOKS = 10
-_COSTLIEST_EVERY_LOOKS = 50
+_COSTLIEST_EVERY_LOOKS = 5 * _COSTLY_EVERY_LOOKS
 
 
 class Invariants:
@@ -119,6 +120,8 @@ class Invariants:
             return  # it was the network, or a client
         self.looks += 1
         self._look(stirred)
+        if self.looks % _COSTLY_EVERY_LOOKS:
+            return
         for law, every in self._laws:
             if self.looks % every == 0:
                 law.check(self._cluster, self._violated)
@@ -134,17 +137,19 @@ class Invariants:
         for node in running:
             self._check_quorum(node)
             self._check_image(node)
-        if any(node.id in self._cluster.controllers for node in running):
+        controllers = self._cluster.controllers
+        if any(node.id in controllers for node in running):
             for law in self._quorum_laws:
                 law.check(self._cluster, self._violated)
-        image = self._metadata.newest
+            image = self._metadata.newest
+        else:
+            image = self._metadata.seen
         whole = image is not self._newest
-        self._newest = image
         if whole:
+            self._newest = image
             for law in self._metadata_laws:
                 law.check(self._cluster, self._violated)
-        if whole:  # it may say of any replica what it is to be
-            self._standings.clear()
+            self._standings.clear()  # it may say of any replica what it is to be
         leading, following = self._moved(self._cluster.nodes.values() if whole else running)
         for node, replica in leading:
             self._check_leader(node, replica)
@@ -177,12 +182,12 @@ class Invariants:
         quorum = node.node.quorum
         if quorum is None:
             return
-        epoch = quorum.leader.epoch
-        if quorum.role is Role.LEADER:
+        role, epoch, _ = quorum._status
+        if role is Role.LEADER:
             leader = self._quorum_leaders.setdefault(epoch, node.id)
             if leader != node.id:
                 self._violated(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
-        process = _process(node)
+        process = process_of(node)
         if epoch < self._quorum_epochs.get(process, 0):
             self._violated(f"{process} went back to the quorum's epoch {epoch}")
         self._quorum_epochs[process] = epoch
@@ -207,15 +212,17 @@ class Invariants:
         and the others."""
         leading: list[tuple[SimNode, Replica]] = []
         following: list[tuple[SimNode, Replica]] = []
+        standings = self._standings
         for node in nodes:
             broker = _broker(node)
+            process, node_id = node.process, node.id
             for replica in () if broker is None else broker.replicas:
                 machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
                 end = replica.log.durable_offset if is_online else None
-                standing = node.process, machine.state, machine.role, machine.high_watermark, end
-                key = node.id, replica.id
-                if self._standings.get(key) != standing:
-                    self._standings[key] = standing
+                standing = process, machine.state, machine.role, machine.high_watermark, end
+                key = node_id, replica.id
+                if standings.get(key) != standing:
+                    standings[key] = standing
                     group = leading if machine.is_leader else following
                     group.append((node, replica))
         return leading, following
@@ -223,7 +230,7 @@ class Invariants:
     def _check_leader(self, node: SimNode, replica: Replica) -> None:
         machine = replica.machine
         key = replica.id, machine.leader_epoch
-        process = _process(node)
+        process = process_of(node)
         leader, high_watermark = self._partition_leaders.get(key, (process, 0))
         if leader != process:
             self._violated(f"{leader} and {process} both lead {replica!r} in epoch {key[1]}")
@@ -286,11 +293,6 @@ def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
 def _broker(node: SimNode) -> Broker | None:
     running = node.running
     return None if running is None else running.broker
-
-
-def _process(node: SimNode) -> str:
-    assert node.process is not None
-    return f"{node.host} #{node.process.incarnation}"
 
 
 def _image(node: SimNode) -> MetadataImage | None:

@@ -67,8 +67,8 @@ class MajorityHolds:
         self._high_watermarks: dict[str, int] = {}  # by process
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        ends = durable_ends(cluster)
         cores = [(node, core) for node in cluster.controllers.values() if (core := core_of(node))]
+        ends = {core._replica.local: core.log.durable_end_offset for _, core in cores}
         for node, core in cores:
             process, high_watermark = process_of(node), core.high_watermark
             before = self._high_watermarks.get(process, -1)
@@ -102,8 +102,10 @@ def is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bo
     """By a majority, as far as is known."""
     behind = 0
     for voter in voters.voters:
-        known = [end for key, end in ends.items() if voter.key.matches(key)]
-        behind += bool(known) and known[0] < offset
+        end = ends.get(voter.key)
+        if end is None:  # not there, or its disk is not known yet
+            end = next((end for key, end in ends.items() if voter.key.matches(key)), offset)
+        behind += end < offset
     return behind * 2 < len(voters) or not len(voters)
 
 
@@ -116,15 +118,16 @@ class CommittedMetadata:
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._newest: MetadataImage | None = None
+        # As of the last look: still so if no controller has run since.
+        self.seen: MetadataImage | None = None
 
     @property
     def newest(self) -> MetadataImage | None:
         """As of now; None: there was no controller yet."""
         image = newest_image(self._cluster)
-        if image is not None and (self._newest is None or image.offset > self._newest.offset):
-            self._newest = image
-        return self._newest
+        if image is not None and (self.seen is None or image.offset > self.seen.offset):
+            self.seen = image
+        return self.seen
 
 
 class EpochsOnlyGrow:
@@ -346,17 +349,18 @@ class Acknowledged:
     ) -> None:
         """``value`` stands uncompressed in one record only."""
         self.asked += 1
-        holders = [
+        holders = []
+        for node in cluster.brokers.values():
+            if _is_durable(cluster, node, partition, value):
+                holders.append(node.id)
+                if len(holders) == needed:
+                    return
+        # The word of it may still have been on its way when a disk was damaged.
+        holders += [
             node.id
             for node in cluster.brokers.values()
-            if _is_durable(cluster, node, partition, value)
+            if node.id not in holders and _was_destroyed(cluster, node, partition, value)
         ]
-        if len(holders) < needed:  # the word of it was still on its way when a disk was damaged
-            holders += [
-                node.id
-                for node in cluster.brokers.values()
-                if node.id not in holders and _was_destroyed(cluster, node, partition, value)
-            ]
         if len(holders) < needed:
             report(
                 f"{partition}: {value!r} was acknowledged, and is on the disks of {holders} only; "
@@ -374,8 +378,10 @@ def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | byt
 
 def _is_durable(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
     """Whether a power loss would leave it; it is near the end as a rule, and in one segment."""
-    segments = reversed(_segments(cluster, node, partition))
-    return any(inode.durable.rfind(value) >= 0 for inode in segments)
+    for inode in reversed(_segments(cluster, node, partition)):
+        if inode.durable.rfind(value) >= 0:
+            return True
+    return False
 
 
 def _was_destroyed(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
@@ -393,8 +399,8 @@ def bytes_before(cluster: SimCluster, node: SimNode, path: str) -> int:
 
 
 def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[Inode]:
-    disk = cluster.simulation.machine(node.host).disk
-    return [inode for _, inode in disk.files(f"/data/{partition}", ".log")]
+    files = cluster.simulation.machine(node.host).disk.files(f"/data/{partition}", ".log")
+    return [inode for _, inode in files]
 
 
 def whole_batches(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
@@ -417,7 +423,7 @@ def core_of(node: SimNode) -> RaftCore | None:
 
 def process_of(node: SimNode) -> str:
     assert node.process is not None
-    return f"{node.host} #{node.process.incarnation}"
+    return node.process.title
 
 
 def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:

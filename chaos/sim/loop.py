@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import asyncio.events
 import gc
-import heapq
 import logging
 import math
 import sys
 import weakref
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, TypeVar, cast
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ _TIMER_RESOLUTION_S = 1e-6
 # A loop that never waits keeps time standing still: so many callbacks at one instant are a bug.
 _INSTANT_LIMIT = 500_000
 _CLOSED_AFTER = 100  # attempts
+_TASKS_KEPT = 200
 # The cyclic collector runs finalizers: at a fixed count of callbacks it is part of the transcript.
 _COLLECT_EVERY = 100_000
 
@@ -53,12 +55,12 @@ class SimHandle(asyncio.Handle):
         callback: Callable[..., object],
         args: tuple[Any, ...],
         loop: SimLoop,
-        context: Context | None,
+        context: Context,
     ) -> None:
         self._callback = callback
         self._args = args
         self._loop = loop
-        self._context = copy_context() if context is None else context
+        self._context = context
         self._cancelled = False
         self._repr = None
         self._source_traceback = None
@@ -79,13 +81,13 @@ class SimTimer(asyncio.TimerHandle):
         callback: Callable[..., object],
         args: tuple[Any, ...],
         loop: SimLoop,
-        context: Context | None,
+        context: Context,
     ) -> None:
         self._when = when
         self._callback = callback
         self._args = args
         self._loop = loop
-        self._context = copy_context() if context is None else context
+        self._context = context
         self._cancelled = False
         self._scheduled = False
         self._repr = None
@@ -121,6 +123,8 @@ class Scheduler:
         # Whose a suspended generator is, by id: a weak reference is gone before its finalizer runs.
         self._generators: dict[int, SimLoop] = {}
         self.loops: list[SimLoop] = []
+        # Of all callbacks that bring none: nothing in a simulation sets context variables.
+        self.context = copy_context()
         self.world = SimLoop(self, "world")
 
     def watch(self, every_s: float, callback: Callable[[], object]) -> None:
@@ -132,21 +136,23 @@ class Scheduler:
         self._watch, self._watch_every_s, self._watch_at = callback, every_s, self.now
 
     def push_timer(self, timer: SimTimer) -> None:
-        self._sequence += 1
+        self._sequence = sequence = self._sequence + 1
         timer._scheduled = True
-        when = max(timer._when, self.now + _TIMER_RESOLUTION_S)
-        heapq.heappush(self._timers, (when, self._sequence, timer))
+        when, soonest = timer._when, self.now + _TIMER_RESOLUTION_S
+        heappush(self._timers, (max(soonest, when), sequence, timer))
 
     def timer_cancelled(self) -> None:
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
-            heapq.heapify(self._timers)
+            heapify(self._timers)
             self._cancelled_timers = 0
 
     def at(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
         """Have the world itself (not a process) call something after a delay."""
-        return self.world.call_later(delay_s, callback, *args)
+        timer = SimTimer(self.now + delay_s, callback, args, self.world, self.context)
+        self.push_timer(timer)
+        return timer
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run until ``main``, which stands outside of all processes, has ended."""
@@ -174,10 +180,11 @@ class Scheduler:
 
     def _run_ready(self, main: asyncio.Future[Any]) -> None:
         """Run all that is due at this instant, or up to the end of ``main``."""
-        ready, enter, done = self._ready, asyncio.events._set_running_loop, main.done
+        ready, enter, done, world = self._ready, _set_running_loop, main.done, self.world
+        take, executing = ready.popleft, self.executing
         count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
-        while ready and not done():
-            handle = ready.popleft()
+        while ready:
+            handle = take()
             count += 1
             if handle._cancelled:
                 continue
@@ -185,9 +192,9 @@ class Scheduler:
             if not loop.running:
                 loop.hold(handle)
                 continue
-            if loop is not self.executing:
+            if loop is not executing:
                 enter(loop)
-                self.executing = loop
+                self.executing = executing = loop
             loop.active = True
             try:
                 handle._context.run(handle._callback, *handle._args)
@@ -197,6 +204,8 @@ class Scheduler:
                 loop.call_exception_handler(
                     {"message": f"a callback failed: {handle!r}", "exception": error}
                 )
+            if loop is world and done():  # it is the world's task: only there it can end
+                break
             if count > limit:
                 raise SimulationStuckError(f"time stands still at {self.now}: {loop} {handle!r}")
         self.callbacks += count
@@ -205,13 +214,13 @@ class Scheduler:
     def _leave(self) -> None:
         """No callback runs."""
         self.executing = None
-        asyncio.events._set_running_loop(None)
+        _set_running_loop(None)
 
     def _advance(self) -> None:
         """Move time to the next due callback, and make ready all that is due then."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
+            heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
             raise SimulationStuckError(f"nothing is scheduled any more at {self.now}")
@@ -227,13 +236,14 @@ class Scheduler:
         if now > self.now:
             self._instant_callbacks = 0
         self.now = now
+        push = self.push_ready
         while timers and timers[0][0] <= now:
-            timer = heapq.heappop(timers)[2]
+            timer = heappop(timers)[2]
             if timer._cancelled:
                 self._cancelled_timers -= 1
             else:
                 timer._scheduled = False
-                self._ready.append(timer)
+                push(timer)
 
     def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
         loop = asyncio.events._get_running_loop()
@@ -266,13 +276,17 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         self.active = True
         self._scheduler = scheduler
         self._push_ready = scheduler.push_ready
+        self._push_timer = scheduler.push_timer
+        self._default_context = scheduler.context
         self.timer_cancelled = scheduler.timer_cancelled
         self._frozen: list[SimHandle | SimTimer] = []
         self._paused_at = 0.0
         # What the loop would call "now": behind the clock in the first moments after a pause.
         self._stale_time: float | None = None
         self._stale_count = 0  # so many of the frozen callbacks were ready when the pause began
+        # Those that are no more are forgotten when there are so many in all.
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
+        self._forget_at = _TASKS_KEPT
         self._next_task = 0
         scheduler.loops.append(self)
 
@@ -319,7 +333,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
 
     def _close_coroutines(self) -> None:
         previous = asyncio.events._get_running_loop()
-        asyncio.events._set_running_loop(self)
+        _set_running_loop(self)
         disabled = logging.root.manager.disable
         logging.disable(logging.CRITICAL)  # the dead do not speak
         try:
@@ -332,7 +346,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
                 _close(cast("Coroutine[Any, Any, Any]", task.get_coro()))
         finally:
             logging.disable(disabled)
-            asyncio.events._set_running_loop(previous)
+            _set_running_loop(previous)
             self._tasks.clear()
 
     def hand_in(self, callback: Callable[..., object], *args: Any) -> None:
@@ -364,6 +378,8 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
+        if context is None:
+            context = self._default_context
         handle = SimHandle(callback, args, self, context)
         if not self.dead:
             self._push_ready(handle)
@@ -381,9 +397,13 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = SimTimer(self.time() + delay, callback, args, self, context)
+        stale = self._stale_time
+        when = (self._scheduler.now if stale is None else stale) + delay
+        if context is None:
+            context = self._default_context
+        timer = SimTimer(when, callback, args, self, context)
         if not self.dead:
-            self._scheduler.push_timer(timer)
+            self._push_timer(timer)
         return timer
 
     def call_at(
@@ -393,9 +413,11 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        if context is None:
+            context = self._default_context
         timer = SimTimer(when, callback, args, self, context)
         if not self.dead:
-            self._scheduler.push_timer(timer)
+            self._push_timer(timer)
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -419,7 +441,10 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             name=name or f"{self.name}-{number}",
             context=context,
         )
-        self._tasks[number] = weakref.ref(task, lambda _: self._tasks.pop(number, None) and None)
+        self._tasks[number] = weakref.ref(task)
+        if len(self._tasks) >= self._forget_at:
+            self._tasks = {n: each for n, each in self._tasks.items() if each() is not None}
+            self._forget_at = 2 * len(self._tasks) + _TASKS_KEPT
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

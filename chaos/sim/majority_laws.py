@@ -132,11 +132,13 @@ class CommitsAreCounted:
     def _look_at(self, host: str) -> None:
         node = next((n for n in self._cluster.controllers.values() if n.host == host), None)
         core = None if node is None else core_of(node)
-        start = None if core is None else core.epoch_start_offset
-        if node is None or core is None or start is None:
+        if node is None or core is None:
             return
         key, high_watermark = (node.id, core.epoch), core.high_watermark
         if self._judged.get(key) == high_watermark:
+            return
+        start = core.epoch_start_offset
+        if start is None:
             return
         self._judged[key] = high_watermark
         committed = f"{process_of(node)} committed up to {high_watermark} in epoch {core.epoch}"

@@ -17,12 +17,11 @@ class Transcript:
 
     def add(self, now: float, where: str, kind: str, text: str = "") -> None:
         """Note an event; ``kind`` is one word and is counted."""
-        line = f"{now:.9f} {where} {kind} {text}"
+        line = f"{now:.9f} {where} {kind} {text}\n"
         self.counts[kind] += 1
         self._hash.update(line.encode())
-        self._hash.update(b"\n")
         if self._keep:
-            self.lines.append(line)
+            self.lines.append(line[:-1])
 
     def digest(self) -> str:
         """The hash of everything up to now, in hexadecimal."""

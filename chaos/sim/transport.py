@@ -15,6 +15,7 @@ from chaos.sim.process import Process
 # What the kernels on both ends take in before a sender has to wait.
 _KERNEL_BYTES = 128 * 1024
 _HIGH_WATER_BYTES = 64 * 1024
+_NOTHING = memoryview(b"")
 
 Bytes = bytes | bytearray | memoryview
 
@@ -241,11 +242,16 @@ class SimTransport(asyncio.Transport):
                 return
             protocol = cast(asyncio.BufferedProtocol, self._protocol)
             buffer = memoryview(cast(bytearray, protocol.get_buffer(-1)))
-            if not len(buffer):
+            room, count = len(buffer), len(view)
+            if not room:
                 raise RuntimeError("get_buffer() returned an empty buffer")
-            count = min(len(buffer), len(view))
-            buffer[:count] = view[:count]
-            view = view[count:]
+            if count <= room:
+                buffer[:count] = view
+                view = _NOTHING
+            else:
+                count = room
+                buffer[:] = view[:room]
+                view = view[room:]
             protocol.buffer_updated(count)
             self.peer_transport._read_by_peer(count)
 
