@@ -62,8 +62,9 @@ class SimHandle(asyncio.Handle):
         self._loop = loop
         self._context = context
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"<SimHandle {self._callback!r} {self._args!r}>"
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -90,8 +91,9 @@ class SimTimer(asyncio.TimerHandle):
         self._context = context
         self._cancelled = False
         self._scheduled = False
-        self._repr = None
-        self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"<SimTimer {self._when} {self._callback!r} {self._args!r}>"
 
     def cancel(self) -> None:
         if not self._cancelled:
@@ -162,10 +164,7 @@ class Scheduler:
         gc.disable()
         try:
             task = self.world.create_task(main)
-            while not task.done():
-                if not self._ready:
-                    self._advance()
-                self._run_ready(task)
+            self._run_until_done(task)
             return task.result()
         finally:
             self._leave()
@@ -178,12 +177,17 @@ class Scheduler:
         for loop in self.loops:
             loop.kill()
 
-    def _run_ready(self, main: asyncio.Future[Any]) -> None:
-        """Run all that is due at this instant, or up to the end of ``main``."""
-        ready, enter, done, world = self._ready, _set_running_loop, main.done, self.world
-        take, executing = ready.popleft, self.executing
-        count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
-        while ready:
+    def _run_until_done(self, main: asyncio.Future[Any]) -> None:
+        """Run whatever is due, instant by instant, up to the end of ``main``, the world's task."""
+        ready, enter, world = self._ready, _set_running_loop, self.world
+        take = ready.popleft
+        count, limit = 0, _INSTANT_LIMIT
+        while True:
+            while not ready:
+                self.callbacks += count
+                self._instant_callbacks += count
+                self._advance()
+                count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
             handle = take()
             count += 1
             if handle._cancelled:
@@ -192,9 +196,9 @@ class Scheduler:
             if not loop.running:
                 loop.hold(handle)
                 continue
-            if loop is not executing:
+            if loop is not self.executing:
                 enter(loop)
-                self.executing = executing = loop
+                self.executing = loop
             loop.active = True
             try:
                 handle._context.run(handle._callback, *handle._args)
@@ -204,12 +208,11 @@ class Scheduler:
                 loop.call_exception_handler(
                     {"message": f"a callback failed: {handle!r}", "exception": error}
                 )
-            if loop is world and done():  # it is the world's task: only there it can end
-                break
+            if loop is world and main.done():
+                self.callbacks += count
+                return
             if count > limit:
                 raise SimulationStuckError(f"time stands still at {self.now}: {loop} {handle!r}")
-        self.callbacks += count
-        self._instant_callbacks += count
 
     def _leave(self) -> None:
         """No callback runs."""
