@@ -423,7 +423,7 @@ def core_of(node: SimNode) -> RaftCore | None:
 
 def process_of(node: SimNode) -> str:
     assert node.process is not None
-    return node.process.title
+    return f"{node.host} #{node.process.incarnation}"
 
 
 def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:

@@ -66,7 +66,6 @@ class Process:
         self.machine = machine
         self.name = name
         self.incarnation = incarnation  # of that name, from 1
-        self.title = f"{name} #{incarnation}"
         self.loop = SimLoop(scheduler, name)
         self.world: World  # set by the simulation, which knows the network
         self._scheduler = scheduler
