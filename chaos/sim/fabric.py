@@ -112,8 +112,7 @@ class Fabric:
     def latency_s(self, source: Machine, target: Machine) -> float:
         faults = self.faults
         rng = self.rng(source, target)
-        least_s, most_s = faults.latency_s
-        delay_s = least_s + (most_s - least_s) * rng.random()
+        delay_s = rng.uniform(*faults.latency_s)
         if faults.slow and rng.random() < faults.slow:
             delay_s += rng.uniform(0.0, faults.slow_s)
         if self._slowness:

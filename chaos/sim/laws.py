@@ -67,8 +67,8 @@ class MajorityHolds:
         self._high_watermarks: dict[str, int] = {}  # by process
 
     def check(self, cluster: SimCluster, report: Report) -> None:
+        ends = durable_ends(cluster)
         cores = [(node, core) for node in cluster.controllers.values() if (core := core_of(node))]
-        ends = {core._replica.local: core.log.durable_end_offset for _, core in cores}
         for node, core in cores:
             process, high_watermark = process_of(node), core.high_watermark
             before = self._high_watermarks.get(process, -1)
@@ -399,8 +399,8 @@ def bytes_before(cluster: SimCluster, node: SimNode, path: str) -> int:
 
 
 def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[Inode]:
-    files = cluster.simulation.machine(node.host).disk.files(f"/data/{partition}", ".log")
-    return [inode for _, inode in files]
+    disk = cluster.simulation.machine(node.host).disk
+    return [inode for _, inode in disk.files(f"/data/{partition}", ".log")]
 
 
 def whole_batches(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:

@@ -32,6 +32,7 @@ _TIMER_RESOLUTION_S = 1e-6
 # A loop that never waits keeps time standing still: so many callbacks at one instant are a bug.
 _INSTANT_LIMIT = 500_000
 _CLOSED_AFTER = 100  # attempts
+# Dead tasks are forgotten many at a time, which is cheaper than one by one.
 _TASKS_KEPT = 200
 # The cyclic collector runs finalizers: at a fixed count of callbacks it is part of the transcript.
 _COLLECT_EVERY = 100_000
@@ -181,7 +182,7 @@ class Scheduler:
         """Run whatever is due, instant by instant, up to the end of ``main``, the world's task."""
         ready, enter, world = self._ready, _set_running_loop, self.world
         take = ready.popleft
-        count, limit = 0, _INSTANT_LIMIT
+        count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
         while True:
             while not ready:
                 self.callbacks += count
@@ -210,6 +211,7 @@ class Scheduler:
                 )
             if loop is world and main.done():
                 self.callbacks += count
+                self._instant_callbacks += count
                 return
             if count > limit:
                 raise SimulationStuckError(f"time stands still at {self.now}: {loop} {handle!r}")
@@ -287,9 +289,8 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         # What the loop would call "now": behind the clock in the first moments after a pause.
         self._stale_time: float | None = None
         self._stale_count = 0  # so many of the frozen callbacks were ready when the pause began
-        # Those that are no more are forgotten when there are so many in all.
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
-        self._forget_at = _TASKS_KEPT
+        self._forget_at = _TASKS_KEPT  # so many, dead and alive
         self._next_task = 0
         scheduler.loops.append(self)
 
