@@ -38,8 +38,9 @@ _MAX_IN_FLIGHT = 2
 class Link(Protocol):
     """An open way to one leader."""
 
-    async def fetch(self, request: wire.FetchRequest) -> wire.FetchResponse:
-        """Raises ApiError when the link is of no more use."""
+    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
+        """Send, behind what was sent before. Raises ApiError when the link is of no more use, and
+        so may the future."""
         ...
 
     def close(self) -> None: ...
@@ -64,10 +65,8 @@ class KafkaLink:
             connection = await KafkaConnection.open(connector, host, port, client_id)
         return cls(connection, timeout_s)
 
-    async def fetch(self, request: wire.FetchRequest) -> wire.FetchResponse:
-        return await self._connection.request(
-            wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s
-        )
+    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
+        return self._connection.submit(wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s)
 
     def close(self) -> None:
         self._connection.close()
@@ -81,7 +80,7 @@ class _Session:
         self.id = INVALID_SESSION_ID
         self.epoch = INITIAL_EPOCH
         # Requests sent, by number, and their answers, oldest first.
-        self.in_flight: deque[tuple[int, asyncio.Task[wire.FetchResponse]]] = deque()
+        self.in_flight: deque[tuple[int, asyncio.Future[wire.FetchResponse]]] = deque()
         self.sent = 0
 
 
@@ -235,11 +234,13 @@ class PeerFetcher:
 
     def _send(self, session: _Session) -> None:
         session.sent += 1
-        request = self._request(session)
-        task = asyncio.get_running_loop().create_task(session.link.fetch(request))
-        task.add_done_callback(lambda _: self._wake.set())
-        session.in_flight.append((session.sent, task))
+        answer = session.link.fetch(self._request(session))
+        answer.add_done_callback(self._on_answer)
+        session.in_flight.append((session.sent, answer))
         session.epoch = next_epoch(session.epoch)
+
+    def _on_answer(self, _: asyncio.Future[wire.FetchResponse]) -> None:
+        self._wake.set()
 
     def _request(self, session: _Session) -> wire.FetchRequest:
         config = self._config
@@ -315,10 +316,10 @@ class PeerFetcher:
 
 async def _abandon(session: _Session) -> None:
     session.link.close()
-    tasks = [task for _, task in session.in_flight]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    answers = [answer for _, answer in session.in_flight]
+    for answer in answers:
+        answer.cancel()
+    await asyncio.gather(*answers, return_exceptions=True)
 
 
 class Fetchers:

@@ -118,13 +118,13 @@ def majority_value(voters: VoterSet, values: Mapping[int, int]) -> int:
 
     A voter without a value counts as -1.
     """
-    descending = sorted((values.get(voter, -1) for voter in voters.ids), reverse=True)
+    descending = sorted([values.get(voter, -1) for voter in voters.ids], reverse=True)
     return descending[voters.majority - 1]
 
 
 def majority_time(voters: VoterSet, times: Mapping[int, float]) -> float:
     """The latest moment since which every voter of some majority has been heard."""
-    descending = sorted((times[voter] for voter in voters.ids), reverse=True)
+    descending = sorted([times[voter] for voter in voters.ids], reverse=True)
     return descending[voters.majority - 1]
 
 

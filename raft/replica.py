@@ -259,10 +259,11 @@ class Replica:
         durable = self._promise_ticket <= self._persisted_ticket
         (ready.send if durable else ready.send_after_persist).extend(self._outbound)
         self._outbound = []
-        if self.status != self._status:
-            self._status = ready.status = self.status
-        if self.voters != self._voters:
-            self._voters = ready.voters = self.voters
+        status, voters = self.status, self.voters
+        if status != self._status:
+            self._status = ready.status = status
+        if voters != self._voters:
+            self._voters = ready.voters = voters
         return ready
 
     def persisted(self, ticket: int) -> None:

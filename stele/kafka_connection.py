@@ -36,19 +36,23 @@ class ConnectionLostError(ApiError):
 class _Pending:
     """A request that is sent and not answered."""
 
-    __slots__ = ("answer", "api", "correlation_id", "version")
+    __slots__ = ("answer", "api", "correlation_id", "deadline", "timeout_s", "version")
 
     def __init__(
         self,
         api: kafka.Api[Any, Any],
         version: int,
         correlation_id: int,
-        answer: asyncio.Future[kafka.Struct],
+        answer: asyncio.Future[Any],
+        timeout_s: float,
+        deadline: float,
     ) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer  # may be cancelled: then the answer is skipped when it comes
+        self.timeout_s = timeout_s
+        self.deadline = deadline  # by the loop's time
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -75,10 +79,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(max_response_bytes)
         self._next_correlation_id = 0
         self._pending: deque[_Pending] = deque()  # in the order they were sent
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport any more
-        self._writable = asyncio.Event()
-        self._writable.set()
+        # For the request that is due first, or earlier: nearly all are answered before that.
+        self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def open(
@@ -122,35 +127,58 @@ class KafkaConnection(asyncio.BufferedProtocol):
         *,
         timeout_s: float,
     ) -> Response:
-        """Send and await the answer. Requests leave in the order of the calls.
+        """Send and await the answer. Raises as ``submit`` does, and what its future may hold."""
+        return await self.submit(api, version, message, timeout_s=timeout_s)
 
-        Raises ConnectionLostError, MalformedMessageError for an answer that is none, and ApiError
-        REQUEST_TIMED_OUT. A request that is not answered in time closes the connection, since
-        everything behind it would wait as well. Cancelling does not: the answer is skipped.
+    def submit(
+        self,
+        api: kafka.Api[Request, Response],
+        version: int,
+        message: Request,
+        *,
+        timeout_s: float,
+    ) -> asyncio.Future[Response]:
+        """Send; the future is for the answer. Requests leave in the order of the calls.
+
+        Raises ConnectionLostError. So may the future, or MalformedMessageError for an answer that
+        is none, or ApiError REQUEST_TIMED_OUT. A request that is not answered in time closes the
+        connection, since everything behind it would wait as well. Cancelling does not: the answer
+        is skipped. What the peer does not take is kept: its callers, who await the answers, bound
+        how much that is.
         """
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._send(api, version, message)
-                return cast(Response, await answer)
-        except TimeoutError:
-            reason = f"{api.key.name} was not answered within {timeout_s:g} s"
-            self._abandon(reason)
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{self.name}: {reason}") from None
-
-    async def _send(
-        self, api: kafka.Api[Request, Response], version: int, message: Request
-    ) -> asyncio.Future[kafka.Struct]:
-        while not self._writable.is_set():
-            await self._writable.wait()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(f"{self.name}: {self._reason}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
-        answer: asyncio.Future[kafka.Struct] = asyncio.get_running_loop().create_future()
-        self._pending.append(_Pending(api, version, correlation_id, answer))
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_s
+        self._pending.append(_Pending(api, version, correlation_id, answer, timeout_s, deadline))
+        self._arm(deadline)
         self._transport.writelines(buffers)
         return answer
+
+    def _arm(self, deadline: float) -> None:
+        """A timer that is early finds nothing overdue, and is armed anew."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        awaited = [pending for pending in self._pending if not pending.answer.done()]
+        overdue = [pending for pending in awaited if pending.deadline <= now]
+        for pending in overdue:
+            reason = f"{pending.api.key.name} was not answered within {pending.timeout_s:g} s"
+            error = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{self.name}: {reason}")
+            pending.answer.set_exception(error)
+        if overdue:
+            self._abandon(reason)
+        elif awaited:
+            self._arm(min(pending.deadline for pending in awaited))
 
     async def negotiate(self, *, timeout_s: float, software_version: str = "0") -> None:
         """Learn the broker's versions into ``broker_versions``. Raises as ``request`` does."""
@@ -206,12 +234,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             logger.warning("closing the connection to %s: %s", self.name, error.message)
             self._abandon(error.message)
 
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
     # --------------------------------------------------------------------------- answers
 
     def _take(self, frame: bytearray) -> None:
@@ -240,7 +262,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._fail_pending()
 
     def _fail_pending(self) -> None:
-        self._writable.set()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._pending:
             answer = self._pending.popleft().answer
             if not answer.done():

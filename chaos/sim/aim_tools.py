@@ -70,12 +70,11 @@ class AimTools:
 
     @contextmanager
     def _listening(self, listener: Listener) -> Iterator[None]:
-        listeners = self._fabric.wire.listeners
-        listeners.append(listener)
+        self._fabric.wire.listen(listener)
         try:
             yield
         finally:
-            listeners.remove(listener)
+            self._fabric.wire.ignore(listener)
 
     @contextmanager
     def _holding(self, hold: Hold) -> Iterator[None]:

@@ -138,6 +138,8 @@ class VirtualDisk:
         self._writes = 0
         self._root = _Directory()
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
+        # What `files` found, until an entry changes: laws ask at every look.
+        self._found: dict[tuple[str, str], list[tuple[str, Inode]]] = {}
 
     # --------------------------------------------------------------------------------- faults
 
@@ -147,6 +149,7 @@ class VirtualDisk:
         for change in self._changes[:kept]:
             change.commit()
         self._changes.clear()
+        self._found.clear()
         self._fall_back(self._root, set())
         self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
 
@@ -207,6 +210,7 @@ class VirtualDisk:
         name = posixpath.basename(path)
         self._remember(path, parent.durable.pop(name, None))
         parent.entries.pop(name, None)
+        self._found.clear()
         for change in self._changes:
             change.parts = [part for part in change.parts if part[:2] != (parent, name)]
         self.note("lost", path)
@@ -227,14 +231,15 @@ class VirtualDisk:
 
     def files(self, path: str, suffix: str) -> list[tuple[str, Inode]]:
         """Those of a directory whose names end so, in the order of names."""
-        node = self.find(path)
-        entries = node.entries if isinstance(node, _Directory) else {}
-        found = [
-            (name, inode)
-            for name, inode in entries.items()
-            if name.endswith(suffix) and isinstance(inode, Inode)
-        ]
-        if len(found) > 1:
+        found = self._found.get((path, suffix))
+        if found is None:
+            node = self.find(path)
+            entries = node.entries if isinstance(node, _Directory) else {}
+            found = self._found[path, suffix] = [
+                (name, inode)
+                for name, inode in entries.items()
+                if name.endswith(suffix) and isinstance(inode, Inode)
+            ]
             found.sort(key=lambda entry: entry[0])
         return found
 
@@ -271,6 +276,7 @@ class VirtualDisk:
 
     def change(self, *parts: tuple[_Directory, str, _Node | None]) -> None:
         """Change entries, seen at once and durable after a sync of (one of) their directories."""
+        self._found.clear()
         for directory, name, node in parts:
             if node is None:
                 directory.entries.pop(name, None)

@@ -109,10 +109,11 @@ class Fabric:
         cuts = self._cuts
         return not cuts or source is target or (source.name, target.name) not in cuts
 
-    def latency_s(self, source: Machine, target: Machine) -> float:
+    def latency_s(self, source: Machine, target: Machine, rng: random.Random) -> float:
+        """Of one thing that is sent; ``rng`` is the link's."""
         faults = self.faults
-        rng = self.rng(source, target)
-        delay_s = rng.uniform(*faults.latency_s)
+        shortest_s, longest_s = faults.latency_s
+        delay_s = shortest_s + (longest_s - shortest_s) * rng.random()
         if faults.slow and rng.random() < faults.slow:
             delay_s += rng.uniform(0.0, faults.slow_s)
         if self._slowness:
@@ -123,7 +124,7 @@ class Fabric:
         self, source: Machine, target: Machine, deliver: Callable[..., object], *args: Any
     ) -> None:
         """Send one thing on a way of its own: it may overtake others."""
-        delay_s = self.latency_s(source, target)
+        delay_s = self.latency_s(source, target, self.rng(source, target))
         self.scheduler.at(delay_s, self._arrive, source, target, deliver, args)
 
     def _arrive(
@@ -160,6 +161,7 @@ class Route:
         self.source = source
         self.target = target
         self._fabric = fabric
+        self._rng = fabric.rng(source, target)
         self._on_give_up = on_give_up
         self._queue: deque[tuple[float, Deliver]] = deque()  # by arrival, which never goes back
         self._last_arrival = 0.0
@@ -170,8 +172,9 @@ class Route:
     def send(self, deliver: Deliver) -> None:
         if self.closed:
             return
-        now = self._fabric.scheduler.now
-        arrival = max(self._last_arrival, now + self._fabric.latency_s(self.source, self.target))
+        fabric = self._fabric
+        delay_s = fabric.latency_s(self.source, self.target, self._rng)
+        arrival = max(self._last_arrival, fabric.scheduler.now + delay_s)
         self._last_arrival = arrival
         self._queue.append((arrival, deliver))
         if self._held_since is None:

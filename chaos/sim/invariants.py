@@ -37,7 +37,7 @@ from chaos.sim.wire_laws import (
     VotesAreKept,
 )
 from metadata.image import MetadataImage, PartitionState
-from raft.ready import Role
+from raft.ready import Role, Status
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -103,12 +103,13 @@ class Invariants:
         # (A process that dies may have known of an epoch that it had not written down yet.)
         self._quorum_leaders: dict[int, int] = {}
         self._quorum_epochs: dict[str, int] = {}
+        self._statuses: dict[int, Status] = {}  # of each node, the one that was checked last
         # The committed metadata up to an offset: the same on every node that has got so far.
         self._images: dict[int, MetadataImage] = {}
         self._compared: dict[int, MetadataImage] = {}  # with those, the last one of each node
         self._newest: MetadataImage | None = None  # at the last look
         # All of each replica that the checks below are about, as of the last look.
-        self._standings: dict[tuple[int, PartitionId], tuple[object, ...]] = {}
+        self._standings: dict[Replica, tuple[object, ...]] = {}
         # The one process that ever led a partition in a leader epoch, and its high watermark. A
         # restarted broker is another process: it may not continue its epoch.
         self._partition_leaders: dict[tuple[PartitionId, int], tuple[str, int]] = {}
@@ -180,7 +181,11 @@ class Invariants:
         quorum = node.node.quorum
         if quorum is None:
             return
-        role, epoch, _ = quorum._status
+        status = quorum._status
+        if self._statuses.get(node.id) is status:
+            return
+        self._statuses[node.id] = status
+        role, epoch, _ = status
         if role is Role.LEADER:
             leader = self._quorum_leaders.setdefault(epoch, node.id)
             if leader != node.id:
@@ -213,14 +218,12 @@ class Invariants:
         standings = self._standings
         for node in nodes:
             broker = _broker(node)
-            process, node_id = node.process, node.id
             for replica in () if broker is None else broker.replicas:
                 machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
                 end = replica.log.durable_offset if is_online else None
-                standing = process, machine.state, machine.role, machine.high_watermark, end
-                key = node_id, replica.id
-                if standings.get(key) != standing:
-                    standings[key] = standing
+                standing = machine.state, machine.role, machine.high_watermark, end
+                if standings.get(replica) != standing:
+                    standings[replica] = standing
                     group = leading if machine.is_leader else following
                     group.append((node, replica))
         return leading, following

@@ -306,6 +306,8 @@ class SomeoneHasEverything:
         self._committed = committed
         # Of which every replica was damaged on purpose after its sync: nothing can hold it all.
         self.damaged: set[str] = set()
+        # Where the batch was, with its header: the next one is behind it as a rule.
+        self._places: dict[tuple[int, str], tuple[int, BatchHeader]] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         leading = cluster.established_controller
@@ -321,19 +323,23 @@ class SomeoneHasEverything:
                 continue
             if not self._committed.is_up_to(partition, state):
                 continue
-            last, *wanted = known
             members = sorted({*state.isr, *state.elr})
-            for broker in members:
-                node = cluster.brokers[broker]
-                found = (
-                    [header.last_offset, header.crc]
-                    for _, header in whole_batches(log_bytes(cluster, node, name))
-                    if header.base_offset == last
-                )
-                if next(found, None) == wanted:
-                    break
-            else:
-                report(f"{name}: none of {members} has the batch committed at {last}")
+            if not any(self._has(cluster, cluster.brokers[each], name, known) for each in members):
+                report(f"{name}: none of {members} has the batch committed at {known[0]}")
+
+    def _has(
+        self, cluster: SimCluster, node: SimNode, name: str, known: tuple[int, int, int]
+    ) -> bool:
+        """Whether a broker has this batch, told by base offset, last offset and CRC."""
+        data = log_bytes(cluster, node, name)
+        position, before = self._places.get((node.id, name), (0, None))
+        if before is None or before.base_offset > known[0] or not _is_at(data, position, before):
+            position = 0
+        for at, header in whole_batches(data, position):
+            if header.base_offset == known[0]:
+                self._places[node.id, name] = at, header
+                return (header.base_offset, header.last_offset, header.crc) == known
+        return False
 
 
 class Acknowledged:
@@ -403,12 +409,16 @@ def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[Inode]
     return [inode for _, inode in disk.files(f"/data/{partition}", ".log")]
 
 
-def whole_batches(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
+def whole_batches(data: bytes | bytearray, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Up to what a power loss has torn: then ``data`` is of a node that is down."""
     try:
-        yield from batches(data)
+        yield from batches(data, position)
     except BatchError:
         return
+
+
+def _is_at(data: bytes | bytearray, position: int, header: BatchHeader) -> bool:
+    return next(whole_batches(data, position), None) == (position, header)
 
 
 def _joined(parts: list[bytearray]) -> bytes | bytearray:

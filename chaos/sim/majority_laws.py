@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
     from raft.core import RaftCore
 
+_ADD_VOTER, _REMOVE_VOTER = "/AddVoter", "/RemoveVoter"
 # Of Kafka's LeaderChangeMessage: behind version and leader, and a voter with its tagged fields.
 _LISTS_AT = 2 + 4
 _VOTER_BYTES = 4 + 16 + 1
@@ -43,10 +44,10 @@ class LeadersAreElected:
     def __init__(self, cluster: SimCluster) -> None:
         self._granted: dict[tuple[int, int], set[int]] = {}  # by candidate and epoch
         self._judged: set[tuple[int, int]] = set()
-        cluster.simulation.fabric.wire.listeners.append(self._hear)
+        cluster.simulation.fabric.wire.listen(self._hear, VOTE)
 
     def _hear(self, stage: Stage, said: Said) -> None:
-        if said.method != VOTE or stage is not Stage.ANSWERED:
+        if stage is not Stage.ANSWERED:
             return
         request, answer = VoteRequest.FromString(said.request), VoteResponse.FromString(said.answer)
         if answer.granted and not answer.error and not request.pre_vote:
@@ -109,7 +110,7 @@ class CommitsAreCounted:
         # High watermarks of candidates, which cannot rise, by node and epoch.
         self._stood_with: dict[tuple[int, int], int] = {}
         self._judged: dict[tuple[int, int], int] = {}  # high watermarks by leader and epoch
-        cluster.simulation.fabric.wire.listeners.append(self._hear)
+        cluster.simulation.fabric.wire.listen(self._hear, VOTE, FETCH)
 
     def _hear(self, stage: Stage, said: Said) -> None:
         if said.method == VOTE and stage is Stage.SENT:
@@ -175,19 +176,17 @@ class VotersChangeAsAsked:
         self._removed: set[ReplicaKey] = set()
         # The newest two sets that each controller had at the last look.
         self._seen: dict[int, tuple[VoterSet, VoterSet]] = {}
-        cluster.simulation.fabric.wire.listeners.append(self._hear)
+        # Of a controller by its own service or by that for administrators, or of a broker.
+        cluster.simulation.fabric.wire.listen(self._hear, _ADD_VOTER, _REMOVE_VOTER)
 
     def _hear(self, stage: Stage, said: Said) -> None:
         if stage is not Stage.ARRIVED:
             return
-        # Of a controller by its own service or by that for administrators, or of a broker.
         request: AddVoterRequest | RemoveVoterRequest
-        if said.method.endswith("/AddVoter"):
+        if said.method.endswith(_ADD_VOTER):
             request, asked = AddVoterRequest.FromString(said.request), self._added
-        elif said.method.endswith("/RemoveVoter"):
-            request, asked = RemoveVoterRequest.FromString(said.request), self._removed
         else:
-            return
+            request, asked = RemoveVoterRequest.FromString(said.request), self._removed
         asked.add(ReplicaKey(request.voter_id, request.voter_directory_id or NO_DIRECTORY))
 
     def check(self, cluster: SimCluster, report: Report) -> None:

@@ -91,10 +91,10 @@ class Removals:
 
     def __init__(self, wire: Wire) -> None:
         self._asked: set[ReplicaKey] = set()
-        wire.listeners.append(self._hear)
+        wire.listen(self._hear, "/RemoveVoter")
 
     def _hear(self, stage: Stage, said: Said) -> None:
-        if stage is Stage.SENT and said.method.endswith("/RemoveVoter"):
+        if stage is Stage.SENT:
             request = pb.RemoveVoterRequest.FromString(said.request)
             directory = request.voter_directory_id or NO_DIRECTORY
             self._asked.add(ReplicaKey(request.voter_id, directory))

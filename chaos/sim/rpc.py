@@ -289,7 +289,7 @@ class StreamEnd:
         self._inbox: deque[bytes] = deque()
         self._ended = False  # the peer has ended its side in order
         self.broken: RpcError | None = None
-        self._news = asyncio.Event()
+        self._news: asyncio.Future[None] | None = None  # while somebody waits for any
         self._window = asyncio.Event()
         self._ahead_bytes = 0  # sent, and not yet received by the peer's code
         self._keepalive_s = keepalive_s
@@ -321,8 +321,10 @@ class StreamEnd:
                 raise self.broken
             if self._ended:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            if self._news is not None and not self._news.done():
+                raise RuntimeError("two wait for the same stream's next message")
+            self._news = self.process.loop.create_future()
+            await self._news
 
     # Called by the other end, through the network, as this process's callbacks.
 
@@ -337,7 +339,7 @@ class StreamEnd:
     def take(self, message: bytes) -> None:
         if self.broken is None:
             self._inbox.append(message)
-            self._wake()
+            self._tell()
 
     def peer_ended(self) -> None:
         self._ended = True
@@ -355,8 +357,14 @@ class StreamEnd:
         self._ahead_bytes -= size
         self._window.set()
 
+    def _tell(self) -> None:
+        """Whoever waits for a message is to look again; there is one at most."""
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
     def _wake(self) -> None:
-        self._news.set()
+        self._tell()
         self._window.set()
 
     # Keepalive pings, as gRPC sends them: by the process, so not during a pause.
@@ -464,9 +472,11 @@ class ServerStream(StreamEnd):
         self.process.loop.call_soon(self._start)
 
     def _start(self) -> None:
-        if self.broken is None:
-            self.start_keepalive()
-            self._task = self.process.loop.create_task(self._serve())
+        if self.broken is not None:  # over before it began
+            self._server.calls.pop(self._number, None)
+            return
+        self.start_keepalive()
+        self._task = self.process.loop.create_task(self._serve())
 
     async def _serve(self) -> None:
         method = self._method

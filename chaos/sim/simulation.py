@@ -47,9 +47,7 @@ class Simulation:
                 lambda: self.scheduler.now,
                 lambda kind, text: self.note(name, kind, text),
             )
-            clock = SimClock(
-                lambda: self.scheduler.now, rng.uniform(1.0, 1e6), rng.randint(-50, 50)
-            )
+            clock = SimClock(self.scheduler, rng.uniform(1.0, 1e6), rng.randint(-50, 50))
             machine = self.machines[name] = Machine(name, disk, clock)
         return machine
 

@@ -7,7 +7,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any, cast
 
 from chaos.sim.fabric import Fabric, Route
 from chaos.sim.process import Process
@@ -18,6 +18,7 @@ _HIGH_WATER_BYTES = 64 * 1024
 _NOTHING = memoryview(b"")
 
 Bytes = bytes | bytearray | memoryview
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class SimTransport(asyncio.Transport):
@@ -91,21 +92,30 @@ class SimTransport(asyncio.Transport):
         return max(0, self._unread_bytes - _KERNEL_BYTES)
 
     def write(self, data: Bytes) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise TypeError(f"not bytes: {type(data).__name__}")
-        if self._eof_sent:
-            raise RuntimeError("write after write_eof")
-        if self._closing or self.process.dead or not len(data):
-            return
-        size = data.nbytes if isinstance(data, memoryview) else len(data)
-        self._unread_bytes += size
-        peer = self.peer_transport
-        self._route.send(lambda: peer._arrived(data))
-        self._maybe_pause_writing()
+        self._send((data,))
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
-        for data in list_of_data:
-            self.write(data)
+        """What is written together arrives together, except on a link that is slow at times."""
+        if self._fabric.faults.slow:
+            for data in list_of_data:
+                self._send((data,))
+        else:
+            self._send(tuple(list_of_data))
+
+    def _send(self, parts: tuple[Bytes, ...]) -> None:
+        size = 0
+        for data in parts:
+            if not isinstance(data, _BYTES):
+                raise TypeError(f"not bytes: {type(data).__name__}")
+            size += data.nbytes if type(data) is memoryview else len(data)
+        if self._eof_sent:
+            raise RuntimeError("write after write_eof")
+        if self._closing or self.process.dead or not size:
+            return
+        self._unread_bytes += size
+        peer = self.peer_transport
+        self._route.send(lambda: peer._arrived(parts))
+        self._maybe_pause_writing()
 
     def can_write_eof(self) -> bool:
         return True
@@ -159,13 +169,13 @@ class SimTransport(asyncio.Transport):
         peer = self.peer_transport
         self._route.send(peer._eof_arrived if orderly else peer._reset_arrived)
 
-    def _arrived(self, data: Bytes) -> None:
+    def _arrived(self, parts: tuple[Bytes, ...]) -> None:
         if not self.process.machine.powered:
             return
         if self._gone or self._closing:
             self._answer_reset()
             return
-        self._inbox.append(bytes(data))
+        self._inbox.append(b"".join(parts) if len(parts) > 1 else bytes(parts[0]))
         self._schedule_pump()
 
     def _eof_arrived(self) -> None:
@@ -236,12 +246,12 @@ class SimTransport(asyncio.Transport):
             self.peer_transport._read_by_peer(len(data))
 
     def _feed_buffered(self, view: memoryview) -> None:
+        protocol: Any = self._protocol  # an asyncio.BufferedProtocol
         while len(view) and not self._closing:
             if self._reading_paused:
                 self._inbox.appendleft(view)
                 return
-            protocol = cast(asyncio.BufferedProtocol, self._protocol)
-            buffer = memoryview(cast(bytearray, protocol.get_buffer(-1)))
+            buffer = memoryview(protocol.get_buffer(-1))
             room, count = len(buffer), len(view)
             if not room:
                 raise RuntimeError("get_buffer() returned an empty buffer")

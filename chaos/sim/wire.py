@@ -39,16 +39,36 @@ class Wire:
     """The places to listen and to interfere; empty unless somebody does."""
 
     def __init__(self) -> None:
-        self.listeners: list[Listener] = []
+        self._listeners: list[tuple[tuple[str, ...], Listener]] = []
+        self._listening: dict[str, tuple[Listener, ...]] = {}  # by method; asked for so far
         self.holds: list[Hold] = []
         self.echoes: list[Echo] = []
 
+    def listen(self, listener: Listener, *methods: str) -> None:
+        """Hear of the methods whose names end in one of these; of all, if none are named."""
+        self._listeners.append((methods or ("",), listener))
+        self._listening.clear()
+
+    def ignore(self, listener: Listener) -> None:
+        """Take back one ``listen``."""
+        heard = [heard for _, heard in self._listeners]
+        del self._listeners[heard.index(listener)]
+        self._listening.clear()
+
     def tell(self, stage: Stage, said: Said) -> None:
-        for listener in list(self.listeners):
+        for listener in self._who_hears(said.method):
             listener(stage, said)
 
+    def _who_hears(self, method: str) -> tuple[Listener, ...]:
+        listening = self._listening.get(method)
+        if listening is None:
+            listening = self._listening[method] = tuple(
+                listener for methods, listener in self._listeners if method.endswith(methods)
+            )
+        return listening
+
     def held_s(self, said: Said) -> float:
-        return sum(hold(said) for hold in list(self.holds))
+        return sum(hold(said) for hold in list(self.holds)) if self.holds else 0.0
 
     def echoes_s(self, said: Said) -> list[float]:
         after = [echo(said) for echo in list(self.echoes)]

@@ -43,11 +43,9 @@ class VotesAreKept:
         self._told: dict[tuple[int, bytes, int], int] = {}
         # The voter's log, (last epoch, end offset), when a request came to it.
         self._logs: dict[Said, tuple[int, int]] = {}
-        cluster.simulation.fabric.wire.listeners.append(self._hear)
+        cluster.simulation.fabric.wire.listen(self._hear, VOTE)
 
     def _hear(self, stage: Stage, said: Said) -> None:
-        if said.method != VOTE:
-            return
         request = VoteRequest.FromString(said.request)
         if request.pre_vote:
             return  # promises nothing
@@ -147,11 +145,9 @@ class IsrProposalsAreFresh:
         self._highest = highest
         # The epochs of the brokers' registrations when a request came.
         self._registered: dict[Said, dict[int, int]] = {}
-        cluster.simulation.fabric.wire.listeners.append(self._hear)
+        cluster.simulation.fabric.wire.listen(self._hear, ALTER_PARTITION)
 
     def _hear(self, stage: Stage, said: Said) -> None:
-        if said.method != ALTER_PARTITION:
-            return
         request = AlterPartitionRequest.FromString(said.request)
         if stage is Stage.SENT:
             for proposal in request.partitions:

@@ -512,6 +512,21 @@ async def test_a_cancelled_request_leaves_the_connection_in_step() -> None:
         assert first.cancelled()
 
 
+async def test_a_cancelled_request_is_not_due_any_more() -> None:
+    handlers = Handlers()
+    async with connected(handlers) as connection:
+        message = metadata.MetadataRequest()
+        first = connection.submit(metadata.API, 9, message, timeout_s=0.05)
+        second = connection.submit(metadata.API, 9, message, timeout_s=60)
+        await handlers.wait_for(2)
+        first.cancel()
+        await asyncio.sleep(0.1)  # past the first one's deadline
+        handlers.taken[0][2](metadata.MetadataResponse(cluster_id="first"))
+        handlers.taken[1][2](metadata.MetadataResponse(cluster_id="second"))
+        assert (await second).cluster_id == "second"
+        assert not connection.is_closed
+
+
 class Raw(asyncio.Protocol):
     """A broker that answers one request after the other with given bytes."""
 

@@ -467,7 +467,7 @@ def play(scenario: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1) 
     """Run a scenario on virtual time. Fails if anything was left unhandled."""
     scheduler = Scheduler()
     try:
-        clock = SimClock(lambda: scheduler.now, 100.0, 0)
+        clock = SimClock(scheduler, 100.0, 0)
         cluster = FakeCluster(clock)
         stage = Stage(cluster, ClientWorld(clock, cluster, random.Random(seed)))
         result = scheduler.run(scenario(stage))
