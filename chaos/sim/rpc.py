@@ -466,19 +466,19 @@ class ServerStream(StreamEnd):
         self._method = client.method
         self._server = server
         self._task: asyncio.Task[None] | None = None
+        self._began = False
         self._closed = False
         self._in_operation = False  # the handler waits in send or receive
         self._number = server.add(self)
         self.process.loop.call_soon(self._start)
 
     def _start(self) -> None:
-        if self.broken is not None:  # over before it began
-            self._server.calls.pop(self._number, None)
-            return
-        self.start_keepalive()
-        self._task = self.process.loop.create_task(self._serve())
+        if self.broken is None:
+            self.start_keepalive()
+            self._task = self.process.loop.create_task(self._serve())
 
     async def _serve(self) -> None:
+        self._began = True
         method = self._method
         handler = self._server.service.streams.get(method)
         error: RpcError | None = None
@@ -538,6 +538,8 @@ class ServerStream(StreamEnd):
 
     def break_off(self, error: RpcError) -> None:
         super().break_off(error)
+        if not self._began:  # nor will it: a task that is cancelled before never runs
+            self._server.calls.pop(self._number, None)
         if self._task is not None and not self._in_operation:
             self._task.cancel()
 

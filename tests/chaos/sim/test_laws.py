@@ -273,6 +273,18 @@ def test_other_records_there_are_not_what_is_committed(
     assert bench.broken(everything) == ["t-0: none of [3] has the batch committed at 2"]
 
 
+def test_a_batch_that_is_gone_is_not_taken_for_there_where_it_was(
+    bench: LawBench, everything: SomeoneHasEverything
+) -> None:
+    bench.commit(image(51, replace(STATE, isr=(3,))))
+    hold(bench, 3, batch(0), batch(2))
+    assert not bench.broken(everything)
+    hold(bench, 3, batch(0))
+    assert bench.broken(everything) == ["t-0: none of [3] has the batch committed at 2"]
+    hold(bench, 3, batch(2))  # what was before it has gone
+    assert not bench.broken(everything)
+
+
 def test_what_was_damaged_on_purpose_does_not_count(
     bench: LawBench, everything: SomeoneHasEverything
 ) -> None:

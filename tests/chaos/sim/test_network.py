@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.process import Process
+from chaos.sim.rpc import ClientStream
 from chaos.sim.simulation import Simulation
 from stele.world import Channel, RpcCode, RpcError, Service, Stream
 
@@ -100,6 +101,34 @@ def test_bytes_arrive_in_order_after_a_while() -> None:
         await asyncio.sleep(0.1)
         assert near.events == ["made", ("lost", None)]
         assert pair.accepted[0].events == ["made", "eof", ("lost", None)]
+
+    run(sim, main())
+
+
+class Pieces(Recorder):
+    """Keeps how its bytes came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+
+@pytest.mark.parametrize("slow", [0.0, 1.0])
+def test_what_is_written_together_arrives_together_unless_the_link_is_slow(slow: float) -> None:
+    sim = Simulation(1)
+
+    async def main() -> None:
+        server, client, far, near = sim.process("s"), sim.process("c"), Pieces(), Recorder()
+        await server.run(server.world.network.listen("s", 9, lambda: far))
+        await client.run(client.world.network.connect("s", 9, lambda: near))
+        sim.fabric.faults.slow = slow
+        near.transport.writelines([b"a", bytearray(b"bc"), memoryview(b"def")])
+        near.transport.writelines([])
+        await asyncio.sleep(2)
+        assert far.pieces == ([b"a", b"bc", b"def"] if slow else [b"abcdef"])
 
     run(sim, main())
 
@@ -515,6 +544,47 @@ def test_how_streams_end() -> None:
         sim.scheduler.at(1, rpc.server.kill)
         assert await rpc.client.run(by_its_death()) - start < 1.1
         await rpc.client.run(by_refusal())
+
+    run(sim, main())
+
+
+def test_a_stream_that_is_over_before_its_handler_runs_keeps_no_server_open() -> None:
+    sim = Simulation(1)
+
+    async def main() -> None:
+        process = sim.process("s")
+        service = Service(streams={TALK: Rpc(sim).talk})
+        server = await process.run(process.world.network.serve("s", 9, service))
+        stream = cast(ClientStream, sim.process("c").world.network.channel("s", 9).stream(TALK))
+        while stream.other is None:
+            process.pause()
+            await asyncio.sleep(0.001)
+        await stream.close()
+        await asyncio.sleep(0.1)
+        process.resume()
+        await asyncio.wait_for(process.run(server.close()), timeout=10)
+
+    run(sim, main())
+
+
+def test_two_cannot_wait_for_the_next_message_of_a_stream() -> None:
+    sim = Simulation(1)
+
+    async def main() -> None:
+        rpc = Rpc(sim)
+        channel = await rpc.serve()
+
+        async def converse() -> None:
+            stream = channel.stream(TALK)
+            first = asyncio.ensure_future(stream.receive())
+            await asyncio.sleep(0.1)
+            with pytest.raises(RuntimeError, match="two wait"):
+                await stream.receive()
+            await stream.send(b"a")
+            assert await first == b"A"
+            await stream.close()
+
+        await rpc.client.run(converse())
 
     run(sim, main())
 

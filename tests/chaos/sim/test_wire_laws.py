@@ -9,7 +9,7 @@ import pytest
 
 from broker.types import PartitionId
 from chaos.sim.laws import CommittedMetadata
-from chaos.sim.wire import Said, Stage
+from chaos.sim.wire import Said, Stage, Wire
 from chaos.sim.wire_laws import (
     ALTER_PARTITION,
     VOTE,
@@ -37,6 +37,31 @@ def say(bench: LawBench, stage: Stage, said: Said) -> list[str]:
     """What the laws that listen report of it."""
     bench.simulation.fabric.wire.tell(stage, said)
     return bench.broken()
+
+
+# ------------------------------------------------------------------------ listening
+
+
+def test_listeners_hear_what_they_asked_for_until_they_ignore_it() -> None:
+    wire, heard = Wire(), []
+
+    def hear(stage: Stage, said: Said) -> None:
+        heard.append(said.method)
+
+    def say_all() -> list[str]:
+        heard.clear()
+        for method in ("/stele.v1.Raft/Vote", "/stele.v1.Admin/AddVoter"):
+            wire.tell(Stage.SENT, Said("c101", "c102", method, b""))
+        return list(heard)
+
+    assert say_all() == []
+    wire.listen(hear, "/AddVoter", "/RemoveVoter")
+    assert say_all() == ["/stele.v1.Admin/AddVoter"]
+    wire.listen(hear)
+    assert len(say_all()) == 3
+    wire.ignore(hear)
+    wire.ignore(hear)
+    assert say_all() == []
 
 
 # ------------------------------------------------------------------------ votes
