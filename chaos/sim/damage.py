@@ -275,10 +275,13 @@ class Damage:
         )
 
     def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
+        """However the node comes back: a power loss takes back a checkpoint whose new name was not
+        synced yet."""
         disk = self._disk(node)
         if disk.find(path) is None:
             return 0
-        return decode_offsets(disk.file(path).durable.decode(), path).get(key, 0)
+        found = disk.file(path).durable, disk.durable_file(path)
+        return min(decode_offsets(each.decode(), path).get(key, 0) if each else 0 for each in found)
 
     def _forget_healed(self) -> None:
         """Replicas that are in the ISR again, and whole, and those of deleted partitions."""

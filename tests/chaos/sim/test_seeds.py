@@ -65,6 +65,8 @@ SEEDS = [
     Plan(406593, light=True),
     # Of a torn write the offset was missing and nothing else: a broker took that for corruption.
     Plan(408475, light=True),
+    # Damage passed for sure by a checkpoint that a power loss then took back.
+    Plan(707749, light=True),
 ]
 
 
