@@ -275,8 +275,8 @@ class Damage:
         )
 
     def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
-        """However the node comes back: a power loss takes back a checkpoint whose new name was not
-        synced yet."""
+        """What the node's checkpoint says at least, however the node comes back: a power loss takes
+        back one that was renamed into its place while the directory was not synced."""
         disk = self._disk(node)
         if disk.find(path) is None:
             return 0
