@@ -114,7 +114,7 @@ class ClusterView:
         return self._topic_errors.get(name, ErrorCode.NONE)
 
     def hint(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """A refusal named the leader; taken if it is news. True if it is usable at once."""
+        """An answer named the leader; taken if it is news. True if it is usable at once."""
         topic = self._topics.get(partition.topic)
         known = topic.partitions.get(partition.partition) if topic else None
         if topic is None or known is None or leader_id < 0 or leader_epoch <= known.epoch:

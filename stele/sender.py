@@ -381,6 +381,9 @@ class Sender:
         code = error_code(answer.error)
         lane, entry, name = item.queue.lane, item.entry, item.queue.partition
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            # The view may lag: a leader deposed before this one must not be gone back to. It can
+            # lack this batch and would say that what follows it is out of order.
+            self._view.hint(name, answer.leader, answer.leader_epoch)
             offset = answer.base_offset if code is ErrorCode.NONE else -1
             self._written(item, offset, answer.log_append_time_ms)
             return

@@ -123,6 +123,16 @@ def test_a_refusal_names_the_leader() -> None:
     with_topic(scenario)
 
 
+def test_an_acknowledgement_names_the_leader_and_its_epoch() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        result = await cluster[1].produce()
+        assert result.error is ErrorCode.NONE
+        machine = cluster[1].replica().machine
+        assert result.leader == (1, machine.leader_epoch)
+
+    with_topic(scenario)
+
+
 def test_timestamps_out_of_bounds_are_refused() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         result = await cluster[1].produce()  # of 1970

@@ -130,6 +130,23 @@ def test_a_leader_hint_saves_the_wait_for_metadata() -> None:
     assert play(scenario) < 0.1
 
 
+def test_a_leader_older_than_the_one_that_acknowledged_is_not_gone_back_to() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+            await (await producer.send("t", b"1"))
+            cluster.move_leader(partition, 2)
+            partition.deposed, partition.told = 2, (2, partition.leader_epoch)
+            cluster.move_leader(partition, 1)
+            await (await producer.send("t", b"2"))  # the first leader again, in a later epoch
+            await asyncio.sleep(5)  # metadata has come that tells of the epoch between
+            await (await producer.send("t", b"3"))
+        assert cluster.values() == [b"1", b"2", b"3"]
+
+    play(scenario)
+
+
 def test_a_leader_that_hangs_is_left_when_another_is_elected() -> None:
     async def scenario(stage: Stage) -> float:
         cluster = stage.cluster

@@ -54,6 +54,8 @@ class FakePartition:
     faults: deque[Fault] = field(default_factory=deque)
     fetch_errors: deque[ErrorCode] = field(default_factory=deque)
     produced: int = 0  # requests seen
+    deposed: int = 0  # a broker that takes itself for the leader, and lacks what came after it
+    told: tuple[int, int] | None = None  # the leader and epoch of metadata that lags
 
 
 @dataclass(slots=True)
@@ -139,10 +141,11 @@ class FakeCluster:
                 continue
             answer = response.topics.add(name=name, topic_id=topic.topic_id)
             for number, partition in topic.partitions.items():
+                leader, epoch = partition.told or (partition.leader, partition.leader_epoch)
                 answer.partitions.add(
                     partition=number,
-                    leader=partition.leader if self.alive.get(partition.leader) else -1,
-                    leader_epoch=partition.leader_epoch,
+                    leader=leader if self.alive.get(leader) else -1,
+                    leader_epoch=epoch,
                 )
         return response
 
@@ -159,6 +162,9 @@ class FakeCluster:
             answer = response.partitions.add(
                 topic_id=part.topic_id, partition=part.partition, log_append_time_ms=-1, leader=-1
             )
+            if partition.deposed == broker:
+                answer.error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                continue
             if partition.leader != broker:
                 answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
@@ -166,6 +172,8 @@ class FakeCluster:
             if not fault.error or fault.applied:
                 code, answer.base_offset = self._append(partition, bytearray(part.records))
                 answer.error = code
+                if code is ErrorCode.NONE:
+                    answer.leader, answer.leader_epoch = broker, partition.leader_epoch
             if fault.error:
                 answer.error = fault.error
                 answer.message = fault.message

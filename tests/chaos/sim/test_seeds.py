@@ -67,6 +67,8 @@ SEEDS = [
     Plan(408475, light=True),
     # Damage passed for sure by a checkpoint that a power loss then took back.
     Plan(707749, light=True),
+    # A producer went back to a leader older than the one that had acknowledged its last batch.
+    Plan(721520, light=True),
 ]
 
 
