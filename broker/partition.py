@@ -194,7 +194,10 @@ class PartitionMachine:
     def _lead(self, effects: list[Effect], now_ms: float) -> None:
         self.role = Role.LEADER
         self.epoch_start_offset = self._log.end_offset
-        self.high_watermark = max(self.high_watermark, self._log.start_offset)
+        # What an ISR member has on disk reaches the high watermark. Who was elected uncleanly may
+        # have heard of more than it has synced: nobody is shown what it could still lose.
+        committed = min(self.high_watermark, self._log.durable_offset)
+        self.high_watermark = max(committed, self._log.start_offset)
         # Positions of an earlier epoch prove nothing in this one.
         self._progress = {}
         self._proposal = None

@@ -62,6 +62,17 @@ def test_bytes_of_an_earlier_generation_do_not_count_as_durable() -> None:
     assert bench.machine.high_watermark == 3
 
 
+def test_an_unclean_leader_shows_only_what_it_has_on_disk() -> None:
+    bench = MachineBench(end=2)
+    bench.update(state(leader=2))
+    bench.log = position(5, 2)
+    bench.machine.copied(bench.log, 5)
+    assert bench.machine.high_watermark == 5
+    bench.update(state(leader=1, epoch=6, partition_epoch=11, isr=(1,)))
+    assert bench.machine.high_watermark == 2
+    assert bench.sync() == [Advanced(5)]
+
+
 def test_pending_growth_holds_it() -> None:
     bench = leading(isr=(1, 2))
     bench.append(3, durable=True)

@@ -69,6 +69,8 @@ SEEDS = [
     Plan(707749, light=True),
     # A producer went back to a leader older than the one that had acknowledged its last batch.
     Plan(721520, light=True),
+    # An unclean leader showed consumers what it had not on its disk yet.
+    Plan(720821, light=True),
 ]
 
 
