@@ -71,6 +71,8 @@ class _WaitingProduce:
         # A leader that may have been replaced acknowledges nothing. The clock is read here and
         # now: a pause of the process may lie between the loop's time and this moment.
         if self._lease_valid():
+            # The epoch is that of now: others may have led, in between, since the append.
+            part.result.leader = part.replica.leader_hint
             self._settle(part)
         else:
             self.refused(part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -185,7 +187,6 @@ class ProduceRequests:
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = replica.log.start_offset
-        result.leader = replica.leader_hint
         if not appended.duplicate:
             self._replicas.counters.bytes_in += header.size_bytes
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())

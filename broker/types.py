@@ -21,7 +21,7 @@ class PartitionId(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """The leader that answers, or for a refusal the one to ask instead; -1: none."""
+    """The leader that acknowledges, or for a refusal the one to ask instead; -1: none."""
 
     leader_id: int = -1
     leader_epoch: int = -1

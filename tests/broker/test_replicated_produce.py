@@ -133,6 +133,26 @@ def test_an_acknowledgement_names_the_leader_and_its_epoch() -> None:
     with_topic(scenario)
 
 
+def test_an_acknowledgement_names_the_epoch_in_which_it_is_given() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.simulation.fabric.cut("b1", "b3")
+        cluster.simulation.fabric.cut("b3", "b1")
+        waiting = asyncio.ensure_future(cluster[1].produce())
+        await until(lambda: ends(cluster, 1) == [1])
+        appended_in = cluster.state().leader_epoch
+        cluster.change(leader=2, to=())  # broker 1 hears of it when it leads again
+        cluster.change(leader=1, to=())
+        for node in cluster.nodes.values():
+            cluster.tell(node)
+        assert not waiting.done()
+        cluster.simulation.fabric.heal()
+        result = await waiting
+        assert result.error is ErrorCode.NONE
+        assert result.leader == (1, appended_in + 2)
+
+    with_topic(scenario)
+
+
 def test_timestamps_out_of_bounds_are_refused() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         result = await cluster[1].produce()  # of 1970
