@@ -113,15 +113,21 @@ class ClusterView:
     def topic_error(self, name: str) -> ErrorCode:
         return self._topic_errors.get(name, ErrorCode.NONE)
 
-    def hint(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """An answer named the leader; taken if it is news. True if it is usable at once."""
+    def hint(self, partition: TopicPartition, topic_id: bytes, leader: Leader) -> bool:
+        """An answer named the leader; taken if it is news. True if it is usable at once.
+
+        ``topic_id``: of the topic that was asked for. A topic created anew under the same name
+        counts its leader epochs from 0: those of the deleted one say nothing about it.
+        """
         topic = self._topics.get(partition.topic)
-        known = topic.partitions.get(partition.partition) if topic else None
-        if topic is None or known is None or leader_id < 0 or leader_epoch <= known.epoch:
+        if topic is None or topic.topic_id != topic_id:
             return False
-        topic.set_leader(partition.partition, Leader(leader_id, leader_epoch))
+        known = topic.partitions.get(partition.partition)
+        if known is None or leader.broker_id < 0 or leader.epoch <= known.epoch:
+            return False
+        topic.set_leader(partition.partition, leader)
         self._tell()
-        return leader_id in self._brokers
+        return leader.broker_id in self._brokers
 
     def channel(self, broker_id: int) -> Channel:
         """To a known broker; made once per address. RpcError where it is not known any more."""

@@ -293,7 +293,8 @@ class Fetcher:
             reason = f"{position.partition}: broker {item.leader.broker_id} answers {code.name}"
             self._postpone(position, reason, now)
             position.failed_at = item.leader
-            if not self._view.hint(position.partition, answer.leader, answer.leader_epoch):
+            hinted = Leader(answer.leader, answer.leader_epoch)
+            if not self._view.hint(position.partition, item.topic_id, hinted):
                 self._view.refresh_soon()
         else:
             self._fail(position, ApiError(code, f"{position.partition}: the fetch was refused"))

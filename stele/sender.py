@@ -383,7 +383,7 @@ class Sender:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # The view may lag: a leader deposed before this one must not be gone back to. It can
             # lack this batch and would say that what follows it is out of order.
-            self._view.hint(name, answer.leader, answer.leader_epoch)
+            self._hint(item, answer)
             offset = answer.base_offset if code is ErrorCode.NONE else -1
             self._written(item, offset, answer.log_append_time_ms)
             return
@@ -416,10 +416,12 @@ class Sender:
         queue.failed_at = item.leader
         if code in REFUSED_BEFORE_APPEND or code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             return
-        if code in _TOPIC_GONE or not self._view.hint(
-            queue.partition, answer.leader, answer.leader_epoch
-        ):
+        if code in _TOPIC_GONE or not self._hint(item, answer):
             self._view.refresh_soon()
+
+    def _hint(self, item: Item, answer: data_pb2.ProduceResponse.Partition) -> bool:
+        leader = Leader(answer.leader, answer.leader_epoch)
+        return self._view.hint(item.queue.partition, item.topic_id, leader)
 
     def _fail_attempt(self, item: Item, reason: str, *, written: bool = True) -> None:
         """The attempt came to nothing that is known; ``written``: it may have been written."""

@@ -310,6 +310,26 @@ def test_a_topic_that_was_made_anew_starts_new_sequences() -> None:
     play(scenario)
 
 
+def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_anew() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        cluster.create("t").partitions[0].leader_epoch = 7
+        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+            await (await producer.send("t", b"1"))
+            cluster.stream_answers_take_s = 3
+            acknowledged = await producer.send("t", b"2")
+            await asyncio.sleep(0.5)  # written, and its answer is on the way
+            cluster.stream_answers_take_s = 0.001
+            del cluster.topics["t"]
+            cluster.create("other")
+            cluster.create("t").partitions[0].leader = 2  # of epoch 0
+            await acknowledged
+            await (await producer.send("t", b"3"))
+        assert cluster.values() == [b"3"]
+
+    play(scenario)
+
+
 def test_no_broker_at_all() -> None:
     async def scenario(stage: Stage) -> None:
         for broker in stage.cluster.alive:

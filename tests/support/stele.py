@@ -77,6 +77,7 @@ class FakeCluster:
         self.created: list[admin_pb2.NewTopic] = []
         self.admin_faults: deque[ErrorCode] = deque()
         self.request_ids: list[bytes] = []  # of CreateTopics, in the order of attempts
+        self.stream_answers_take_s = 0.001
         self.hide_next_topic_requests = 0  # metadata requests that do not know any topic yet
 
     @property
@@ -349,7 +350,10 @@ class FakeChannel:
 
 
 class FakeStream:
-    """A message takes a millisecond each way; produces are handled in their order."""
+    """A message takes a millisecond each way, or an answer as long as the cluster says.
+
+    Produces are handled in their order.
+    """
 
     def __init__(self, cluster: FakeCluster, broker: int, method: str) -> None:
         self._cluster = cluster
@@ -391,7 +395,7 @@ class FakeStream:
         message = await self._answers.get()
         if message is None:
             raise LOST
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self._cluster.stream_answers_take_s)
         return message
 
     def break_off(self) -> None:
