@@ -19,6 +19,7 @@ class Durability:
         "_dirty",
         "_disk",
         "_on_dirty",
+        "_requirements",
         "_unflushed_records",
         "_unsynced_paths",
         "durable_offset",
@@ -38,7 +39,10 @@ class Durability:
         self._disk = disk
         self._on_dirty = on_dirty
         self._dirty = False  # it was called, and no sync has begun since
-        self._unsynced_paths: dict[str, None] = {}  # to be synced beside the active segment's file
+        # To be synced beside the active segment's file; each with the number of the requirement
+        # that named it last. A sync satisfies those that it began behind, and no later one.
+        self._unsynced_paths: dict[str, int] = {}
+        self._requirements = 0  # so far
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
@@ -60,7 +64,8 @@ class Durability:
 
     def require(self, *paths: str) -> None:
         """These too must be on disk before anything appended from now on counts as such."""
-        self._unsynced_paths.update(dict.fromkeys(paths))
+        self._requirements += 1
+        self._unsynced_paths.update(dict.fromkeys(paths, self._requirements))
         self.mark_dirty()
 
     # ----------------------------------------------------------------------------- a sync
@@ -73,7 +78,7 @@ class Durability:
             if not self._disk.exists(path):  # deleted by retention since
                 del self._unsynced_paths[path]
         paths = dict.fromkeys((active_path, *self._unsynced_paths))
-        return SyncTicket(tuple(paths), end_offset, self.generation)
+        return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements)
 
     def finish(self, ticket: SyncTicket) -> bool:
         """The group is on disk. Whether more is durable: after a truncation since, it says nothing
@@ -81,7 +86,9 @@ class Durability:
         if ticket.generation != self.generation:
             return False
         for path in ticket.paths:
-            self._unsynced_paths.pop(path, None)
+            # One that was required again since has changed again since: two rolls around one sync.
+            if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
+                self._unsynced_paths.pop(path, None)
         self.synced_offset = max(self.synced_offset, ticket.end_offset)
         if self.synced_offset <= self.durable_offset:
             return False

@@ -58,6 +58,8 @@ class SyncTicket(NamedTuple):
     paths: tuple[str, ...]
     end_offset: int
     generation: int
+    requirements: int
+    """How many times paths had been required when the group began."""
 
 
 class TimestampOffset(NamedTuple):

@@ -110,6 +110,29 @@ async def test_a_truncation_voids_the_group_on_its_way(disk: MemoryDisk, owner: 
     assert log.durable_offset == 25
 
 
+async def test_what_two_rolls_around_one_group_require_is_on_disk(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    """The second roll requires the directory while a sync of it is under way, which is too old."""
+    (log,) = open_logs(disk, owner, 1, segment_bytes=200)
+    await owner.commit.flush()
+    while len(log.segment_bases) < 2:
+        append(log, make_batch())
+    disk.gate = asyncio.Event()
+    first = asyncio.ensure_future(owner.commit.flush())
+    await asyncio.sleep(0.01)
+    while len(log.segment_bases) < 3:
+        append(log, make_batch())
+    disk.gate.set()
+    await first
+    await owner.commit.flush()
+    promised = log.durable_offset
+    assert promised == log.end_offset
+    disk.power_loss()
+    (again,) = open_logs(disk, owner, 1, segment_bytes=200)
+    assert again.end_offset == promised
+
+
 async def test_after_a_failed_sync_nothing_is_acknowledged(disk: MemoryDisk, owner: Owner) -> None:
     first, second = open_logs(disk, owner, 2)
     await owner.commit.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stele.wire.batch import batches, read_header, stamp
 from storage.config import LogConfig
-from storage.log import PartitionLog
+from storage.log import PartitionLog, SyncTicket
 from tests.support.storage import HandClock, MemoryDisk, make_batch
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=150)
@@ -36,13 +37,14 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.sequence = 0
         self.checkpointed = 0  # recovery point and high watermark on disk
-        self.generation = 0
+        self.under_way: tuple[SyncTicket, Callable[[], None]] | None = None  # a sync
 
     @initialize()
     def open_first(self) -> None:
         self.log = self.open()
 
     def open(self, *, clean: bool = False) -> PartitionLog:
+        self.under_way = None  # a process took it along
         return PartitionLog.open(
             self.disk,
             DIRECTORY,
@@ -74,6 +76,12 @@ class LogMachine(RuleBasedStateMachine):
         self.sequence += count
 
     @rule()
+    def roll(self) -> None:
+        segments = len(self.log.segment_bases)
+        while len(self.log.segment_bases) == segments:
+            self.append(count=1, size=120, as_leader=True)
+
+    @rule()
     def raise_epoch(self) -> None:
         self.epoch += 1
 
@@ -101,6 +109,24 @@ class LogMachine(RuleBasedStateMachine):
     def sync(self) -> None:
         self.log.sync_now()
         assert self.log.durable_offset == self.end
+
+    @precondition(lambda self: self.under_way is None)
+    @rule()
+    def begin_sync(self) -> None:
+        """As a group commit does: what is written from now on waits for the next one."""
+        ticket = self.log.begin_sync()
+        self.under_way = ticket, self.disk.begin_sync(ticket.paths)
+
+    @precondition(lambda self: self.under_way is not None)
+    @rule()
+    def finish_sync(self) -> None:
+        assert self.under_way is not None
+        ticket, settle = self.under_way
+        self.under_way = None
+        settle()
+        self.log.finish_sync(ticket)
+        if ticket.generation == self.log.truncation_generation:
+            assert self.log.durable_offset >= ticket.end_offset
 
     @rule()
     def checkpoint(self) -> None:

@@ -188,6 +188,16 @@ class MemoryDisk:
     def sync_now(self, path: str) -> None:
         self._capture(path)()
 
+    def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
+        """What ends the sync of these, begun now; those that are gone are skipped."""
+        settles = [self._capture(path) for path in paths if self.exists(path)]
+
+        def settle() -> None:
+            for each in settles:
+                each()
+
+        return settle
+
     def _capture(self, path: str) -> Callable[[], None]:
         """What a sync begun now makes durable."""
         if self.sync_error is not None:
@@ -220,14 +230,13 @@ class MemoryDisk:
 
     async def sync(self, paths: Sequence[str]) -> None:
         self.synced.append([*paths])
-        settles = [self._capture(path) for path in paths if self.exists(path)]
+        settle = self.begin_sync(paths)
         if self.gate is not None:
             await self.gate.wait()
         await asyncio.sleep(0)
         if self.sync_error is not None:
             raise OSError(self.sync_error, os.strerror(self.sync_error), paths[0])
-        for settle in settles:
-            settle()
+        settle()
 
     async def warm(self, path: str, position: int, size: int) -> None:
         await asyncio.sleep(0)
