@@ -249,6 +249,7 @@ class Broker:
                 log_directories=tuple(
                     decode_uuid(d.properties.directory_id) for d in self._directories
                 ),
+                inter_broker_listener=config.inter_broker_listener_name,
                 previous_broker_epoch=_previous_epoch(self._directories),
             ),
             clock=self._world.clock,

@@ -41,6 +41,9 @@ _NO_CONTROLLER_S = 2.0
 """How long a broker that wants to shut down does without any active controller: longer than an
 election takes. Where the controllers stop too, nobody is left to move leaders to."""
 
+_WARN_AGAIN_S = 15.0
+"""How often the log says again why a broker is refused, while the reason stays the same."""
+
 _HEARTBEAT = "/stele.v1.Controller/Heartbeat"
 
 # Answers to a registration that asking again cannot change: the broker must not go on.
@@ -74,6 +77,7 @@ class BrokerIdentity:
     incarnation_id: bytes  # 16 random bytes, new in every process
     rack: str
     log_directories: tuple[bytes, ...]
+    inter_broker_listener: str = ""  # by which it reaches other brokers
     previous_broker_epoch: int = NO_EPOCH  # only after a clean shutdown
 
 
@@ -123,6 +127,7 @@ class BrokerLifecycle:
         self._failure: ApiError | None = None
 
         self._duplicate_since: float | None = None  # refused so ever since, by another process
+        self._warned = ("", 0.0)  # the last reason that was logged, and when
 
         self._epoch = NO_EPOCH
         self._fenced = True
@@ -316,7 +321,7 @@ class BrokerLifecycle:
             except ApiError as error:
                 if error.code in _FATAL or self._is_lasting_duplicate(error):
                     raise
-                logger.warning("broker %d: %s", self.identity.broker_id, error)
+                self._warn(error)
             except RpcError as error:
                 logger.info("broker %d: heartbeat stream: %s", self.identity.broker_id, error)
             if self._controller.active_controller not in (None, known):
@@ -348,6 +353,19 @@ class BrokerLifecycle:
         self._on_epoch(self._epoch)
         self._signal()
 
+    def _warn(self, error: ApiError) -> None:
+        """Say why it is not registered: every new reason at once, the same one again rarely."""
+        now, text = self._clock.monotonic(), str(error)
+        said, at = self._warned
+        if text == said and now - at < _WARN_AGAIN_S:
+            return
+        self._warned = text, now
+        until = ""
+        if self._duplicate_since is not None:
+            left_s = self._duplicate_since + self._registration_s - now
+            until = f" (it asks again, and gives up in {left_s:.0f} s)"
+        logger.warning("broker %d: %s%s", self.identity.broker_id, text, until)
+
     def _is_lasting_duplicate(self, error: ApiError) -> bool:
         """Whether the process that holds this id is no former one whose session only has to end."""
         if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -370,6 +388,7 @@ class BrokerLifecycle:
             corrupt=_references(self._corrupt()),
             unsynced=_references(self._unsynced()),
             features=supported_ranges(),
+            inter_broker_listener=identity.inter_broker_listener,
         )
 
     async def _heartbeat(self) -> bool:
@@ -443,7 +462,10 @@ class BrokerLifecycle:
             raise RpcError(RpcCode.INTERNAL, "not a HeartbeatResponse") from error
 
     def _take(self, answer: HeartbeatResponse) -> bool:
-        """Take one answer in; False when the stream is of no more use."""
+        """Take one answer in; False when the stream is of no more use.
+
+        Raises ApiError when the controller will never let this broker serve.
+        """
         if answer.error in _STALE:
             logger.warning(
                 "broker %d: epoch %d: %s; registering again",
@@ -455,10 +477,15 @@ class BrokerLifecycle:
             self._fenced = True
             self._signal()
             return False
+        if answer.error in _FATAL:
+            raise ApiError(_code(answer.error), f"heartbeat refused: {answer.message}")
         if answer.error != ErrorCode.NONE:
             if answer.error != ErrorCode.NOT_CONTROLLER:
                 logger.warning(
-                    "broker %d: heartbeat: error %d", self.identity.broker_id, answer.error
+                    "broker %d: heartbeat: %s %s",
+                    self.identity.broker_id,
+                    _code(answer.error).name,
+                    answer.message,
                 )
             return False
         self._acknowledge(answer.sequence)

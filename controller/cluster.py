@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.listeners import check_listeners
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import NOBODY, changes, is_leaderless
 from metadata.features import unsupported
-from metadata.image import BrokerRegistration, FeatureRange, PartitionState, TopicPartition
+from metadata.image import (
+    BrokerRegistration,
+    Endpoint,
+    FeatureRange,
+    PartitionState,
+    TopicPartition,
+)
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
+
+_PORT_MAX = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,7 @@ def register(
     have fetched what was not yet on its disk.
     """
     _check_registration(context, request)
+    check_listeners(context, _endpoints(request), request.broker_id, request.inter_broker_listener)
     decision = Decision(context)
     existing = context.image.broker(request.broker_id)
     lost = _Losses(existing, request)
@@ -57,6 +67,7 @@ def register(
                 rack=request.rack,
                 log_directories=request.log_directories,
                 features=request.features,
+                inter_broker_listener=request.inter_broker_listener,
             )
         )
     )
@@ -76,11 +87,23 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
             ErrorCode.INVALID_REGISTRATION,
             "a registration needs a broker id, an incarnation id and endpoints",
         )
+    for endpoint in request.endpoints:
+        if not endpoint.listener or not endpoint.host or not 0 < endpoint.port <= _PORT_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"broker {request.broker_id} cannot be found at {endpoint.listener}://"
+                f"{endpoint.host}:{endpoint.port}: correct advertised.listeners and "
+                "grpc.advertised.listeners",
+            )
     ranges = [FeatureRange(each.name, each.min_level, each.max_level) for each in request.features]
     if (reason := unsupported(context.image, ranges)) is not None:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION, f"broker {request.broker_id} cannot join: {reason}"
         )
+
+
+def _endpoints(request: RegisterBrokerRequest) -> list[Endpoint]:
+    return [Endpoint(e.listener, e.host, e.port, e.protocol) for e in request.endpoints]
 
 
 class _Losses:
@@ -167,6 +190,13 @@ def heartbeat(
             _fence(decision, registration)
             fenced = True
     elif fenced and caught_up:
+        # Others may have been unfenced since it registered.
+        check_listeners(
+            context,
+            registration.endpoints,
+            registration.broker_id,
+            registration.inter_broker_listener,
+        )
         _unfence(decision, registration)
         fenced = False
     return decision.result(BrokerStanding(fenced, caught_up, may_shut_down))

@@ -130,6 +130,7 @@ class Heartbeats:
             # A lost decision is simply made again by the next controller.
             lost = error.code is ErrorCode.REQUEST_TIMED_OUT
             response.error = ErrorCode.NOT_CONTROLLER if lost else error.code
+            response.message = error.message
         else:
             response.fenced = standing.fenced
             response.caught_up = standing.caught_up

@@ -248,6 +248,13 @@ _NODE = (
         "The listener that brokers and controllers use towards brokers; the first when empty.",
     ),
     ConfigKey(
+        "listener.security.protocol.map", Type.LIST,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener: NAME:PROTOCOL. Only PLAINTEXT is built: no node "
+        "starts with a listener that is mapped to another, nor with one that is not mapped and "
+        "has SSL, TLS or SASL in its name. All other names are PLAINTEXT (Kafka: must be mapped).",
+    ),
+    ConfigKey(
         "controller.listener", Type.STRING, "127.0.0.1:9093",
         "Where a controller serves gRPC: host:port.",
     ),

@@ -171,6 +171,7 @@ class MetadataDelta:
             features=tuple(
                 FeatureRange(each.name, each.min_level, each.max_level) for each in record.features
             ),
+            inter_broker_listener=record.inter_broker_listener,
         )
         self._brokers = self._brokers.set(record.broker_id, registration)
         self._touched_brokers.add(record.broker_id)

@@ -82,6 +82,7 @@ class BrokerRegistration:
     rack: str | None = None
     log_directories: tuple[bytes, ...] = ()
     features: tuple[FeatureRange, ...] = ()  # by name; empty: it told none
+    inter_broker_listener: str = ""  # by which it reaches other brokers; "": it did not tell
     # A fenced broker leads nothing and is in no ISR, except as the last one that was in it.
     fenced: bool = True
     in_controlled_shutdown: bool = False

@@ -84,6 +84,7 @@ def _broker(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]:
             pb.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
             for each in registration.features
         ],
+        inter_broker_listener=registration.inter_broker_listener,
     )
     yield pb.MetadataRecord(register_broker=register)
     state = pb.BrokerStateRecord(

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
+from runtime import unbuilt_keys
 from runtime.config_properties import parse_properties
 from stele.errors import ApiError, SteleError
 
@@ -161,7 +162,8 @@ def load(
 ) -> NodeConfig:
     """The configuration from server.properties' text, ``STELE_*`` variables and ``key=value``.
 
-    Later ones win, in this order. Unknown keys are logged and left out. Raises ConfigError.
+    Later ones win, in this order. Unknown keys, and Kafka's that are not built, are logged and left
+    out, but for those that promise safety: they are faults. Raises ConfigError.
     """
     settings = parse_properties(properties)
     settings.update(from_environment(environment or {}))
@@ -199,9 +201,12 @@ class _Reader:
         self._faults: list[str] = []
         self._raw: dict[str, str] = {}
         self._values: dict[str, Value] = {}
+        self._controller_listener_names = settings.get("controller.listener.names", "")
         for name in sorted(settings):
             if name in NODE_KEYS:
                 self._raw[name] = settings[name].strip()
+            elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
+                self._faults.append(refusal)
             else:
                 logger.warning("ignored: %s", self._explain_unknown(name))
         for name, key in NODE_KEYS.items():
@@ -211,7 +216,7 @@ class _Reader:
     def _explain_unknown(name: str) -> str:
         if name in TOPIC_KEYS:
             return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
-        return unknown(name, NODE_KEYS, "configuration")
+        return unbuilt_keys.no_effect(name) or unknown(name, NODE_KEYS, "configuration")
 
     def _parsed(self, name: str, default: str | None) -> Value:
         text = self._raw.get(name, default)
@@ -250,6 +255,7 @@ class _Reader:
         listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
         grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
         self._check_same_names(listeners, grpc)
+        self._check_plaintext((*listeners, *grpc))
         log_dirs = self._directories()
         voters = self._voters()
         controller_listener = self._address("controller.listener") if is_controller else None
@@ -416,6 +422,13 @@ class _Reader:
             )
         for name in sorted(grpc_names - names):
             self._faults.append(f"grpc.listeners names {name}, which listeners does not")
+
+    def _check_plaintext(self, served: tuple[NamedAddress, ...]) -> None:
+        """Nobody who was promised security is served in plaintext."""
+        controllers = [name.strip() for name in self._controller_listener_names.split(",")]
+        names = [item.name for item in served] + [name for name in controllers if name]
+        mapped = self._items("listener.security.protocol.map")
+        self._faults.extend(unbuilt_keys.listener_refusals(names, mapped))
 
     def _inter_broker_listener(self, listeners: tuple[NamedAddress, ...]) -> str:
         name = self._text("inter.broker.listener.name")

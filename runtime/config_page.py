@@ -14,6 +14,9 @@ _HEAD = """\
 A node reads `server.properties`, then environment variables, then `--set key=value`; later ones
 win. A variable is `STELE_` and the key in capitals with `_` for `.`: `STELE_LOG_RETENTION_HOURS`
 is `log.retention.hours`. A key that does not exist is reported with the nearest one that does.
+A key of Kafka's that is not built has no effect, and the log names it once. One that promises
+safety (`ssl.*`, `sasl.*`, `authorizer.class.name`, `super.users`, `principal.builder.class`,
+policies, tiered storage and the like) stops the start instead.
 
 What is not set in the file can also be set in the running cluster, where the scope allows it:
 

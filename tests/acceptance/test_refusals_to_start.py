@@ -199,6 +199,23 @@ def test_a_malformed_value(tmp_path: Path, key: str, value: str) -> None:
     assert key in said or value in said
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"listeners": "SASL_SSL://127.0.0.1:0", "grpc.listeners": "SASL_SSL://127.0.0.1:0"},
+        {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+        {"ssl.keystore.location": "/etc/keystore.jks"},
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+    ],
+)
+def test_security_that_is_not_built(tmp_path: Path, settings: dict[str, str]) -> None:
+    settings = {**configured(tmp_path), **settings}
+    format_for(settings)
+    said = refusal(tmp_path, settings)
+    assert "promises" in said
+    assert "not built" in said
+
+
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     settings = {**configured(tmp_path), "message.max.bytes": "big", "compression.type": "rar"}
     said = refusal(tmp_path, settings)
@@ -278,9 +295,22 @@ async def test_a_second_broker_with_the_same_id(cluster: ProcessCluster, tmp_pat
         )
     try:
         said = "another process is registered as broker 101 and alive"
-        await until(lambda: log.read_text().count(said) > 3, "the second one is refused")
+        await until(lambda: said in log.read_text(), "the second one is refused")
+        assert "give this one another node.id, or stop the other" in log.read_text()
         assert "is unfenced" not in log.read_text()
     finally:
         process.terminate()
         process.wait(30)
     assert process.returncode == 0
+
+
+async def test_a_broker_without_the_listener_of_the_others(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    """Only the cluster knows by which listener its brokers look for one another."""
+    alone = dict.fromkeys(("listeners", "grpc_listeners"), "ALONE://127.0.0.1:0")
+    settings = a_second(cluster, tmp_path, node_id="102", **alone)
+    format_for(settings, cluster.cluster_id)
+    said = await asyncio.to_thread(refusal, tmp_path, settings)
+    assert "broker 102 has no listener PLAINTEXT" in said
+    assert "inter.broker.listener.name of broker 101" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -355,6 +356,41 @@ def test_another_incarnation_that_stays_alive_fails_the_broker() -> None:
         with pytest.raises(ApiError, match="broker 4 is alive at b4:9092"):
             await cluster.lifecycle.wait_registered()
         assert [f.code for f in cluster.failures] == [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+
+    _test(body)
+
+
+def test_a_duplicate_id_is_said_at_once_and_then_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        controller.registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="stop the other"
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(0.5)
+        (first,) = lines()
+        assert "stop the other" in first
+        assert "it asks again, and gives up in 20 s" in first
+        await asyncio.sleep(19.0)
+        assert len(controller.registrations) > 10
+        assert len(lines()) == 2
+
+    def lines() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+    with caplog.at_level(logging.WARNING):
+        _test(body)
+
+
+def test_a_heartbeat_that_is_refused_for_good_fails_the_broker() -> None:
+    """As when a broker that it cannot reach was unfenced while it registered."""
+
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].error = ErrorCode.INVALID_REGISTRATION
+        cluster.lifecycle.start()
+        with pytest.raises(ApiError, match="heartbeat refused"):
+            await cluster.lifecycle.wait_unfenced()
+        assert [f.code for f in cluster.failures] == [ErrorCode.INVALID_REGISTRATION]
 
     _test(body)
 

@@ -10,6 +10,7 @@ from controller import cluster
 from metadata.image import NO_LEADER
 from stele.errors import ErrorCode
 from stele.wire.v1 import controller_pb2 as pb
+from stele.wire.v1.metadata_pb2 import Endpoint
 from tests.support.controller import CLUSTER_ID, Machine, endpoints, incarnation, refusal
 
 
@@ -66,6 +67,16 @@ class TestRegistration:
             )
         )
         assert error.code is code
+
+    @pytest.mark.parametrize(
+        "changes", [{"host": ""}, {"port": 0}, {"port": -1}, {"port": 65536}, {"listener": ""}]
+    )
+    def test_a_broker_that_nobody_finds_is_refused(self, changes: dict[str, object]) -> None:
+        fields = {"listener": "PLAINTEXT", "host": "h", "port": 9092, "protocol": "PLAINTEXT"}
+        nowhere = Endpoint(**{**fields, **changes})  # type: ignore[arg-type]
+        error = refusal(lambda: Machine().register(1, endpoints=[*endpoints(1), nowhere]))
+        assert error.code is ErrorCode.INVALID_REGISTRATION
+        assert "advertised.listeners" in error.message
 
     def test_a_new_process_does_not_go_on_with_the_epoch_it_led(self, machine: Machine) -> None:
         machine.create("t", {0: [1, 2, 3]}, min_insync_replicas="2")
@@ -237,3 +248,79 @@ class TestControlledShutdown:
         machine.register(1, number=1)
         machine.heartbeat(1)
         assert machine.image.brokers[1].active
+
+
+def on(*listeners: str) -> list[Endpoint]:
+    return [
+        Endpoint(listener=listener, host="h", port=number, protocol=protocol)
+        for number, listener in enumerate(listeners, start=9092)
+        for protocol in ("PLAINTEXT", "GRPC")
+    ]
+
+
+class TestInterBrokerListener:
+    def test_its_own_must_be_among_its_endpoints(self) -> None:
+        machine = Machine()
+        error = refusal(lambda: machine.register(1, inter_broker_listener="INTERNAL"))
+        assert error.code is ErrorCode.INVALID_REGISTRATION
+        assert "no listener INTERNAL" in error.message
+        only_kafka = [Endpoint(listener="A", host="h", port=1, protocol="PLAINTEXT")]
+        error = refusal(
+            lambda: machine.register(1, endpoints=only_kafka, inter_broker_listener="A")
+        )
+        assert "add it to its grpc.listeners" in error.message
+
+    def test_the_one_of_another_broker(self) -> None:
+        machine = Machine()
+        machine.register(1, endpoints=on("A", "B"), inter_broker_listener="A")
+        machine.heartbeat(1)
+        error = refusal(lambda: machine.register(2, endpoints=on("B"), inter_broker_listener="B"))
+        assert error.code is ErrorCode.INVALID_REGISTRATION
+        assert "the inter.broker.listener.name of broker 1" in error.message
+
+    def test_another_broker_does_not_have_its_own(self) -> None:
+        machine = Machine()
+        machine.register(1, endpoints=on("A"), inter_broker_listener="A")
+        machine.heartbeat(1)
+        error = refusal(
+            lambda: machine.register(2, endpoints=on("A", "B"), inter_broker_listener="B")
+        )
+        assert "which brokers 1 do not have" in error.message
+
+    def test_the_controllers(self) -> None:
+        machine = Machine({"inter.broker.listener.name": "INTERNAL"})
+        error = refusal(lambda: machine.register(1))
+        assert "the controllers' inter.broker.listener.name" in error.message
+        machine.register(1, endpoints=on("INTERNAL"))
+
+    def test_two_that_register_at_the_same_time(self) -> None:
+        machine = Machine()
+        machine.register(1, endpoints=on("A"), inter_broker_listener="A")
+        machine.register(2, endpoints=on("B"), inter_broker_listener="B")
+        machine.heartbeat(1)
+        error = refusal(lambda: machine.heartbeat(2))
+        assert error.code is ErrorCode.INVALID_REGISTRATION
+        assert machine.image.brokers[2].fenced
+
+    def test_a_cluster_that_is_stopped_may_come_back_with_another(self) -> None:
+        machine = Machine()
+        for broker_id in (1, 2):
+            machine.register(broker_id, endpoints=on("A"), inter_broker_listener="A")
+            machine.heartbeat(broker_id)
+        for broker_id in (1, 2):
+            machine.fence(broker_id)
+        for broker_id in (1, 2):
+            machine.register(broker_id, 1, endpoints=on("B"), inter_broker_listener="B")
+            machine.heartbeat(broker_id)
+        assert not any(each.fenced for each in machine.image.sorted_brokers())
+
+    def test_it_is_changed_broker_by_broker(self) -> None:
+        machine = Machine()
+        number = 0
+        steps = [(on("A"), "A"), (on("A", "B"), "A"), (on("A", "B"), "B"), (on("B"), "B")]
+        for listeners, own in steps:
+            for broker_id in (1, 2, 3):
+                number += 1
+                machine.register(broker_id, number, endpoints=listeners, inter_broker_listener=own)
+                machine.heartbeat(broker_id)
+        assert not any(each.fenced for each in machine.image.sorted_brokers())

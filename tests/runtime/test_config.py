@@ -110,7 +110,7 @@ def test_later_sources_win() -> None:
 
 
 def test_unknown_keys_are_reported_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
-    environment = {"STELE_LOG_DIR": "/x"}
+    environment = {"STELE_LOG_DIRECTORIES": "/x"}
     with caplog.at_level(logging.WARNING):
         load(
             "node.id=1\ncontroller.quorum.voters=1@h:1\nbroker.rak=a\nsegment.bytes=5000",

@@ -30,7 +30,7 @@ class PartitionReference(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class RegisterBrokerRequest(_message.Message):
     CORRUPT_FIELD_NUMBER: _ClassVar[int]
     UNSYNCED_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    INTER_BROKER_LISTENER_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -51,7 +52,8 @@ class RegisterBrokerRequest(_message.Message):
     corrupt: _containers.RepeatedCompositeFieldContainer[PartitionReference]
     unsynced: _containers.RepeatedCompositeFieldContainer[PartitionReference]
     features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+    inter_broker_listener: str
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("error", "message", "leader_id", "broker_epoch")
@@ -84,20 +86,22 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down")
+    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     MAY_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     sequence: int
     fenced: bool
     caught_up: bool
     may_shut_down: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "partitions")
