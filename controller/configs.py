@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from controller.machine import Context, ControllerResult, Decision
+from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import changes, is_leaderless
 from metadata.config_keys import (
     NODE_KEYS,
@@ -56,12 +57,20 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> pb.Metada
 def alter_configs(
     context: Context, request: admin.AlterConfigsRequest
 ) -> ControllerResult[admin.AlterConfigsResponse]:
-    """Set and remove single keys; a resource is changed as a whole or not at all."""
+    """Set and remove single keys; a resource is changed as a whole or not at all.
+
+    Raises ApiError POLICY_VIOLATION for a request of too many changes.
+    """
+    check_size(len(request.resources), "resources")
+    check_size(sum(len(resource.changes) for resource in request.resources), "changes")
     decision = Decision(context)
+    named = Counter((each.resource.type, each.resource.name) for each in request.resources)
     answers = []
     for resource in request.resources:
         answer = admin.AlterConfigsResponse.Resource(resource=resource.resource)
         try:
+            if named[resource.resource.type, resource.resource.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names the resource twice")
             _alter(decision, resource)
         except ApiError as error:
             answer.error, answer.message = error.code, error.message
@@ -72,11 +81,11 @@ def alter_configs(
 
 def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> None:
     resource = ConfigResource(request.resource.type, request.resource.name)
-    names = [change.name for change in request.changes]
+    named = Counter(change.name for change in request.changes)
     _check_resource(decision.image, resource)
     for change in request.changes:
         value = change.value if change.HasField("value") else None
-        if names.count(change.name) > 1:
+        if named[change.name] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
         _check_change(resource, change.name, value)
     before = decision.image.config(resource)
@@ -84,7 +93,7 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
         value = change.value if change.HasField("value") else None
         if before.get(change.name) != value:
             decision.add(_record(resource, change.name, value))
-    if _ELECTION.intersection(names):
+    if _ELECTION.intersection(named):
         _elect_anew(decision, resource)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Election, Rules, change, changes, is_leaderless, prefers_another
 from metadata.image import NO_LEADER, TopicPartition
 from stele.errors import ApiError, ErrorCode
@@ -17,7 +17,9 @@ def elect_leaders(
     """Elect the preferred leader, or an unclean one where there is none.
 
     Without partitions named all are meant; then those that need no election are left out.
+    Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
+    check_size(len(request.partitions), "partitions")
     decision = Decision(context)
     if request.partitions:
         named = [(partition.topic, partition.partition) for partition in request.partitions]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from controller.machine import Context, ControllerResult, Decision
+from controller.machine import Context, ControllerResult, Decision, check_size
 from metadata.features import SUPPORTED, losses, supported_by
 from metadata.image import FeatureRange, MetadataImage
 from metadata.records import METADATA_VERSION
@@ -19,15 +20,19 @@ Answer = UpdateFeaturesResponse.Feature
 def update_features(
     context: Context, request: UpdateFeaturesRequest
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """Finalize other levels: all that are asked for, or when one is refused none."""
+    """Finalize other levels: all that are asked for, or when one is refused none.
+
+    Raises ApiError POLICY_VIOLATION for a request of too many features.
+    """
+    check_size(len(request.updates), "features")
     decision = Decision(context)
-    names = [update.name for update in request.updates]
+    named = Counter(update.name for update in request.updates)
     answers = []
     for update in request.updates:
         before = context.image.features.get(update.name, 0)
         answer = Answer(name=update.name, level_before=before, level=update.level)
         try:
-            if names.count(update.name) > 1:
+            if named[update.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is updated twice")
             _check(context, update, before)
         except ApiError as error:

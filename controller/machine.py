@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Rng
 
@@ -22,6 +23,18 @@ Reply = TypeVar("Reply")
 
 RECORDS_MAX = 10_000
 """Records that one request may cause: a batch is applied in one go, so its size is a pause."""
+
+
+def check_size(count: int, what: str) -> None:
+    """Refuse a request that names too much: a decision is one step of the controller's loop.
+
+    Raises ApiError POLICY_VIOLATION, as Kafka's controller does for over-long requests.
+    """
+    if count > RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} {what} are too many for one request, {RECORDS_MAX} are the most",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 
 from controller.assignment import Assignment
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, change
 from metadata.delta import changed_state
 from metadata.features import REASSIGNMENTS, require
@@ -39,12 +39,7 @@ def alter_partition_reassignments(
     Raises ApiError POLICY_VIOLATION for a request of too many partitions, and UNSUPPORTED_VERSION
     where the finalized metadata.version has no reassignments.
     """
-    if len(request.partitions) > RECORDS_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(request.partitions)} partitions are too many for one request, {RECORDS_MAX} "
-            "are the most",
-        )
+    check_size(len(request.partitions), "partitions")
     require(context.image, REASSIGNMENTS, "to reassign partitions")
     decision = Decision(context)
     named = Counter((wish.topic, wish.partition) for wish in request.partitions)

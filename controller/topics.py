@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer
 from metadata.config_keys import validate_topic_config
@@ -49,13 +50,17 @@ def validate_name(name: str) -> None:
 def create_topics(
     context: Context, request: CreateTopicsRequest
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Make topics, each by itself: one that is refused leaves the others alone."""
+    """Make topics, each by itself: one that is refused leaves the others alone.
+
+    Raises ApiError POLICY_VIOLATION for a request of too many topics.
+    """
+    check_size(len(request.topics), "topics")
     decision = Decision(context)
-    names = [topic.name for topic in request.topics]
+    named = Counter(topic.name for topic in request.topics)
     answers = []
     for topic in request.topics:
         try:
-            if names.count(topic.name) > 1:
+            if named[topic.name] > 1:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice"
                 )
@@ -180,7 +185,11 @@ def _new_topic_id(decision: Decision) -> bytes:
 def delete_topics(
     context: Context, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Delete topics by name or id, each by itself. Their configurations go with them."""
+    """Delete topics by name or id, each by itself. Their configurations go with them.
+
+    Raises ApiError POLICY_VIOLATION for a request of too many topics.
+    """
+    check_size(len(request.names) + len(request.topic_ids), "topics")
     decision = Decision(context)
     answers = [_delete_named(decision, name) for name in request.names]
     answers += [_delete_by_id(decision, topic_id) for topic_id in request.topic_ids]
