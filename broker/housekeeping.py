@@ -20,7 +20,7 @@ _ISR_CHECK_MAX_S = 1.0
 
 
 class Housekeeping:
-    """Three loops, each with its own interval."""
+    """Four loops, each with its own interval."""
 
     def __init__(
         self,
@@ -39,10 +39,12 @@ class Housekeeping:
         config = self._config
         isr_check_s = min(config.replica_lag_time_max_ms / 2000, _ISR_CHECK_MAX_S)
         checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        flush_s = config.log_flush_scheduler_interval_ms / 1000
         retention_s = config.log_retention_check_interval_ms / 1000
         for name, interval_s, work in (
             ("isr-check", isr_check_s, self.check_isr),
             ("checkpoints", checkpoint_s, self.checkpoint),
+            ("flush", flush_s, self.flush_overdue),
             ("retention", retention_s, self.enforce_retention),
         ):
             task = asyncio.get_running_loop().create_task(_every(interval_s, work), name=name)
@@ -66,6 +68,11 @@ class Housekeeping:
         for directory in self._online():
             await directory.checkpoint()
         self._applier.retry_unmade()
+
+    async def flush_overdue(self) -> None:
+        """What ``flush.ms`` does not let wait any more."""
+        for directory in self._online():
+            directory.flush_overdue()
 
     async def enforce_retention(self) -> None:
         """Whole segments below the high watermark that are too old or too many go."""

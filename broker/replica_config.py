@@ -23,6 +23,7 @@ class ReplicaConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    log_flush_scheduler_interval_ms: int = 1_000
     log_retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     # The node's own server.properties: the layer of topics' defaults under the dynamic ones.
@@ -41,6 +42,7 @@ class ReplicaConfig:
             replica_high_watermark_checkpoint_interval_ms=(
                 config.replica_high_watermark_checkpoint_interval_ms
             ),
+            log_flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
             log_retention_check_interval_ms=config.log_retention_check_interval_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             static=config.raw,
@@ -52,11 +54,13 @@ def log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
     return LogConfig(
         segment_bytes=topic.segment_bytes,
         segment_ms=topic.segment_ms,
+        segment_jitter_ms=topic.segment_jitter_ms,
         segment_index_bytes=topic.segment_index_bytes,
         index_interval_bytes=topic.index_interval_bytes,
         retention_ms=topic.retention_ms,
         retention_bytes=topic.retention_bytes,
         flush_messages=topic.flush_messages,
+        flush_ms=topic.flush_ms,
         log_append_time=topic.message_timestamp_type == "LogAppendTime",
         delete_old="delete" in topic.cleanup_policy,
         producer_id_expiration_ms=producer_id_expiration_ms,

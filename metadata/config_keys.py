@@ -9,189 +9,28 @@ default in ``server.properties`` and for the whole cluster is derived from it (`
 from __future__ import annotations
 
 import difflib
-import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
+from metadata.topic_config_keys import TOPIC
 from stele.errors import ApiError, ErrorCode
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-
-HOUR_MS = 3_600_000
-MINUTE_MS = 60_000
-
-Value = bool | int | float | str | tuple[str, ...]
-
-
-class Type(enum.Enum):
-    """How a value is written; the names are those of Kafka's DescribeConfigs."""
-
-    BOOLEAN = "BOOLEAN"
-    STRING = "STRING"
-    INT = "INT"
-    LONG = "LONG"
-    DOUBLE = "DOUBLE"
-    LIST = "LIST"  # separated by commas
-
-
-class Scope(enum.Enum):
-    """Where a key may be set; each also in the places after it in this order: file, cluster."""
-
-    STATIC = "node"  # server.properties and its overrides only; read at start
-    CLUSTER = "cluster"  # also dynamically, for the cluster or for one broker
-    CLUSTER_ONLY = "cluster only"  # as CLUSTER, but must be the same on every broker
-    TOPIC = "topic"  # on a topic
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    """One key. ``default`` is written as a user would write it; None: it must be set."""
-
-    name: str
-    type: Type
-    default: str | None
-    doc: str
-    scope: Scope = Scope.STATIC
-    minimum: float | None = None
-    maximum: float | None = None
-    allowed: tuple[str, ...] = ()
-    # Topic keys: the key of the default for topics that do not set it.
-    synonym: str | None = None
-    # Coarser spellings of `synonym` and how many of its units one of theirs is; the finest wins.
-    coarser: tuple[tuple[str, int], ...] = ()
-
-    def parse(self, text: str) -> Value:
-        """The typed value. Raises ApiError INVALID_CONFIG saying what would be right."""
-        text = text.strip()
-        match self.type:
-            case Type.BOOLEAN:
-                if text.lower() not in ("true", "false"):
-                    raise self._refused(text, "true or false")
-                return text.lower() == "true"
-            case Type.STRING:
-                return self._chosen(text, text)
-            case Type.LIST:
-                items = tuple(item.strip() for item in text.split(",") if item.strip())
-                for item in items:
-                    self._chosen(item, text)
-                return items
-            case Type.DOUBLE:
-                return self._ranged(_number(text, float), text)
-            case Type.INT:
-                return self._ranged(_number(text, int), text, -INT_MAX - 1, INT_MAX)
-            case Type.LONG:
-                return self._ranged(_number(text, int), text, -LONG_MAX - 1, LONG_MAX)
-
-    def _chosen(self, item: str, text: str) -> str:
-        if self.allowed and item not in self.allowed:
-            raise self._refused(text, "one of " + ", ".join(self.allowed))
-        return item
-
-    def _ranged(
-        self, value: float | None, text: str, least: float = -LONG_MAX, most: float = LONG_MAX
-    ) -> int | float:
-        low = least if self.minimum is None else self.minimum
-        high = most if self.maximum is None else self.maximum
-        if value is None or not low <= value <= high:
-            kind = "a number" if self.type is Type.DOUBLE else "a whole number"
-            raise self._refused(text, f"{kind} from {low} to {high}")
-        return value
-
-    def _refused(self, text: str, wanted: str) -> ApiError:
-        return ApiError(ErrorCode.INVALID_CONFIG, f"{self.name}={text}: it must be {wanted}")
-
-
-def _number(text: str, kind: type[int] | type[float]) -> int | float | None:
-    try:
-        return kind(text)
-    except ValueError:
-        return None
-
-
-# ---------------------------------------------------------------------------------- topics
-
-_TOPIC = (
-    ConfigKey(
-        "cleanup.policy", Type.LIST, "delete",
-        "What happens to old segments. Only deletion is built.",
-        allowed=("delete",), synonym="log.cleanup.policy",
-    ),
-    ConfigKey(
-        "compression.type", Type.STRING, "producer",
-        "The codec on disk: what the producer chose. Batches are never compressed anew.",
-        allowed=("producer",), synonym="compression.type",
-    ),
-    ConfigKey(
-        "flush.messages", Type.LONG, "1",
-        "A replica acknowledges only what is on disk when this is 1 (Kafka's default: never); a "
-        "larger number leaves flushing to the page cache until so many records have come.",
-        minimum=1, synonym="log.flush.interval.messages",
-    ),
-    ConfigKey(
-        "index.interval.bytes", Type.INT, "4096",
-        "How many bytes of log one entry of the offset index stands for.",
-        minimum=0, synonym="log.index.interval.bytes",
-    ),
-    ConfigKey(
-        "max.message.bytes", Type.INT, "1048588",
-        "The largest record batch that is accepted, in bytes as it is written.",
-        minimum=0, synonym="message.max.bytes",
-    ),
-    ConfigKey(
-        "message.timestamp.after.max.ms", Type.LONG, str(HOUR_MS),
-        "How far ahead of the broker's clock a record's CreateTime may be.",
-        minimum=0, synonym="log.message.timestamp.after.max.ms",
-    ),
-    ConfigKey(
-        "message.timestamp.before.max.ms", Type.LONG, str(LONG_MAX),
-        "How far behind the broker's clock a record's CreateTime may be.",
-        minimum=0, synonym="log.message.timestamp.before.max.ms",
-    ),
-    ConfigKey(
-        "message.timestamp.type", Type.STRING, "CreateTime",
-        "Whose time a record carries: the producer's or the leader's at the append.",
-        allowed=("CreateTime", "LogAppendTime"), synonym="log.message.timestamp.type",
-    ),
-    ConfigKey(
-        "min.insync.replicas", Type.INT, "1",
-        "How many replicas must be in sync for acks=all to be accepted. In the cluster's state "
-        "from the first start, so that all brokers agree on it.",
-        minimum=1, synonym="min.insync.replicas",
-    ),
-    ConfigKey(
-        "retention.bytes", Type.LONG, "-1",
-        "How large a partition may grow before its oldest segments are deleted; -1: unlimited.",
-        minimum=-1, synonym="log.retention.bytes",
-    ),
-    ConfigKey(
-        "retention.ms", Type.LONG, str(168 * HOUR_MS),
-        "How long records are kept at least; -1: for ever.",
-        minimum=-1, synonym="log.retention.ms",
-        coarser=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
-    ),
-    ConfigKey(
-        "segment.bytes", Type.INT, "1073741824",
-        "How large a segment file grows before the next one is begun.",
-        minimum=1024, synonym="log.segment.bytes",
-    ),
-    ConfigKey(
-        "segment.index.bytes", Type.INT, "10485760",
-        "How large a segment's index may grow before the next segment is begun.",
-        minimum=16, synonym="log.index.size.max.bytes",
-    ),
-    ConfigKey(
-        "segment.ms", Type.LONG, str(168 * HOUR_MS),
-        "How old a segment's first record may become before the next segment is begun.",
-        minimum=1, synonym="log.roll.ms", coarser=(("log.roll.hours", HOUR_MS),),
-    ),
-    ConfigKey(
-        "unclean.leader.election.enable", Type.BOOLEAN, "false",
-        "Whether a replica that may lack committed records may lead when no other can.",
-        synonym="unclean.leader.election.enable",
-    ),
-)  # fmt: skip
+__all__ = [
+    "INT_MAX",
+    "LONG_MAX",
+    "NODE_KEYS",
+    "TOPIC_KEYS",
+    "ConfigKey",
+    "Scope",
+    "Type",
+    "Value",
+    "nearest",
+    "unknown",
+    "validate_broker_config",
+    "validate_topic_config",
+]
 
 # Keys that the controller reads as well as the leader: they must agree, so one broker alone
 # cannot have its own.
@@ -408,6 +247,11 @@ _NODE = (
         "How often segments are looked through for those that may go.", minimum=1,
     ),
     ConfigKey(
+        "log.flush.scheduler.interval.ms", Type.LONG, "1000",
+        "How often logs whose flush.messages is not 1 are looked through for those that flush.ms "
+        "wants on disk (Kafka's default: never).", minimum=1,
+    ),
+    ConfigKey(
         "producer.id.expiration.ms", Type.INT, "86400000",
         "How long an idle idempotent producer is remembered.", minimum=1,
     ),
@@ -437,14 +281,14 @@ def _by_name(keys: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
     return MappingProxyType({key.name: key for key in sorted(keys, key=lambda key: key.name)})
 
 
-TOPIC_KEYS: Mapping[str, ConfigKey] = _by_name(replace(key, scope=Scope.TOPIC) for key in _TOPIC)
+TOPIC_KEYS: Mapping[str, ConfigKey] = _by_name(replace(key, scope=Scope.TOPIC) for key in TOPIC)
 """What may be set on a topic."""
 
 NODE_KEYS: Mapping[str, ConfigKey] = _by_name(
     (
         *_NODE,
-        *(_synonym(key) for key in _TOPIC),
-        *(coarse for key in _TOPIC for coarse in _coarser_synonyms(key)),
+        *(_synonym(key) for key in TOPIC if key.synonym is not None),
+        *(coarse for key in TOPIC for coarse in _coarser_synonyms(key)),
     )
 )
 """What may stand in server.properties; those not of scope STATIC also dynamically."""

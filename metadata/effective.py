@@ -12,11 +12,12 @@ from metadata.image import CLUSTER, ConfigResource, MetadataImage
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic's effective configuration. Field names are the keys', dots as underscores."""
+    """A topic's effective configuration: every key that something here goes by (the others are
+    ``is_inert``). Field names are the keys', dots as underscores."""
 
     cleanup_policy: tuple[str, ...]
-    compression_type: str
     flush_messages: int
+    flush_ms: int
     index_interval_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -27,6 +28,7 @@ class TopicConfig:
     retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
+    segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
 
@@ -45,6 +47,9 @@ DYNAMIC_BROKER = "DYNAMIC_BROKER"
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC"
 
 
+_EFFECTIVE = tuple(key for key in TOPIC_KEYS.values() if not key.is_inert)
+
+
 def effective_topic_config(
     image: MetadataImage,
     topic: str,
@@ -57,7 +62,7 @@ def effective_topic_config(
     ``static`` is the node's own server.properties, overrides applied (``NodeConfig.raw``).
     """
     values: dict[str, Value] = {}
-    for key in TOPIC_KEYS.values():
+    for key in _EFFECTIVE:
         text = sourced(image, key, static=static, topic=topic, broker_id=broker_id).value
         values[key.name.replace(".", "_")] = key.parse(text)
     return TopicConfig(**values)  # type: ignore[arg-type]

@@ -109,6 +109,7 @@ class NodeConfig:
     replica_fetch_backoff_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
 
+    log_flush_scheduler_interval_ms: int
     log_retention_check_interval_ms: int
     producer_id_expiration_ms: int
 
@@ -149,6 +150,7 @@ _PLAIN = (
     "replica.fetch.min.bytes",
     "replica.fetch.backoff.ms",
     "replica.high.watermark.checkpoint.interval.ms",
+    "log.flush.scheduler.interval.ms",
     "log.retention.check.interval.ms",
     "producer.id.expiration.ms",
 )

@@ -53,7 +53,9 @@ def _table(keys: Iterable[ConfigKey], *, with_scope: bool) -> str:
 
 
 def _synonyms(key: ConfigKey) -> str:
-    names = [key.synonym or key.name, *(name for name, _ in key.coarser)]
+    if key.synonym is None:
+        return "none"
+    names = [key.synonym, *(name for name, _ in key.coarser)]
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -61,6 +63,8 @@ def _type(key: ConfigKey) -> str:
     text = key.type.value.lower()
     if key.allowed:
         return f"{text}: " + ", ".join(key.allowed)
+    if key.pattern is not None:
+        return f"{text}: {key.pattern[1]}"
     if key.minimum is not None and key.maximum is not None:
         return f"{text}, {key.minimum:.0f} to {key.maximum:.0f}"
     if key.minimum is not None:

@@ -373,6 +373,9 @@ class QuorumLog:
     def dirty(self, log: PartitionLog) -> None:
         """Nothing to do: the driver syncs after every Ready that asks for it."""
 
+    def unflushed(self, log: PartitionLog) -> None:
+        """Never: every record of the quorum is synced before it is answered."""
+
     def failed(self, log: PartitionLog, error: OSError) -> None:
         """Nothing to do: the StorageError that follows stops the replica."""
 

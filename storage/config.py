@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 NO_LIMIT = -1
+NEVER_MS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,8 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    """By so much less than ``segment_ms``, at most, may a segment's time be."""
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
@@ -21,6 +25,8 @@ class LogConfig:
     flush_messages: int = 1
     """1: an offset counts as durable when it is on disk. More: as soon as it is in the page cache,
     and a sync is asked for once so many records were written since the last."""
+    flush_ms: int = NEVER_MS
+    """How long what is in the page cache may wait for a sync, where that does not hold anybody."""
     log_append_time: bool = False
     """``message.timestamp.type=LogAppendTime``."""
     delete_old: bool = True
@@ -30,3 +36,13 @@ class LogConfig:
     @property
     def strict_flush(self) -> bool:
         return self.flush_messages <= 1
+
+    def segment_time_ms(self, log_name: str, base_offset: int) -> int:
+        """``segment_ms`` of one segment, its jitter taken off (``segment.jitter.ms``).
+
+        Drawn from the log's name and the segment's base offset: all replicas must cut alike.
+        """
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
+        if jitter_ms == 0:
+            return self.segment_ms
+        return self.segment_ms - zlib.crc32(f"{log_name}/{base_offset}".encode()) % jitter_ms

@@ -126,6 +126,7 @@ class LogDirectory:
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         """Called once, when a write, a sync or a checkpoint failed."""
+        self._unflushed: dict[PartitionLog, float] = {}  # since when, on the monotonic clock
         self._disk = disk
         self._clock = clock
         self._config = config
@@ -369,6 +370,9 @@ class LogDirectory:
     def dirty(self, log: PartitionLog) -> None:
         self._commit.add(log)
 
+    def unflushed(self, log: PartitionLog) -> None:
+        self._unflushed[log] = self._clock.monotonic()
+
     def failed(self, log: PartitionLog, error: OSError) -> None:
         logger.error("%s fails under %s: %s", self.path, log.name, error)
         self._go_offline(error)
@@ -377,6 +381,19 @@ class LogDirectory:
         self._checkpoints.lower(_key(log), offset)
 
     # ----------------------------------------------------------------------------- sync
+
+    def flush_overdue(self) -> None:
+        """Sync the logs that hold something for ``flush.ms`` by now; to be called every so often.
+
+        Costs by the logs that hold something, not by all.
+        """
+        now_s = self._clock.monotonic()
+        for log, since_s in list(self._unflushed.items()):
+            if log.is_flushed or log.offline is not None:
+                del self._unflushed[log]
+            elif (now_s - since_s) * 1000 >= log.config.flush_ms:
+                del self._unflushed[log]
+                log.ask_for_sync()
 
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""

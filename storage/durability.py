@@ -12,13 +12,15 @@ from storage.log_types import SyncTicket
 class Durability:
     """How far a log is on disk, and what its next sync has to cover.
 
-    ``on_dirty`` is called when there is something to sync, once until ``begin``.
+    ``on_dirty`` is called when there is something to sync, ``on_unflushed`` when there is something
+    that no sync is asked for yet; each once until ``begin``.
     """
 
     __slots__ = (
         "_dirty",
         "_disk",
         "_on_dirty",
+        "_on_unflushed",
         "_requirements",
         "_unflushed_records",
         "_unsynced_paths",
@@ -27,7 +29,13 @@ class Durability:
         "synced_offset",
     )
 
-    def __init__(self, disk: Disk, end_offset: int, on_dirty: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        end_offset: int,
+        on_dirty: Callable[[], None],
+        on_unflushed: Callable[[], None],
+    ) -> None:
         """Of a log that was just recovered: all of it is on disk."""
         self.synced_offset = end_offset
         """Everything below is on disk. Falls by truncation only."""
@@ -38,6 +46,7 @@ class Durability:
         """Rises with every truncation. A completion that was begun under another is stale."""
         self._disk = disk
         self._on_dirty = on_dirty
+        self._on_unflushed = on_unflushed
         self._dirty = False  # it was called, and no sync has begun since
         # To be synced beside the active segment's file; each with the number of the requirement
         # that named it last. A sync satisfies those that it began behind, and no later one.
@@ -52,9 +61,17 @@ class Durability:
                 self.mark_dirty()
             return
         self.durable_offset = end_offset
+        was_flushed = self._unflushed_records == 0
         self._unflushed_records += records
         if self._unflushed_records >= config.flush_messages:
             self.mark_dirty()
+        elif was_flushed:
+            self._on_unflushed()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether a sync of all that was written has at least begun."""
+        return self._unflushed_records == 0
 
     def mark_dirty(self) -> None:
         """There is something to sync."""

@@ -85,7 +85,7 @@ class PartitionLog:
         self._clock = clock
         self._owner = owner
         self.segments = Segments(disk, directory, recovered.segments)
-        self._durability = Durability(disk, self.end_offset, self._tell_dirty)
+        self._durability = Durability(disk, self.end_offset, self._tell_dirty, self._tell_unflushed)
 
     @classmethod
     def open(
@@ -304,6 +304,19 @@ class PartitionLog:
     def _tell_dirty(self) -> None:
         if self._owner is not None:
             self._owner.dirty(self)
+
+    def _tell_unflushed(self) -> None:
+        if self._owner is not None:
+            self._owner.unflushed(self)
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether a sync of all that was written has at least begun."""
+        return self._durability.is_flushed
+
+    def ask_for_sync(self) -> None:
+        """Let the next group hold what was written, though ``flush.messages`` can wait."""
+        self._durability.mark_dirty()
 
     def require_synced(self, *paths: str) -> None:
         """Nothing appended from now on counts as durable before these are on disk too."""

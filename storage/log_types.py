@@ -19,6 +19,10 @@ class LogOwner(Protocol):
         """There is something to sync: call ``begin_sync`` when the next group begins."""
         ...
 
+    def unflushed(self, log: PartitionLog) -> None:
+        """The log holds something that it asks no sync for yet; ``flush.ms`` begins."""
+        ...
+
     def failed(self, log: PartitionLog, error: OSError) -> None:
         """The disk failed under the log: take the whole directory offline."""
         ...

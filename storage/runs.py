@@ -79,5 +79,8 @@ def _must_roll(
     if size + header.size_bytes > config.segment_bytes:
         return True
     begins = roll or segment.size == 0
-    first_ms = run[0][1].max_timestamp_ms if begins else segment.first_timestamp_ms
-    return first_ms >= 0 and header.max_timestamp_ms - first_ms > config.segment_ms
+    first = run[0][1]
+    first_ms = first.max_timestamp_ms if begins else segment.first_timestamp_ms
+    base_offset = first.base_offset if roll else segment.base_offset
+    time_ms = config.segment_time_ms(log.name, base_offset)
+    return first_ms >= 0 and header.max_timestamp_ms - first_ms > time_ms

@@ -118,6 +118,11 @@ class Segment:
         return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
 
     @property
+    def _log_name(self) -> str:
+        """``<topic>-<partition>``."""
+        return self.path.rsplit("/", 2)[1]
+
+    @property
     def file(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self.path)
@@ -188,9 +193,12 @@ class Segment:
             return True
         if len(self._index) * OFFSET_ENTRY_SIZE >= config.segment_index_bytes - OFFSET_ENTRY_SIZE:
             return True
+        time_ms = config.segment_ms
+        if config.segment_jitter_ms:
+            time_ms = config.segment_time_ms(self._log_name, self.base_offset)
         if self.first_timestamp_ms != NO_TIMESTAMP and max_timestamp_ms != NO_TIMESTAMP:
-            return max_timestamp_ms - self.first_timestamp_ms > config.segment_ms
-        return now_ms - self.created_ms > config.segment_ms
+            return max_timestamp_ms - self.first_timestamp_ms > time_ms
+        return now_ms - self.created_ms > time_ms
 
     def seal(self) -> None:
         """No more appends: complete the time index and write both. Raises OSError."""

@@ -9,6 +9,7 @@ import pytest
 from metadata.config_keys import (
     NODE_KEYS,
     TOPIC_KEYS,
+    ConfigKey,
     Scope,
     Type,
     nearest,
@@ -30,10 +31,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 
 @pytest.mark.parametrize("key", [*TOPIC_KEYS.values(), *NODE_KEYS.values()], ids=lambda k: k.name)
-def test_every_default_is_valid_and_every_line_says_something(key: object) -> None:
-    from metadata.config_keys import ConfigKey
-
-    assert isinstance(key, ConfigKey)
+def test_every_default_is_valid_and_every_line_says_something(key: ConfigKey) -> None:
     assert key.doc.endswith(".")
     assert "\n" not in key.doc
     assert "|" not in key.doc
@@ -57,12 +55,104 @@ def test_kafkas_synonyms() -> None:
         assert all(synonym in NODE_KEYS for synonym in synonyms)
 
 
-def test_the_typed_topic_configuration_has_exactly_the_topic_keys() -> None:
-    names = {name.replace(".", "_") for name in TOPIC_KEYS}
+# Apache Kafka 4.1's topic configuration (LogConfig and ServerTopicConfigSynonyms): default, and
+# the broker's key for it.
+KAFKA = {
+    "cleanup.policy": ("delete", "log.cleanup.policy"),
+    "compression.gzip.level": ("-1", "compression.gzip.level"),
+    "compression.lz4.level": ("9", "compression.lz4.level"),
+    "compression.type": ("producer", "compression.type"),
+    "compression.zstd.level": ("3", "compression.zstd.level"),
+    "delete.retention.ms": ("86400000", "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": ("60000", "log.segment.delete.delay.ms"),
+    "flush.messages": (str(2**63 - 1), "log.flush.interval.messages"),
+    "flush.ms": (str(2**63 - 1), "log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": ("", None),
+    "index.interval.bytes": ("4096", "log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": ("", None),
+    "local.retention.bytes": ("-2", "log.local.retention.bytes"),
+    "local.retention.ms": ("-2", "log.local.retention.ms"),
+    "max.compaction.lag.ms": (str(2**63 - 1), "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": ("1048588", "message.max.bytes"),
+    "message.timestamp.after.max.ms": ("3600000", "log.message.timestamp.after.max.ms"),
+    "message.timestamp.before.max.ms": (str(2**63 - 1), "log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": ("CreateTime", "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": ("0.5", "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": ("0", "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": ("1", "min.insync.replicas"),
+    "preallocate": ("false", "log.preallocate"),
+    "remote.log.copy.disable": ("false", None),
+    "remote.log.delete.on.disable": ("false", None),
+    "remote.storage.enable": ("false", None),
+    "retention.bytes": ("-1", "log.retention.bytes"),
+    "retention.ms": ("604800000", "log.retention.ms"),
+    "segment.bytes": ("1073741824", "log.segment.bytes"),
+    "segment.index.bytes": ("10485760", "log.index.size.max.bytes"),
+    "segment.jitter.ms": ("0", "log.roll.jitter.ms"),
+    "segment.ms": ("604800000", "log.roll.ms"),
+    "unclean.leader.election.enable": ("false", "unclean.leader.election.enable"),
+}
+# What tools of older versions still set.
+OLDER = {"message.downconversion.enable", "message.format.version"}
+
+
+def test_every_topic_key_of_kafka_is_known_with_its_default_and_its_synonym() -> None:
+    assert set(TOPIC_KEYS) == set(KAFKA) | OLDER
+    ours = {name: (TOPIC_KEYS[name].default, TOPIC_KEYS[name].synonym) for name in KAFKA}
+    differs = {"flush.messages"}  # everything acknowledged is on disk
+    assert {name for name in KAFKA if ours[name] != KAFKA[name]} == differs
+    assert "Kafka's default" in TOPIC_KEYS["flush.messages"].doc
+
+
+@pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda k: k.name)
+def test_a_topic_can_be_given_any_key_with_kafkas_default(key: ConfigKey) -> None:
+    assert key.default is not None
+    validate_topic_config(key.name, KAFKA.get(key.name, (key.default,))[0])
+
+
+@pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda k: k.name)
+def test_a_key_that_nothing_goes_by_says_so(key: ConfigKey) -> None:
+    words = "Accepted" in key.doc or "not built" in key.doc or "never compressed" in key.doc
+    assert words == key.is_inert or key.not_built
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("cleanup.policy", "compact", "log compaction is not built"),
+        ("cleanup.policy", "delete,compact", "log compaction is not built"),
+        ("remote.storage.enable", "True", "tiered storage is not built"),
+        ("compression.type", "zstd", "compresses nothing anew"),
+        ("compression.type", "brotli", "one of producer"),
+        ("compression.gzip.level", "0", "one of -1, 1"),
+        ("compression.lz4.level", "18", "from 1 to 17"),
+        ("min.cleanable.dirty.ratio", "1.5", "from 0 to 1"),
+        ("leader.replication.throttled.replicas", "0:1,2", "partition:broker"),
+        ("follower.replication.throttled.replicas", "all", "partition:broker"),
+    ],
+)
+def test_what_would_be_a_lie_is_refused_with_the_reason(name: str, value: str, words: str) -> None:
+    with pytest.raises(ApiError, match=words) as caught:
+        validate_topic_config(name, value)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_throttled_replicas_are_written_as_in_kafka() -> None:
+    key = TOPIC_KEYS["leader.replication.throttled.replicas"]
+    assert key.parse("0:1, 12:3") == ("0:1", "12:3")
+    assert key.parse("*") == ("*",)
+    assert key.parse("") == ()
+    assert key.name not in NODE_KEYS
+
+
+def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_by() -> None:
+    names = {name.replace(".", "_") for name, key in TOPIC_KEYS.items() if not key.is_inert}
     assert {field.name for field in fields(TopicConfig)} == names
     kinds = {Type.INT: int, Type.LONG: int, Type.BOOLEAN: bool, Type.STRING: str, Type.LIST: tuple}
     config = effective_topic_config(EMPTY, "t", static={})
     for name, key in TOPIC_KEYS.items():
+        if key.is_inert:
+            continue
         assert isinstance(getattr(config, name.replace(".", "_")), kinds[key.type])
 
 
@@ -78,7 +168,7 @@ def test_the_typed_topic_configuration_has_exactly_the_topic_keys() -> None:
         ("retention.ms", "99999999999999999999", "from -1"),
         ("segment.bytes", "2147483648", "to 2147483647"),
         ("segment.bytes", "", "a whole number"),
-        ("cleanup.policy", "compact", "one of delete"),
+        ("cleanup.policy", "keep", "one of delete"),
         ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
         ("unclean.leader.election.enable", "yes", "true or false"),
     ],

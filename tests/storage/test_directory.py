@@ -117,6 +117,36 @@ async def test_truncating_below_a_checkpoint_lowers_it_first(disk: MemoryDisk) -
     assert again.logs[TopicPartition("t", 0)].end_offset == 4
 
 
+async def test_what_is_in_the_page_cache_alone_is_synced_after_flush_ms(disk: MemoryDisk) -> None:
+    clock = HandClock()
+    directory = LogDirectory.open(disk, PATH, clock, CONFIG, cluster_id="cluster-a", node_id=1)
+    directory.start()
+    relaxed = LogConfig(flush_messages=1000, flush_ms=5000)
+    logs = [directory.create("t", number, TOPIC_ID, relaxed) for number in range(2)]
+    never = directory.create("t", 2, TOPIC_ID, LogConfig(flush_messages=1000))
+    await directory.flush()
+    append(logs[0], make_batch())
+    append(never, make_batch())
+    clock.now_ms += 4999
+    append(logs[1], make_batch())
+    directory.flush_overdue()
+    await directory.flush()
+    assert [log.synced_offset for log in (*logs, never)] == [0, 0, 0]
+    clock.now_ms += 1
+    directory.flush_overdue()
+    await directory.flush()
+    assert [log.synced_offset for log in (*logs, never)] == [1, 0, 0]
+    append(logs[0], make_batch())  # begins to wait anew
+    clock.now_ms += 4999
+    directory.flush_overdue()
+    await directory.flush()
+    assert [log.synced_offset for log in (*logs, never)] == [1, 1, 0]
+    clock.now_ms += 1
+    directory.delete("t", 0)
+    directory.flush_overdue()
+    await directory.close()
+
+
 async def test_retention_checkpoints_the_start_before_it_deletes(disk: MemoryDisk) -> None:
     directory = open_directory(disk)
     log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=400, retention_bytes=800))

@@ -23,6 +23,9 @@ class Owner:
     def dirty(self, log: PartitionLog) -> None:
         self.commit.add(log)
 
+    def unflushed(self, log: PartitionLog) -> None:
+        pass
+
     def failed(self, log: PartitionLog, error: OSError) -> None:
         raise error
 

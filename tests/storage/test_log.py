@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -152,6 +153,21 @@ def test_segments_are_cut_by_the_records_time(disk: MemoryDisk) -> None:
     for timestamp_ms in (0, 50, 100, 101, 150, 202):
         append(log, make_batch(timestamp_ms=timestamp_ms))
     assert log.segment_bases == [0, 3, 5]
+
+
+def test_jitter_shortens_a_segments_time_alike_on_every_replica(disk: MemoryDisk) -> None:
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=800)
+    leader = PartitionLog.open(disk, "/a/t-0", config, HandClock())
+    follower = PartitionLog.open(disk, "/b/t-0", config, HandClock())
+    for timestamp_ms in range(0, 20_000, 50):
+        append(leader, make_batch(timestamp_ms=timestamp_ms))
+    while follower.end_offset < leader.end_offset:
+        follower.append_as_follower(leader.read(follower.end_offset, 700).data)
+    bases = leader.segment_bases
+    assert follower.segment_bases == bases
+    lengths = {after - before for before, after in pairwise(bases)}
+    assert len(lengths) > 3
+    assert all(200 // 50 <= length <= 1000 // 50 + 1 for length in lengths)
 
 
 def test_segments_are_cut_when_the_index_is_full(disk: MemoryDisk) -> None:

@@ -1,0 +1,119 @@
+"""What a configuration key is: its type, its range, and how a value is read."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from stele.errors import ApiError, ErrorCode
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+
+Value = bool | int | float | str | tuple[str, ...]
+
+
+class Type(enum.Enum):
+    """How a value is written; the names are those of Kafka's DescribeConfigs."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"  # separated by commas
+
+
+class Scope(enum.Enum):
+    """Where a key may be set; each also in the places after it in this order: file, cluster."""
+
+    STATIC = "node"  # server.properties and its overrides only; read at start
+    CLUSTER = "cluster"  # also dynamically, for the cluster or for one broker
+    CLUSTER_ONLY = "cluster only"  # as CLUSTER, but must be the same on every broker
+    TOPIC = "topic"  # on a topic
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. ``default`` is written as a user would write it; None: it must be set."""
+
+    name: str
+    type: Type
+    default: str | None
+    doc: str
+    scope: Scope = Scope.STATIC
+    minimum: float | None = None
+    maximum: float | None = None
+    allowed: tuple[str, ...] = ()
+    # Values that Kafka takes and that would be a lie here, with the reason: refused.
+    not_built: tuple[tuple[str, str], ...] = ()
+    # What each item of a list must match, and that in words.
+    pattern: tuple[str, str] | None = None
+    # Kafka has the key and its tools set it, but nothing here goes by it: its doc says so.
+    is_inert: bool = False
+    # Topic keys: the key of the default for topics that do not set it.
+    synonym: str | None = None
+    # Coarser spellings of `synonym` and how many of its units one of theirs is; the finest wins.
+    coarser: tuple[tuple[str, int], ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """The typed value. Raises ApiError INVALID_CONFIG saying what would be right."""
+        text = text.strip()
+        match self.type:
+            case Type.BOOLEAN:
+                self._check_built(text.lower(), text)
+                if text.lower() not in ("true", "false"):
+                    raise self._refused(text, "true or false")
+                return text.lower() == "true"
+            case Type.STRING:
+                return self._chosen(text, text)
+            case Type.LIST:
+                items = tuple(item.strip() for item in text.split(",") if item.strip())
+                for item in items:
+                    self._chosen(item, text)
+                return items
+            case Type.DOUBLE:
+                return self._ranged(_number(text, float), text)
+            case Type.INT:
+                return self._ranged(_number(text, int), text, -INT_MAX - 1, INT_MAX)
+            case Type.LONG:
+                return self._ranged(_number(text, int), text, -LONG_MAX - 1, LONG_MAX)
+
+    def _chosen(self, item: str, text: str) -> str:
+        self._check_built(item, text)
+        if self.allowed and item not in self.allowed:
+            raise self._refused(text, "one of " + ", ".join(self.allowed))
+        if self.pattern is not None and re.fullmatch(self.pattern[0], item) is None:
+            raise self._refused(text, self.pattern[1])
+        return item
+
+    def _check_built(self, item: str, text: str) -> None:
+        for value, reason in self.not_built:
+            if item == value:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{self.name}={text}: {reason}")
+
+    def _ranged(
+        self, value: float | None, text: str, least: float = -LONG_MAX, most: float = LONG_MAX
+    ) -> int | float:
+        low = least if self.minimum is None else self.minimum
+        high = most if self.maximum is None else self.maximum
+        if self.allowed and value is not None:
+            self._chosen(text, text)
+        if value is None or not low <= value <= high:
+            kind = "a number" if self.type is Type.DOUBLE else "a whole number"
+            raise self._refused(text, f"{kind} from {low} to {high}")
+        return value
+
+    def _refused(self, text: str, wanted: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_CONFIG, f"{self.name}={text}: it must be {wanted}")
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None

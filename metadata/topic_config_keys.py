@@ -1,0 +1,206 @@
+"""Every key that a topic can have, by Kafka 4.1's names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metadata.config_key import HOUR_MS, LONG_MAX, MINUTE_MS, ConfigKey, Type
+
+_COMPACTED = "Accepted for topics that compaction would clean; compaction is not built."
+_TIERED = "Accepted as in Kafka while remote.storage.enable is false: it changes nothing then."
+_THROTTLED = (
+    r"\*|\d+:\d+",
+    "* or a list of partition:broker, such as 0:1,0:2",
+)
+
+TOPIC: Final = (
+    ConfigKey(
+        "cleanup.policy", Type.LIST, "delete",
+        "What happens to old segments. Only deletion is built.",
+        allowed=("delete",), synonym="log.cleanup.policy",
+        not_built=(("compact", "log compaction is not built; it must be delete"),),
+    ),
+    ConfigKey(
+        "compression.gzip.level", Type.INT, "-1",
+        "The level of compression.type=gzip. Accepted; batches are never compressed anew.",
+        allowed=("-1", *map(str, range(1, 10))), synonym="compression.gzip.level", is_inert=True,
+    ),
+    ConfigKey(
+        "compression.lz4.level", Type.INT, "9",
+        "The level of compression.type=lz4. Accepted; batches are never compressed anew.",
+        minimum=1, maximum=17, synonym="compression.lz4.level", is_inert=True,
+    ),
+    ConfigKey(
+        "compression.type", Type.STRING, "producer",
+        "The codec on disk: what the producer chose. Batches are never compressed anew.",
+        allowed=("producer",), synonym="compression.type", is_inert=True,
+        not_built=tuple(
+            (codec, "the broker compresses nothing anew; it must be producer")
+            for codec in ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+        ),
+    ),
+    ConfigKey(
+        "compression.zstd.level", Type.INT, "3",
+        "The level of compression.type=zstd. Accepted; batches are never compressed anew.",
+        minimum=-131072, maximum=22, synonym="compression.zstd.level", is_inert=True,
+    ),
+    ConfigKey(
+        "delete.retention.ms", Type.LONG, str(24 * HOUR_MS),
+        f"How long a tombstone is kept. {_COMPACTED}",
+        minimum=0, synonym="log.cleaner.delete.retention.ms", is_inert=True,
+    ),
+    ConfigKey(
+        "file.delete.delay.ms", Type.LONG, "60000",
+        "How long a segment's files outlive it. Accepted; they go at once, since no read needs "
+        "them any more.",
+        minimum=0, synonym="log.segment.delete.delay.ms", is_inert=True,
+    ),
+    ConfigKey(
+        "flush.messages", Type.LONG, "1",
+        "A replica acknowledges only what is on disk when this is 1 (Kafka's default: never); a "
+        "larger number leaves flushing to the page cache until so many records have come.",
+        minimum=1, synonym="log.flush.interval.messages",
+    ),
+    ConfigKey(
+        "flush.ms", Type.LONG, str(LONG_MAX),
+        "How long a record may stay in the page cache alone where flush.messages is not 1. Looked "
+        "after every log.flush.scheduler.interval.ms, which is no default of this key.",
+        minimum=0, synonym="log.flush.interval.ms",
+    ),
+    ConfigKey(
+        "follower.replication.throttled.replicas", Type.LIST, "",
+        "The replicas that a replication throttle holds back as followers: partition:broker, or *."
+        " Accepted; throttles are not built.",
+        pattern=_THROTTLED, is_inert=True,
+    ),
+    ConfigKey(
+        "index.interval.bytes", Type.INT, "4096",
+        "How many bytes of log one entry of the offset index stands for.",
+        minimum=0, synonym="log.index.interval.bytes",
+    ),
+    ConfigKey(
+        "leader.replication.throttled.replicas", Type.LIST, "",
+        "The replicas that a replication throttle holds back as leaders: partition:broker, or *."
+        " Accepted; throttles are not built.",
+        pattern=_THROTTLED, is_inert=True,
+    ),
+    ConfigKey(
+        "local.retention.bytes", Type.LONG, "-2",
+        f"How much of a tiered log stays here. {_TIERED}",
+        minimum=-2, synonym="log.local.retention.bytes", is_inert=True,
+    ),
+    ConfigKey(
+        "local.retention.ms", Type.LONG, "-2",
+        f"How long records of a tiered log stay here. {_TIERED}",
+        minimum=-2, synonym="log.local.retention.ms", is_inert=True,
+    ),
+    ConfigKey(
+        "max.compaction.lag.ms", Type.LONG, str(LONG_MAX),
+        f"How long a record may wait to be compacted. {_COMPACTED}",
+        minimum=1, synonym="log.cleaner.max.compaction.lag.ms", is_inert=True,
+    ),
+    ConfigKey(
+        "max.message.bytes", Type.INT, "1048588",
+        "The largest record batch that is accepted, in bytes as it is written.",
+        minimum=0, synonym="message.max.bytes",
+    ),
+    ConfigKey(
+        "message.downconversion.enable", Type.BOOLEAN, "true",
+        "Accepted; as in Kafka since 4.0 nothing is converted to an older format.",
+        synonym="log.message.downconversion.enable", is_inert=True,
+    ),
+    ConfigKey(
+        "message.format.version", Type.STRING, "3.0-IV1",
+        "Accepted from tools older than Kafka 4.0, which has no such key; the format is always "
+        "that of version 2.",
+        synonym="log.message.format.version", is_inert=True,
+    ),
+    ConfigKey(
+        "message.timestamp.after.max.ms", Type.LONG, str(HOUR_MS),
+        "How far ahead of the broker's clock a record's CreateTime may be.",
+        minimum=0, synonym="log.message.timestamp.after.max.ms",
+    ),
+    ConfigKey(
+        "message.timestamp.before.max.ms", Type.LONG, str(LONG_MAX),
+        "How far behind the broker's clock a record's CreateTime may be.",
+        minimum=0, synonym="log.message.timestamp.before.max.ms",
+    ),
+    ConfigKey(
+        "message.timestamp.type", Type.STRING, "CreateTime",
+        "Whose time a record carries: the producer's or the leader's at the append.",
+        allowed=("CreateTime", "LogAppendTime"), synonym="log.message.timestamp.type",
+    ),
+    ConfigKey(
+        "min.cleanable.dirty.ratio", Type.DOUBLE, "0.5",
+        f"How much of a log must be dirty before it is compacted. {_COMPACTED}",
+        minimum=0, maximum=1, synonym="log.cleaner.min.cleanable.ratio", is_inert=True,
+    ),
+    ConfigKey(
+        "min.compaction.lag.ms", Type.LONG, "0",
+        f"How long a record is at least not compacted. {_COMPACTED}",
+        minimum=0, synonym="log.cleaner.min.compaction.lag.ms", is_inert=True,
+    ),
+    ConfigKey(
+        "min.insync.replicas", Type.INT, "1",
+        "How many replicas must be in sync for acks=all to be accepted. In the cluster's state "
+        "from the first start, so that all brokers agree on it.",
+        minimum=1, synonym="min.insync.replicas",
+    ),
+    ConfigKey(
+        "preallocate", Type.BOOLEAN, "false",
+        "Whether a segment's file gets its whole size when it is made. Accepted; files grow as "
+        "they are written.",
+        synonym="log.preallocate", is_inert=True,
+    ),
+    ConfigKey(
+        "remote.log.copy.disable", Type.BOOLEAN, "false",
+        f"Whether a tiered log stops copying segments. {_TIERED}", is_inert=True,
+    ),
+    ConfigKey(
+        "remote.log.delete.on.disable", Type.BOOLEAN, "false",
+        f"Whether the tiered part goes when tiering is turned off. {_TIERED}", is_inert=True,
+    ),
+    ConfigKey(
+        "remote.storage.enable", Type.BOOLEAN, "false",
+        "Whether old segments go to tiered storage. Only false: tiered storage is not built.",
+        not_built=(("true", "tiered storage is not built; it must be false"),), is_inert=True,
+    ),
+    ConfigKey(
+        "retention.bytes", Type.LONG, "-1",
+        "How large a partition may grow before its oldest segments are deleted; -1: unlimited.",
+        minimum=-1, synonym="log.retention.bytes",
+    ),
+    ConfigKey(
+        "retention.ms", Type.LONG, str(168 * HOUR_MS),
+        "How long records are kept at least; -1: for ever.",
+        minimum=-1, synonym="log.retention.ms",
+        coarser=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    ),
+    ConfigKey(
+        "segment.bytes", Type.INT, "1073741824",
+        "How large a segment file grows before the next one is begun.",
+        minimum=1024, synonym="log.segment.bytes",
+    ),
+    ConfigKey(
+        "segment.index.bytes", Type.INT, "10485760",
+        "How large a segment's index may grow before the next segment is begun.",
+        minimum=16, synonym="log.index.size.max.bytes",
+    ),
+    ConfigKey(
+        "segment.jitter.ms", Type.LONG, "0",
+        "By how much less than segment.ms a segment's time may be, so that not all roll at once. "
+        "It is the same on every replica (Kafka: random on each).",
+        minimum=0, synonym="log.roll.jitter.ms",
+        coarser=(("log.roll.jitter.hours", HOUR_MS),),
+    ),
+    ConfigKey(
+        "segment.ms", Type.LONG, str(168 * HOUR_MS),
+        "How old a segment's first record may become before the next segment is begun.",
+        minimum=1, synonym="log.roll.ms", coarser=(("log.roll.hours", HOUR_MS),),
+    ),
+    ConfigKey(
+        "unclean.leader.election.enable", Type.BOOLEAN, "false",
+        "Whether a replica that may lack committed records may lead when no other can.",
+        synonym="unclean.leader.election.enable",
+    ),
+)  # fmt: skip
