@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Local, Timeout, tell_wait
+from cli.connection import connect
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Local, Timeout
 from cli.output import print_json, print_table
 
 cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
@@ -18,9 +19,7 @@ def describe_cluster(
     timeout: Timeout = 30.0,
 ) -> None:
     """Show all brokers, fenced ones too."""
-    from stele.sync import Admin
-
-    with Admin(bootstrap, default_api_timeout_ms=int(timeout * 1000), on_wait=tell_wait) as admin:
+    with connect(bootstrap, timeout) as admin:
         cluster = admin.describe_cluster(linearizable=not local)
     if as_json:
         print_json(cluster)

@@ -5,16 +5,24 @@ from __future__ import annotations
 import enum
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Timeout, tell_wait
-from cli.output import CommandError, did_you_mean
+from cli.connection import check_topics, connect, milliseconds
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
+from cli.output import CommandError
 
 if TYPE_CHECKING:
     from stele.records import ConsumerRecord, TopicPartition
     from stele.sync import Consumer
+
+
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0.1, help="Give up after so many seconds without progress."),
+]
 
 
 class Format(enum.StrEnum):
@@ -24,7 +32,7 @@ class Format(enum.StrEnum):
 
 
 def consume(
-    topic: str,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
     partition: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="Only these; may be repeated.")
     ] = None,
@@ -46,20 +54,17 @@ def consume(
     """Print records; stops at the end that the topic had at the start, unless --follow."""
     from stele.sync import Consumer
 
-    _check_topic(topic, bootstrap, timeout)
-    with Consumer(bootstrap, auto_offset_reset="earliest", on_wait=tell_wait) as consumer:
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [topic])
+    with Consumer(
+        bootstrap,
+        auto_offset_reset="earliest",
+        default_api_timeout_ms=milliseconds(timeout),
+        on_wait=tell_wait,
+    ) as consumer:
         _assign(consumer, topic, partition or [], offset)
         ends = {} if follow else consumer.end_offsets(consumer.assignment())
-        _print_all(consumer, ends, max_records, follow, output)
-
-
-def _check_topic(topic: str, bootstrap: str, timeout_s: float) -> None:
-    from stele.sync import Admin
-
-    with Admin(bootstrap, default_api_timeout_ms=int(timeout_s * 1000), on_wait=tell_wait) as admin:
-        known = [each.name for each in admin.list_topics()]
-    if topic not in known:
-        raise CommandError(f"there is no topic {topic!r}.{did_you_mean(topic, known)}")
+        _print_all(consumer, ends, max_records, follow, output, timeout)
 
 
 def _assign(consumer: Consumer, topic: str, partitions: list[int], offset: str) -> None:
@@ -96,15 +101,26 @@ def _print_all(
     max_records: int | None,
     follow: bool,
     output: Format,
+    timeout_s: float,
 ) -> None:
+    """Raises CommandError when ``timeout_s`` pass without a record that is known to be there."""
     out = sys.stdout.buffer
     printed = 0
+    silent_since = time.monotonic()
     unread = {name for name, end in ends.items() if consumer.position(*name) < end}
     while follow or unread:
         left = None if max_records is None else max_records - printed
         if left == 0:
             break
         records = consumer.poll(min(left or 1000, 1000), timeout_ms=500)
+        if records or follow:
+            silent_since = time.monotonic()
+        elif time.monotonic() - silent_since > timeout_s:
+            name = min(unread)
+            raise CommandError(
+                f"{name}: nothing came for {timeout_s:g} s at offset {consumer.position(*name)}, "
+                f"{ends[name]} not reached"
+            )
         for record in records:
             end = ends.get((record.topic, record.partition))  # type: ignore[call-overload]
             if end is None or record.offset < end:

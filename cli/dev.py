@@ -16,8 +16,12 @@ DEFAULT_PORT_BASE = 9092
 
 
 def dev(
-    controllers: Annotated[int, typer.Option("--controllers", min=1)] = 3,
-    brokers: Annotated[int, typer.Option("--brokers", min=1)] = 3,
+    controllers: Annotated[
+        int, typer.Option("--controllers", min=1, help="How many nodes hold the metadata.")
+    ] = 3,
+    brokers: Annotated[
+        int, typer.Option("--brokers", min=1, help="How many nodes hold the records.")
+    ] = 3,
     directory: Annotated[
         Path, typer.Option("--dir", help="Where nodes live; a cluster in it is started again.")
     ] = Path("stele-dev"),
@@ -42,14 +46,18 @@ def dev(
     import asyncio
 
     from chaos.process_cluster import ProcessCluster
+    from runtime.config import check_key
 
+    chosen = key_values(settings or (), "--set")
+    for name in chosen:
+        check_key(name)
     cluster = ProcessCluster(
         directory,
         controllers=1 if combined else controllers,
         brokers=1 if combined else brokers,
         combined=combined,
         base_port=base_port or None,
-        settings=key_values(settings or (), "--set"),
+        settings=chosen,
     )
     return asyncio.run(_run(cluster))
 

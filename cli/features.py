@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.connection import connect
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     Bootstrap,
@@ -15,7 +16,6 @@ from cli.options import (
     RequestId,
     Timeout,
     request_id_of,
-    tell_wait,
 )
 from cli.output import CommandError, key_values, print_json, print_table
 
@@ -49,7 +49,7 @@ def describe(
     timeout: Timeout = 30.0,
 ) -> None:
     """Show the finalized level of each feature, and which levels each node supports."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         features = admin.describe_features(linearizable=not local)
     if as_json:
         print_json(features)
@@ -83,7 +83,7 @@ def upgrade(
     from stele.feature_admin import UPGRADE
 
     levels = _wanted(metadata, feature)
-    _update(levels, UPGRADE, dry_run, as_json, request_id, _admin(bootstrap, timeout))
+    _update(levels, UPGRADE, dry_run, as_json, request_id, connect(bootstrap, timeout))
 
 
 @app.command()
@@ -104,7 +104,7 @@ def downgrade(
 
     levels = _wanted(metadata, feature)
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
-    _update(levels, kind, dry_run, as_json, request_id, _admin(bootstrap, timeout))
+    _update(levels, kind, dry_run, as_json, request_id, connect(bootstrap, timeout))
 
 
 @app.command()
@@ -127,7 +127,7 @@ def disable(
 
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     levels = dict.fromkeys(feature, 0)
-    _update(levels, kind, dry_run, as_json, request_id, _admin(bootstrap, timeout))
+    _update(levels, kind, dry_run, as_json, request_id, connect(bootstrap, timeout))
 
 
 def _update(
@@ -179,10 +179,3 @@ def _levels(low: int, high: int) -> str | None:
     if high < max(low, 1):
         return None
     return f"{low} to {high}" if low < high else f"{low}"
-
-
-def _admin(bootstrap: str, timeout_s: float) -> Admin:
-    from stele.sync import Admin
-
-    timeout_ms = int(timeout_s * 1000)
-    return Admin(bootstrap, default_api_timeout_ms=timeout_ms, on_wait=tell_wait)

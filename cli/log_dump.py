@@ -20,7 +20,9 @@ def callback() -> None:
 
 @app.command()
 def dump(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files of a log directory.")
+    ],
     records: Annotated[
         bool, typer.Option("--records", help="The records of each batch too.")
     ] = False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -48,7 +49,6 @@ app = typer.Typer(
     name="stele",
     help="Stele: a replicated, partitioned commit log.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -66,6 +66,22 @@ app.add_typer(features.app, name="features")
 app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    wanted: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Stele: a replicated, partitioned commit log."""
 
 
 @app.command()
@@ -124,7 +140,10 @@ def _failed(message: str, code: int) -> int:
 def main() -> None:
     # What a client warns of comes back as its error, which is told once.
     logging.getLogger("stele").addHandler(logging.NullHandler())
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # Another Ctrl-C ends what is left to clear away, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,16 +29,42 @@ def _plain(value: Any) -> object:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Aligned columns; as wide as need be when the output is no terminal."""
-    from rich.console import Console
-    from rich.table import Table
+    """Aligned columns. A terminal that is too narrow for them gets each row as a block of lines:
+    what is printed is never cut, since other commands need it whole."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table_lines(columns, rows, width):
+        print(line)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=not sys.stdout.isatty())
+
+def table_lines(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None
+) -> list[str]:
+    """The lines of a table, for so many columns of characters; None: as wide as need be."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    if cells and width is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        return _stacked(columns, cells)
+    return [
+        _GAP.join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+        for row in (columns, *cells)
+    ]
+
+
+_GAP = "   "
+
+
+def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A block for each row: a line for each cell that holds something, then an empty line."""
+    longest = max(map(len, columns))
+    lines = []
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+        lines += [
+            f"{column.ljust(longest)}  {cell}"
+            for column, cell in zip(columns, row, strict=True)
+            if cell != "-"
+        ]
+        lines.append("")
+    return lines[:-1]
 
 
 def note(line: str) -> None:

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Timeout, tell_wait
-from cli.output import CommandError, did_you_mean, note
+from cli.connection import check_topics, connect, milliseconds
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, tell_wait
+from cli.output import CommandError, note, print_json
+from stele.errors import SteleError
 
 if TYPE_CHECKING:
     from stele.config import Acks, CompressionName
     from stele.sync import Delivery
 
 KeyAndValue = tuple[bytes | None, bytes]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0.1, help="Give up after so many seconds without success."),
+]
 
 
 def produce(
-    topic: str,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read from here (.gz too), not stdin.")
     ] = None,
@@ -36,46 +42,83 @@ def produce(
     skip_lines: Annotated[
         int, typer.Option("--skip-lines", min=0, help="Leave out the first lines, e.g. a header.")
     ] = 0,
-    partition: Annotated[int | None, typer.Option("--partition", min=0)] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Not by the key, but all to this one.")
+    ] = None,
     compression: Annotated[
         str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
-    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
+    acks: Annotated[
+        str, typer.Option("--acks", help="Who acknowledges: all in sync, 1 (the leader), 0 (none).")
+    ] = "all",
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Write every line as a record; ends when all are acknowledged."""
+    """Write every line as a record; ends when all are acknowledged.
+
+    Interrupted, it says how many were: the same lines again from there on complete the work.
+    """
     from stele.sync import Producer
 
     parse = _parser(key_field, key_separator)
-    _check_topic(topic, bootstrap, timeout)
-    with (
-        _lines(file) as lines,
-        Producer(
-            bootstrap,
-            acks=cast("Acks", acks),
-            compression=cast("CompressionName", compression),
-            on_wait=tell_wait,
-        ) as producer,
-    ):
-        tally = Tally()
-        with _progress(tally):
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [topic], f" Create it with: stele topic create {topic}")
+    tally = Tally(told_of=acks != "0")
+    try:
+        with (
+            _lines(file) as lines,
+            Producer(
+                bootstrap,
+                acks=cast("Acks", acks),
+                compression=cast("CompressionName", compression),
+                max_block_ms=milliseconds(timeout),
+                delivery_timeout_ms=milliseconds(timeout),
+                on_wait=tell_wait,
+            ) as producer,
+            _progress(tally),
+        ):
             for number, line in enumerate(lines):
                 if number < skip_lines:
                     continue
                 key, value = parse(line.rstrip(b"\r\n"))
+                tally.taken += 1
                 delivery = producer.send(topic, value, key, partition=partition)
                 delivery.add_done_callback(tally.counter(len(value) + len(key or b"")))
             producer.flush()
-    note(f"{tally.records} records, {tally.bytes} bytes acknowledged")
+    except KeyboardInterrupt:
+        note(f"stele: interrupted: {tally.unfinished()}")
+        raise
+    except (CommandError, SteleError) as error:
+        if not tally.records:
+            raise
+        raise CommandError(f"{error}; {tally.unfinished()}") from error
+    if as_json:
+        print_json({"records": tally.records, "bytes": tally.bytes, "acks": acks})
+    else:
+        note(f"{tally.records} records, {tally.bytes} bytes {tally.done}")
 
 
 @dataclass(slots=True)
 class Tally:
-    """Acknowledged so far; counted on the client's thread."""
+    """What has become of the records so far; counted on the client's thread."""
 
+    told_of: bool
+    """Whether brokers acknowledge: not with acks=0."""
+    taken: int = 0
     records: int = 0
     bytes: int = 0
+
+    @property
+    def done(self) -> str:
+        return "acknowledged" if self.told_of else "sent (nobody acknowledges with acks=0)"
+
+    def unfinished(self) -> str:
+        """How far the work has got that ends here."""
+        open_ = self.taken - self.records
+        return f"{self.records} records, {self.bytes} bytes {self.done}" + (
+            f"; of {open_} more it is not known" if open_ else ""
+        )
 
     def counter(self, size: int) -> Callable[[Delivery], None]:
         def count(delivery: Delivery) -> None:
@@ -84,19 +127,6 @@ class Tally:
                 self.bytes += size
 
         return count
-
-
-def _check_topic(topic: str, bootstrap: str, timeout_s: float) -> None:
-    """A typo is told at once instead of after a minute's wait for the topic to appear."""
-    from stele.sync import Admin
-
-    with Admin(bootstrap, default_api_timeout_ms=int(timeout_s * 1000), on_wait=tell_wait) as admin:
-        known = [each.name for each in admin.list_topics()]
-    if topic not in known:
-        raise CommandError(
-            f"there is no topic {topic!r}.{did_you_mean(topic, known)} "
-            f"Create it with: stele topic create {topic}"
-        )
 
 
 @contextmanager
@@ -144,7 +174,7 @@ def _split(line: bytes, separator: bytes) -> KeyAndValue:
 
 @contextmanager
 def _progress(tally: Tally) -> Iterator[None]:
-    """Acknowledged records with records/s and MB/s, if somebody sits before standard error."""
+    """Finished records with records/s and MB/s, if somebody sits before standard error."""
     if not sys.stderr.isatty() or sys.stdin.isatty():
         yield
         return
@@ -156,7 +186,8 @@ def _progress(tally: Tally) -> Iterator[None]:
         def render(self, task: Task) -> Text:
             elapsed = task.elapsed or 1e-9
             return Text(
-                f"{tally.records:,} acknowledged  {tally.records / elapsed:,.0f} records/s  "
+                f"{tally.records:,} {tally.done.split()[0]}  "
+                f"{tally.records / elapsed:,.0f} records/s  "
                 f"{tally.bytes / elapsed / 1e6:.1f} MB/s"
             )
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.connection import connect
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, print_json, print_table
 from cli.server import Settings, load_config
-
-if TYPE_CHECKING:
-    from stele.sync import Admin
 
 quorum_app = typer.Typer(help="The controllers' quorum.", no_args_is_help=True)
 
@@ -34,7 +32,7 @@ def describe_quorum(
     as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
 ) -> None:
     """Show leader, epoch and how far every replica of the metadata log is."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         quorum = admin.describe_quorum()
     if as_json:
         print_json(quorum)
@@ -66,13 +64,17 @@ def describe_quorum(
 @quorum_app.command("transfer")
 def transfer_leadership(
     to: Annotated[int, typer.Option("--to", help="Node id of the controller that is to lead.")],
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Hand the leadership of the quorum to another controller."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         epoch = admin.transfer_leadership(to)
-    print(f"controller {to} leads in epoch {epoch}")
+    if as_json:
+        print_json({"leader_id": to, "epoch": epoch})
+    else:
+        print(f"controller {to} leads in epoch {epoch}")
 
 
 @quorum_app.command("add-voter")
@@ -92,7 +94,7 @@ def add_voter(
     voter = _named(config, settings, node_id, directory_id, endpoint)
     if not voter.endpoint:
         raise CommandError("where do the others reach it? Give --endpoint HOST:PORT, or --config")
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         admin.add_voter(
             voter.node_id, voter.directory_id, voter.endpoint, cluster_id=voter.cluster_id
         )
@@ -111,7 +113,7 @@ def remove_voter(
 ) -> None:
     """Let a controller vote no more: it may run or not, and it may be the leader."""
     voter = _named(config, settings, node_id, directory_id, "")
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         admin.remove_voter(voter.node_id, voter.directory_id, cluster_id=voter.cluster_id)
     _tell(voter, "votes no more", as_json)
 
@@ -197,12 +199,6 @@ def _of_config(config: Path, settings: list[str] | None, endpoint: str) -> _Vote
         endpoint or str(node.controller_advertised_listener),
         identity.cluster_id,
     )
-
-
-def _admin(bootstrap: str, timeout_s: float) -> Admin:
-    from stele.sync import Admin
-
-    return Admin(bootstrap, default_api_timeout_ms=int(timeout_s * 1000), on_wait=tell_wait)
 
 
 def _tell(voter: _Voter, what: str, as_json: bool) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, tell_wait
+from cli.connection import connect
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, note, print_json, print_table
 from cli.reassignment_file import Assignments, document, read_assignments, read_topics
 
@@ -67,7 +68,7 @@ def generate(
     if not names:
         raise CommandError("which topics? Give --topics-to-move-json-file or --topic")
     ids = _broker_ids(broker_list)
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         states = _states(admin, names)
         brokers = {each.broker_id: each for each in admin.describe_cluster().brokers}
     if unknown := [each for each in ids if each not in brokers]:
@@ -97,7 +98,7 @@ def execute(
 ) -> None:
     """Begin to move partitions as a plan says; another target replaces the one before."""
     plan = read_assignments(plan_file)
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         states = _planned_states(admin, plan)
         if not additional and (active := admin.list_partition_reassignments()):
             raise CommandError(
@@ -133,7 +134,7 @@ def verify(
 ) -> int:
     """Tell how far a plan has got; the exit code is 0 when all of it is completed."""
     plan = read_assignments(plan_file)
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         active = admin.list_partition_reassignments(sorted(plan))
         # Asked after: whatever was completed before is seen to be.
         states = _planned_states(admin, plan)
@@ -167,7 +168,7 @@ def list_command(
     as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER, timeout: Timeout = 30.0
 ) -> None:
     """List all moves that are under way."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         active = admin.list_partition_reassignments()
         topics = {topic.name: topic for topic in admin.list_topics()} if active else {}
     rows, entries = [], []
@@ -224,7 +225,7 @@ def cancel(
     if (plan_file is None) != everything:
         raise CommandError("cancel what? Give either --reassignment-json-file or --all")
     named = None if plan_file is None else sorted(read_assignments(plan_file))
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         active = admin.list_partition_reassignments(named)
         if active:
             admin.alter_partition_reassignments(dict.fromkeys(active))
@@ -237,13 +238,6 @@ def cancel(
 
 
 # ------------------------------------------------------------------------------------- helpers
-
-
-def _admin(bootstrap: str, timeout_s: float) -> Admin:
-    from stele.sync import Admin
-
-    timeout_ms = int(timeout_s * 1000)
-    return Admin(bootstrap, default_api_timeout_ms=timeout_ms, on_wait=tell_wait)
 
 
 def _broker_ids(text: str) -> list[int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.connection import check_topics, connect
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     Bootstrap,
@@ -14,7 +15,6 @@ from cli.options import (
     RequestId,
     Timeout,
     request_id_of,
-    tell_wait,
 )
 from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")]
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="A topic config; may be repeated."),
@@ -32,7 +34,7 @@ Configs = Annotated[
 
 @app.command()
 def create(
-    name: str,
+    name: Name,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="-1: the cluster's default.")
     ] = -1,
@@ -53,7 +55,7 @@ def create(
     from stele.errors import ApiError, ErrorCode
 
     topic = NewTopic(name, partitions, replication_factor, key_values(config or (), "--config"))
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         try:
             (created,) = admin.create_topics([topic], request_id=request_id_of(request_id))
         except ApiError as error:
@@ -82,7 +84,7 @@ def list_command(
     timeout: Timeout = 30.0,
 ) -> None:
     """List all topics."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         topics = admin.list_topics(linearizable=not local)
     if as_json:
         print_json([_summary(topic) for topic in topics])
@@ -93,14 +95,14 @@ def list_command(
 
 @app.command()
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Names,
     as_json: Json = False,
     local: Local = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Show partitions, leaders, replicas and the configs set on a topic."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         topics = _described(admin, names, local)
     if as_json:
         print_json(topics)
@@ -137,29 +139,34 @@ def _moving(adding: tuple[int, ...], removing: tuple[int, ...]) -> tuple[str | N
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    names: Names,
     request_id: RequestId = None,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Delete topics and all their records."""
-    with _admin(bootstrap, timeout) as admin:
+    with connect(bootstrap, timeout) as admin:
         if request_id is None:  # else they may be gone by that very request
-            _check_known(admin, names)
+            check_topics(admin, names)
         admin.delete_topics(names, request_id=request_id_of(request_id))
+    if as_json:
+        print_json([{"name": name, "deleted": True} for name in names])
+        return
     for name in names:
         print(f"deleted topic {name}")
 
 
 @app.command()
 def alter(
-    name: str,
+    name: Name,
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
     ] = None,
     request_id: RequestId = None,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
@@ -170,17 +177,20 @@ def alter(
     changes.update(dict.fromkeys(delete_config or ()))
     if not changes:
         raise CommandError("nothing to change: give --config NAME=VALUE or --delete-config NAME")
-    with _admin(bootstrap, timeout) as admin:
-        _check_known(admin, [name])
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [name])
         admin.alter_configs(
             {ConfigResource.topic(name): changes}, request_id=request_id_of(request_id)
         )
-    print(f"altered topic {name}")
+    if as_json:
+        print_json({"name": name, "changed": changes})
+    else:
+        print(f"altered topic {name}")
 
 
 @app.command()
 def configs(
-    name: str,
+    name: Name,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -188,28 +198,14 @@ def configs(
     """Show all configs of a topic, and where each comes from."""
     from stele.admin import ConfigResource
 
-    with _admin(bootstrap, timeout) as admin:
-        _check_known(admin, [name])
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [name])
         ((_, entries),) = admin.describe_configs([ConfigResource.topic(name)]).items()
     if as_json:
         print_json(entries)
         return
     rows = [(each.name, each.value, each.source) for each in entries]
     print_table(("CONFIG", "VALUE", "SOURCE"), rows)
-
-
-def _admin(bootstrap: str, timeout_s: float) -> Admin:
-    from stele.sync import Admin
-
-    timeout_ms = int(timeout_s * 1000)
-    return Admin(bootstrap, default_api_timeout_ms=timeout_ms, on_wait=tell_wait)
-
-
-def _check_known(admin: Admin, names: list[str]) -> None:
-    known = {topic.name for topic in admin.list_topics()}
-    for name in names:
-        if name not in known:
-            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
 
 
 def _described(admin: Admin, names: list[str], local: bool) -> list[TopicDescription]:

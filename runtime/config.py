@@ -20,6 +20,8 @@ from stele.errors import ApiError, SteleError
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "STELE_"
+CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER"})
+"""Set for commands that ask a cluster; a node that is started in the same shell passes them by."""
 WILDCARDS = ("0.0.0.0", "::", "*")
 
 
@@ -165,7 +167,8 @@ def load(
     """The configuration from server.properties' text, ``STELE_*`` variables and ``key=value``.
 
     Later ones win, in this order. Unknown keys, and Kafka's that are not built, are logged and left
-    out, but for those that promise safety: they are faults. Raises ConfigError.
+    out, but for those that promise safety: they are faults, and so is an unknown key among
+    ``overrides``, which is a typing error. Raises ConfigError.
     """
     settings = parse_properties(properties)
     settings.update(from_environment(environment or {}))
@@ -173,8 +176,21 @@ def load(
         name, equals, value = override.partition("=")
         if not equals:
             raise ConfigError(f"{override!r} is not of the form key=value")
+        check_key(name.strip())
         settings[name.strip()] = value.strip()
     return from_settings(settings)
+
+
+def check_key(name: str) -> None:
+    """Raises ConfigError, with the nearest name, where no node has such a setting."""
+    if name not in NODE_KEYS and not unbuilt_keys.is_known(name):
+        raise ConfigError(_explain_unknown(name))
+
+
+def _explain_unknown(name: str) -> str:
+    if name in TOPIC_KEYS:
+        return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
+    return unbuilt_keys.no_effect(name) or unknown(name, NODE_KEYS, "configuration")
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -182,7 +198,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     by_variable = {name.upper().replace(".", "_"): name for name in NODE_KEYS}
     settings = {}
     for variable in sorted(environment):
-        if not variable.startswith(ENVIRONMENT_PREFIX):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in CLIENT_VARIABLES:
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
         # An unknown one goes on under the name it would have, and is reported with the others.
@@ -210,15 +226,9 @@ class _Reader:
             elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
                 self._faults.append(refusal)
             else:
-                logger.warning("ignored: %s", self._explain_unknown(name))
+                logger.warning("ignored: %s", _explain_unknown(name))
         for name, key in NODE_KEYS.items():
             self._values[name] = self._parsed(name, key.default)
-
-    @staticmethod
-    def _explain_unknown(name: str) -> str:
-        if name in TOPIC_KEYS:
-            return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
-        return unbuilt_keys.no_effect(name) or unknown(name, NODE_KEYS, "configuration")
 
     def _parsed(self, name: str, default: str | None) -> Value:
         text = self._raw.get(name, default)

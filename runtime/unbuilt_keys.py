@@ -100,6 +100,12 @@ def refusal(name: str, value: str) -> str | None:
     return None
 
 
+def is_known(name: str) -> bool:
+    """Whether it is a key of Kafka's, as far as it is told what becomes of it here."""
+    bare = _without_listener(name)
+    return no_effect(name) is not None or any(promise.covers(bare) for promise in PROMISES)
+
+
 def no_effect(name: str) -> str | None:
     """Why a key of Kafka's has no effect here; None where that is not known."""
     bare = _without_listener(name)

@@ -29,6 +29,7 @@ GRPC_ENDPOINTS = 3
 """DescribeCluster's endpoint type by which Stele's brokers answer their gRPC addresses."""
 
 BOOTSTRAP_ATTEMPT_S = 5.0
+MIN_ATTEMPT_S = 0.1
 
 
 class BrokerAddress(NamedTuple):
@@ -87,6 +88,11 @@ class ClusterView:
         self._next_broker = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
+        total_ms = config.total_timeout_ms
+        # Calls end by then, whatever their own time-outs say.
+        self._give_up_at = (
+            float("inf") if total_ms is None else world.clock.monotonic() + total_ms / 1000
+        )
         self._closed = False
 
     # ------------------------------------------------------------------------- known
@@ -172,14 +178,18 @@ class ClusterView:
     async def wait_for_topic(self, name: str, timeout_s: float) -> TopicView:
         """The topic once it is known. ApiError UNKNOWN_TOPIC_OR_PARTITION at the deadline."""
         self.want(name)
-        deadline = self.world.clock.monotonic() + timeout_s
+        deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
         backoff = Backoff.of(self.config, self.world)
+        cause: SteleError = UnreachableError(f"topic {name!r}: no answer within {timeout_s:g} s")
         while (topic := self._topics.get(name)) is None:
             self._check_open()
             try:
-                await self.refresh()
+                async with asyncio.timeout(deadline - self.world.clock.monotonic()):
+                    await self.refresh()
+            except TimeoutError:
+                raise cause from None
             except UnreachableError as error:
-                cause: SteleError = error
+                cause = error
             else:
                 if name in self._topics:
                     continue
@@ -285,7 +295,7 @@ class ClusterView:
         Bootstraps first if no broker is known, and again if none of the known ones answers.
         """
         self._check_open()
-        causes: list[str] = []
+        causes: dict[int, str] = {}  # of each broker the last one
         for fresh in (False, True):
             if fresh or not self._brokers:
                 await self._find_brokers()
@@ -298,12 +308,16 @@ class ClusterView:
                     )
                 except RpcError as error:
                     self._check_open()
-                    causes.append(f"broker {broker_id}: {error}")
+                    causes[broker_id] = f"broker {broker_id}: {error}"
                     on_lost(error)
                     continue
+                except asyncio.CancelledError:
+                    on_lost(RpcError(RpcCode.CANCELLED, "given up while it was asked"))
+                    raise
                 self._next_broker = broker_id  # the next question goes to one that lives
                 return answer
-        raise UnreachableError(f"no broker answers {method}: {'; '.join(causes) or 'none known'}")
+        reasons = "; ".join(causes.values()) or "none known"
+        raise UnreachableError(f"no broker answers {method}: {reasons}")
 
     def ask_another_first(self) -> None:
         """The next question goes to the broker after the one that answered last."""
@@ -312,7 +326,14 @@ class ClusterView:
     @property
     def attempt_s(self) -> float:
         """A silent broker must not use up the whole time when there are others to ask."""
-        return min(self.config.request_timeout_ms / 1000, BOOTSTRAP_ATTEMPT_S)
+        others = max(len(self._bootstrap), len(self._brokers))
+        whole_s = self.left_s(self.config.default_api_timeout_ms / 1000)
+        shared_s = max(whole_s / others, MIN_ATTEMPT_S)
+        return min(self.config.request_timeout_ms / 1000, BOOTSTRAP_ATTEMPT_S, shared_s)
+
+    def left_s(self, timeout_s: float) -> float:
+        """The time that a call of ``timeout_s`` has, from now on."""
+        return max(0.0, min(timeout_s, self._give_up_at - self.world.clock.monotonic()))
 
     def _in_turn(self) -> list[int]:
         """All brokers, beginning with the one that answered last."""
@@ -370,16 +391,21 @@ class ClusterView:
     ) -> Answer:
         """Repeat a call while it fails in a way that may pass, at most ``timeout_s`` long.
 
-        The last failure is raised, as ApiError or UnreachableError.
+        The last failure is raised, as ApiError or UnreachableError. An attempt that is under way
+        at the deadline is cancelled.
         """
-        deadline = self.world.clock.monotonic() + timeout_s
+        deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
         backoff = Backoff.of(self.config, self.world)
+        cause: SteleError = UnreachableError(f"{what}: no answer within {timeout_s:g} s")
         while True:
             self._check_open()
             try:
-                return await attempt()
+                async with asyncio.timeout(deadline - self.world.clock.monotonic()):
+                    return await attempt()
+            except TimeoutError:
+                raise cause from None
             except RpcError as error:
-                cause: SteleError = UnreachableError(f"{what}: {error}")
+                cause = UnreachableError(f"{what}: {error}")
             except UnreachableError as error:
                 cause = error
             except ApiError as error:

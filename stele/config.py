@@ -53,6 +53,8 @@ class ClientConfig:
     """One attempt of one request, the long poll of a fetch not counted."""
     default_api_timeout_ms: int = 60_000
     """A whole call with its retries: admin calls, offset look-ups, a topic that must appear."""
+    total_timeout_ms: int | None = None
+    """All such calls of one client together, from its creation on. None: each has its own time."""
     retry_backoff_ms: int = 50
     """Kafka has 100; a killed leader is replaced in less."""
     retry_backoff_max_ms: int = 1_000
@@ -64,6 +66,8 @@ class ClientConfig:
         parse_bootstrap_servers(self.bootstrap_servers)
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
+        if self.total_timeout_ms is not None:
+            _at_least(self, 1, "total_timeout_ms")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise ConfigError(
                 f"retry_backoff_max_ms={self.retry_backoff_max_ms} must be at least "
@@ -144,6 +148,7 @@ class ClientOptions(TypedDict, total=False):
     client_id: str
     request_timeout_ms: int
     default_api_timeout_ms: int
+    total_timeout_ms: int | None
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int

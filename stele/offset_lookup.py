@@ -45,9 +45,22 @@ class OffsetLookup:
 
     async def ask_until_answered(self, wanted: Mapping[TopicPartition, int], take: Take) -> None:
         """Until every partition has its answer or its failure."""
-        deadline = self._clock.monotonic() + self._view.config.default_api_timeout_ms / 1000
-        backoff = Backoff.of(self._view.config, self._view.world)
+        timeout_s = self._view.left_s(self._view.config.default_api_timeout_ms / 1000)
         missing = dict(wanted)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ask_repeatedly(missing, take, timeout_s)
+        except TimeoutError:
+            for name in missing:
+                text = f"{name}: no answer within {timeout_s:g} s"
+                take(name, ApiError(ErrorCode.REQUEST_TIMED_OUT, text))
+
+    async def _ask_repeatedly(
+        self, missing: dict[TopicPartition, int], take: Take, timeout_s: float
+    ) -> None:
+        """Answered partitions leave ``missing``; those that time out before are told why."""
+        deadline = self._clock.monotonic() + timeout_s
+        backoff = Backoff.of(self._view.config, self._view.world)
         for name in missing:
             self._view.want(name.topic)
         if any(self._view.topic(name.topic) is None for name in missing):
@@ -60,6 +73,7 @@ class OffsetLookup:
             if self._clock.monotonic() + pause_s >= deadline:
                 for name in missing:
                     take(name, causes[name])
+                missing.clear()
                 return
             if backoff.failures > 2:
                 first = next(iter(missing))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -70,8 +71,10 @@ class _LoopThread:
 
     @staticmethod
     def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=1.0)
+        # Ctrl-C while the process ends already: the thread is a daemon, nothing needs it to end.
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=1.0)
 
 
 _shared = _LoopThread()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
 
 CreateTopic = Callable[..., str]
+
+# A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test is timed: on a busy machine any example may take long.
 settings.register_profile("untimed", deadline=None)

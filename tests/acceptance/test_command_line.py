@@ -143,7 +143,55 @@ def test_a_follower_of_a_topic_ends_by_ctrl_c(bootstrap: str, create_topic: Crea
     assert (process.returncode, out, errors) == (130, "", "")
 
 
+def test_an_interrupted_produce_says_how_much_is_there(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(partitions=1)
+    process = subprocess.Popen(
+        [*STELE, "produce", topic, "-b", bootstrap],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"one\ntwo\nthree\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 20
+    while stele("consume", topic, bootstrap=bootstrap).stdout.count(b"\n") < 3:
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == b"stele: interrupted: 3 records, 11 bytes acknowledged\n"
+
+
+def test_nothing_is_called_acknowledged_that_is_not(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    done = stele("produce", create_topic(), "--acks", "0", bootstrap=bootstrap, stdin=b"one\n")
+    assert done.returncode == 0
+    assert done.stderr == b"1 records, 3 bytes sent (nobody acknowledges with acks=0)\n"
+
+
+@pytest.mark.parametrize("pauses_s", [(1.0,), (1.0, 0.01), (1.0, 0.05), (1.0, 0.01, 0.01)])
+def test_ctrl_c_on_a_dead_cluster_leaves_no_traceback(pauses_s: tuple[float, ...]) -> None:
+    process = start("topic", "list", "-b", "127.0.0.1:1")
+    for pause_s in pauses_s:
+        time.sleep(pause_s)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "Traceback" not in errors
+
+
 # -------------------------------------------------------------------------------- stele dev
+
+
+def test_dev_refuses_a_setting_that_does_not_exist(tmp_path: Path) -> None:
+    said = one_line(stele("dev", "--dir", str(tmp_path / "c"), "--set", "log.retention.hour=1"))
+    assert "log.retention.hours" in said
+    assert not (tmp_path / "c").exists()
 
 
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:

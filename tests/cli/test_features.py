@@ -32,7 +32,7 @@ class _Admin:
 
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "_admin", lambda bootstrap, timeout: _Admin())
+    monkeypatch.setattr(features, "connect", lambda bootstrap, timeout: _Admin())
 
 
 def test_every_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

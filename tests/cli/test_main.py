@@ -71,7 +71,7 @@ def test_help_loads_neither_grpc_nor_a_server() -> None:
     [
         (["topik"], "stele: No such command 'topik'. Did you mean 'topic'?\n"),
         (["topic", "lst"], "stele: No such command 'lst'. Did you mean 'list'?\n"),
-        (["topic", "create"], "stele: Missing argument 'name'.\n"),
+        (["topic", "create"], "stele: Missing argument 'NAME'.\n"),
         (["consume", "t", "--fromat", "json"], "--format"),
         (["consume", "t", "--format", "xml"], "'xml' is not one of"),
     ],

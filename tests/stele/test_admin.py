@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from stele.admin import NewTopic
@@ -11,6 +13,7 @@ from stele.errors import (
     ConfigError,
     ErrorCode,
     OutcomeUnknownError,
+    SteleError,
     UnreachableError,
 )
 from tests.support.stele import Stage, play
@@ -153,5 +156,41 @@ def test_asks_another_broker_when_one_is_gone() -> None:
             stage.cluster.kill(3)
             with pytest.raises(UnreachableError, match="cannot reach the cluster"):
                 await admin.list_topics()
+
+    play(scenario)
+
+
+def test_silent_brokers_do_not_lengthen_a_call() -> None:
+    async def scenario(stage: Stage) -> None:
+        loop = asyncio.get_running_loop()
+        stage.cluster.create("t")
+        async with stage.admin(default_api_timeout_ms=8000) as admin:
+            await admin.list_topics()
+            stage.cluster.is_frozen = True
+            for call in (admin.list_topics(), admin.create_topics([NewTopic("u", 1)])):
+                began = loop.time()
+                with pytest.raises(SteleError) as caught:
+                    await call
+                assert loop.time() - began == pytest.approx(8.0, abs=0.01)
+            assert isinstance(caught.value, OutcomeUnknownError), "it may have been carried out"
+            assert str(caught.value).count("broker 1:") <= 1
+
+    play(scenario)
+
+
+def test_all_calls_together_end_in_the_total_time() -> None:
+    async def scenario(stage: Stage) -> None:
+        loop = asyncio.get_running_loop()
+        async with stage.admin(default_api_timeout_ms=8000, total_timeout_ms=8000) as admin:
+            await admin.list_topics()
+            await asyncio.sleep(5)
+            stage.cluster.is_frozen = True
+            began = loop.time()
+            with pytest.raises(UnreachableError):
+                await admin.list_topics()
+            assert loop.time() - began == pytest.approx(3.0, abs=0.01)
+            with pytest.raises(UnreachableError):
+                await admin.list_topics()
+            assert loop.time() - began == pytest.approx(3.0, abs=0.01), "its time is up"
 
     play(scenario)

@@ -70,6 +70,7 @@ class FakeCluster:
     def __init__(self, clock: Clock, brokers: int = 3) -> None:
         self.clock = clock
         self.alive = dict.fromkeys(range(1, brokers + 1), True)
+        self.is_frozen = False  # brokers take calls and do not answer
         self.topics: dict[str, FakeTopic] = {}
         self.streams: list[FakeStream] = []
         self.next_producer_id = 1000
@@ -321,6 +322,9 @@ class FakeChannel:
         await asyncio.sleep(0.001)
         if not self._cluster.alive[self._broker]:
             raise LOST
+        if self._cluster.is_frozen:
+            await asyncio.sleep(timeout_s)
+            raise RpcError(RpcCode.DEADLINE_EXCEEDED, "no answer")
         return self._answer(method.rpartition("/")[2], request)
 
     def _answer(self, name: str, request: bytes) -> bytes:

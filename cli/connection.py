@@ -1,0 +1,37 @@
+"""How commands reach the cluster: one time-out for all that a command asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.options import tell_wait
+from cli.output import CommandError, did_you_mean
+
+if TYPE_CHECKING:
+    from stele.sync import Admin
+
+
+def connect(bootstrap: str, timeout_s: float) -> Admin:
+    """An administrator's client whose calls end, all together, within ``timeout_s``."""
+    from stele.sync import Admin
+
+    timeout_ms = milliseconds(timeout_s)
+    return Admin(
+        bootstrap,
+        default_api_timeout_ms=timeout_ms,
+        total_timeout_ms=timeout_ms,
+        on_wait=tell_wait,
+    )
+
+
+def milliseconds(timeout_s: float) -> int:
+    """At least one."""
+    return max(int(timeout_s * 1000), 1)
+
+
+def check_topics(admin: Admin, names: list[str], advice: str = "") -> None:
+    """A typo is told at once. Raises CommandError; ``advice`` ends its line."""
+    known = [topic.name for topic in admin.list_topics()]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}{advice}")

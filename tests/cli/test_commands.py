@@ -1,0 +1,155 @@
+"""What holds of every command: walked over the whole tree, so that a new one is held to it too."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cli import main
+from cli.output import table_lines
+
+PRINTS_ITS_OWN_FORMAT = {"server", "dev", "demo", "consume", "reassign generate"}
+"""Commands without --json: they run in the foreground, or print records or a plan already."""
+
+PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
+
+ARGUMENTS = {
+    "produce": ["t"],
+    "consume": ["t"],
+    "topic create": ["t"],
+    "topic list": [],
+    "topic describe": ["t"],
+    "topic delete": ["t"],
+    "topic alter": ["t", "--config", "retention.ms=1000"],
+    "topic configs": ["t"],
+    "reassign generate": ["--topic", "t", "--broker-list", "1"],
+    "reassign execute": ["-f", "PLAN"],
+    "reassign verify": ["-f", "PLAN"],
+    "reassign list": [],
+    "reassign cancel": ["--all"],
+    "cluster describe": [],
+    "quorum describe": [],
+    "quorum transfer": ["--to", "1"],
+    "quorum add-voter": [
+        *("--id", "1", "--directory-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--endpoint", "c1:9093"),
+    ],
+    "quorum remove-voter": ["--id", "1", "--directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"],
+    "features describe": [],
+    "features upgrade": ["--metadata", "2"],
+    "features downgrade": ["--metadata", "1"],
+    "features disable": ["--feature", "f"],
+}
+"""Of every command that asks a cluster: a use of it that is right."""
+
+
+def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _walk(each, (*path, name))
+    if not hasattr(command, "commands"):
+        yield " ".join(path), command
+
+
+COMMANDS = dict(_walk(typer.main.get_command(main.app), ()))
+
+
+def _options(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+ASKING = [name for name, command in COMMANDS.items() if "--timeout" in _options(command)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    command = COMMANDS[name]
+    assert (command.help or "").strip().endswith("."), "a sentence that says what it does"
+    unexplained = [each.opts for each in command.params if not getattr(each, "help", None)]
+    assert not unexplained
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_prints_data_prints_json(name: str) -> None:
+    assert ("--json" in _options(COMMANDS[name])) != (name in PRINTS_ITS_OWN_FORMAT)
+
+
+def test_every_command_that_asks_a_cluster_is_tried_without_one() -> None:
+    asking = {name for name, each in COMMANDS.items() if "--bootstrap-server" in _options(each)}
+    assert asking == set(ASKING) == set(ARGUMENTS)
+
+
+@pytest.fixture(params=["refuses", "is silent"])
+def dead_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address at which no broker answers, at once or ever."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if request.param == "is silent":
+            listening.listen(100)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_without_a_cluster_a_command_ends_in_time_and_says_so_once(
+    name: str, dead_server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    plan = str(tmp_path / "plan.json")
+    arguments = [plan if each == "PLAN" else each for each in ARGUMENTS[name]]
+    began = time.monotonic()
+    servers = f"{dead_server},{dead_server}"
+    code = main.run([*name.split(), *arguments, "-b", servers, "--timeout", "0.6"])
+    assert code == main.EXIT_FAILED
+    assert time.monotonic() - began < 5
+    output = capsys.readouterr()
+    assert output.out == ""
+    said = output.err.splitlines()[-1]
+    assert said.startswith("stele: ")
+    assert dead_server in said or "no answer within" in said
+
+
+# --------------------------------------------------------------------------------- tables
+
+COLUMNS = ("NODE", "ROLE", "DIRECTORY ID", "ENDPOINT")
+ROWS = [
+    (1, "leader", "3Db5QLSqSZieL3rJBUUegA", "controller-1.example.com:9093"),
+    (2, "voter", "AAAAAAAAAAAAAAAAAAAAAQ", None),
+]
+
+
+def test_a_table_that_fits_is_aligned() -> None:
+    assert table_lines(COLUMNS, ROWS, 80) == [
+        "NODE   ROLE     DIRECTORY ID             ENDPOINT",
+        "1      leader   3Db5QLSqSZieL3rJBUUegA   controller-1.example.com:9093",
+        "2      voter    AAAAAAAAAAAAAAAAAAAAAQ   -",
+    ]
+    assert table_lines(COLUMNS, ROWS, None) == table_lines(COLUMNS, ROWS, 200)
+
+
+def test_a_table_that_is_too_wide_is_stacked() -> None:
+    assert table_lines(COLUMNS, ROWS, 60) == [
+        "NODE          1",
+        "ROLE          leader",
+        "DIRECTORY ID  3Db5QLSqSZieL3rJBUUegA",
+        "ENDPOINT      controller-1.example.com:9093",
+        "",
+        "NODE          2",
+        "ROLE          voter",
+        "DIRECTORY ID  AAAAAAAAAAAAAAAAAAAAAQ",
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 20, 40, 80, 200, None])
+def test_no_cell_is_ever_cut(width: int | None) -> None:
+    text = "\n".join(table_lines(COLUMNS, ROWS, width))
+    assert all(str(cell) in text for row in ROWS for cell in row if cell is not None)
+
+
+def test_a_table_without_rows_is_its_columns() -> None:
+    assert table_lines(COLUMNS, [], 200) == ["NODE   ROLE   DIRECTORY ID   ENDPOINT"]
+    assert table_lines(COLUMNS, [], 10) == table_lines(COLUMNS, [], 200)
