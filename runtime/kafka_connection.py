@@ -96,7 +96,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._max_in_flight_requests = max_in_flight_requests
         self._max_in_flight_bytes = max_in_flight_bytes
-        self._reader = FrameReader(max_request_bytes)
+        self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # In the order of arrival. The head is not done, unless _flush is at work.

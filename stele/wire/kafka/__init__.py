@@ -25,6 +25,7 @@ package compares the new messages with two other codecs by itself.
 
 from stele.wire.kafka.api import Api, ApiKey, Records, Struct
 from stele.wire.kafka.codec import (
+    DECODED_PER_BYTE_MAX,
     SIZE_BYTES,
     RequestHeader,
     UnsupportedRequestError,
@@ -33,6 +34,7 @@ from stele.wire.kafka.codec import (
     decode_response,
     encode_request,
     encode_response,
+    largest_request_bytes,
     read_correlation_id,
 )
 from stele.wire.kafka.primitives import (
@@ -42,6 +44,7 @@ from stele.wire.kafka.primitives import (
 )
 
 __all__ = [
+    "DECODED_PER_BYTE_MAX",
     "SIZE_BYTES",
     "ZERO_UUID",
     "Api",
@@ -57,5 +60,6 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
+    "largest_request_bytes",
     "read_correlation_id",
 ]

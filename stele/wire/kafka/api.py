@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from stele.wire.kafka import definitions, schema
 from stele.wire.kafka.decoder import Decoder, compile_decoder
 from stele.wire.kafka.encoder import Encoder, compile_encoder
 from stele.wire.kafka.primitives import (
+    REQUEST_ELEMENTS_MAX,
     ZERO_UUID,
     MalformedMessageError,
     UnencodableMessageError,
@@ -107,14 +109,18 @@ class Api(Generic[Request, Response]):
     def decode_request(self, version: int, buffer: Buffer, position: int = 0) -> Request:
         """The request whose body begins at ``position``. Raises MalformedMessageError.
 
-        Bytes behind the message are not looked at. Records are views of ``buffer``.
+        Bytes behind the message are not looked at. Records are views of ``buffer``. A request
+        whose arrays hold more than REQUEST_ELEMENTS_MAX elements together counts as malformed.
         """
-        message: Request = self._decode(self.request, version, buffer, position)
+        message: Request = self._decode(
+            self.request, version, buffer, position, REQUEST_ELEMENTS_MAX
+        )
         return message
 
     def decode_response(self, version: int, buffer: Buffer, position: int = 0) -> Response:
-        """The response whose body begins at ``position``; as ``decode_request``."""
-        message: Response = self._decode(self.response, version, buffer, position)
+        """The response whose body begins at ``position``; as ``decode_request``, but of any size:
+        who asked decides how much is answered."""
+        message: Response = self._decode(self.response, version, buffer, position, sys.maxsize)
         return message
 
     def encode_request(self, version: int, message: Request) -> list[Buffer]:
@@ -125,11 +131,13 @@ class Api(Generic[Request, Response]):
         """The response's body. Raises UnencodableMessageError."""
         return self._encode(self.response, version, message)
 
-    def _decode(self, root: type[Struct], version: int, buffer: Buffer, position: int) -> Any:
+    def _decode(
+        self, root: type[Struct], version: int, buffer: Buffer, position: int, elements_max: int
+    ) -> Any:
         decode = self._decoders.get((root, version)) or self._compile_decoder(root, version)
         end = len(buffer)
         try:
-            message, position = decode(buffer, memoryview(buffer), position, end)
+            message, position = decode(buffer, memoryview(buffer), position, end, elements_max)
         except (struct.error, IndexError):
             raise MalformedMessageError(
                 f"{root.__name__} v{version} ends after {end} bytes"

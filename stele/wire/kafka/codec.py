@@ -13,11 +13,26 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.api import Api, ApiKey, Struct
-from stele.wire.kafka.primitives import MalformedMessageError, read_uvarint
+from stele.wire.kafka.primitives import (
+    REQUEST_ELEMENTS_MAX,
+    MalformedMessageError,
+    read_uvarint,
+    refuse_count,
+)
 from stele.world import Buffer
 
 SIZE_BYTES: Final = 4
 """The size that stands before every frame."""
+
+PLAIN_REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The largest request without records: room for all the elements that a request may have."""
+
+DECODED_PER_BYTE_MAX: Final = 64
+"""Bytes of memory that a byte of a request without records takes at most once it is decoded: a
+topic without a name is two bytes, and a slotted object."""
+
+KEYS_WITH_RECORDS: Final = frozenset({ApiKey.PRODUCE})
+"""The APIs whose requests carry records."""
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _PREFIX_AND_CORRELATION = struct.Struct(">ii")
@@ -78,6 +93,11 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
     return header, api.decode_request(header.api_version, frame, position)
 
 
+def largest_request_bytes(api_key: int, max_bytes: int) -> int:
+    """How large a frame of a kind of request may be where ``max_bytes`` is the most for any."""
+    return max_bytes if api_key in KEYS_WITH_RECORDS else min(max_bytes, PLAIN_REQUEST_BYTES_MAX)
+
+
 def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
     client_id = None
     position = _REQUEST_HEADER.size
@@ -102,6 +122,8 @@ def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, An
 
 def _skip_tagged_fields(frame: Buffer, position: int) -> int:
     count, position = read_uvarint(frame, position)
+    if count > REQUEST_ELEMENTS_MAX:
+        refuse_count()
     for _ in range(count):
         _tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

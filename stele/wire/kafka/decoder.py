@@ -2,17 +2,22 @@
 
 The source of such a function, for two fixed fields and an array of structs::
 
-    def decode(buf, view, p, end):
+    def decode(buf, view, p, end, left):
         v1, v2, n3 = S1(buf, p)
         p += 9
         if n3 > 127:
             n3, p = uvarint(buf, p - 1)
+        left -= n3
+        if left < 0:
+            refuse_count()
         ...
         return Message(v1, v2, v4), p
 
 Neighbours of a fixed size are unpacked by one call, the first byte of a length behind them
 included. Reading past the end shows either at once (``struct.error``, ``IndexError``) or, for
 strings and records, in the one check of the position at the very end: slices never fail.
+Elements of arrays and tagged fields count against ``left``: what a message costs to decode, and
+what it takes in memory, goes by their number and not by its bytes.
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ from stele.errors import SteleError
 from stele.wire.kafka import primitives
 from stele.wire.kafka.schema import FIXED, Field
 
-Decoder = Callable[[Any, memoryview, int, int], tuple[Any, int]]
-"""(buffer, a view of it, position, end) → (message, position behind it)."""
+Decoder = Callable[[Any, memoryview, int, int, int], tuple[Any, int]]
+"""(buffer, a view of it, position, end, elements allowed) → (message, position behind it)."""
 
 
 def compile_decoder(
@@ -36,7 +41,7 @@ def compile_decoder(
     writer = _DecoderWriter(version, flexible)
     message = writer.struct(root, fields)
     writer.line(f"return {message}, p")
-    source = "def decode(buf, view, p, end):\n" + "\n".join(writer.lines)
+    source = "def decode(buf, view, p, end, left):\n" + "\n".join(writer.lines)
     namespace: dict[str, Any] = {**writer.constants, **classes}
     exec(compile(source, f"<decode {root} v{version}>", "exec"), namespace)
     decode: Decoder = namespace["decode"]
@@ -69,6 +74,7 @@ class _DecoderWriter:
             "numbers": primitives.read_numbers,
             "refuse_null": primitives.refuse_null,
             "refuse_length": primitives.refuse_length,
+            "refuse_count": primitives.refuse_count,
             "ZERO_UUID": primitives.ZERO_UUID,
         }
         self._indent = 1
@@ -160,6 +166,9 @@ class _DecoderWriter:
         self.line("else:")
         self.line(f"    {end} = {stop}")
         if type_ == "string":
+            if self.flexible:  # the other form has no room for longer ones
+                self.line(f"    if {size} > {primitives.STRING_BYTES_MAX + 1}:")
+                self.line("        refuse_length()")
             self.line(f"    {result} = str(buf[p:{end}], 'utf-8')")
         elif type_ == "bytes":
             self.line(f"    {result} = bytes(view[p:{end}])")
@@ -186,9 +195,15 @@ class _DecoderWriter:
         smallest = smallest_size(each, self.version, self.flexible)
         self.line(f"if {count} * {smallest} > end - p:")
         self.line("    refuse_length()")
+        self._allow(count)
         self._elements(each, result, count)
         self._indent -= 1
         return result
+
+    def _allow(self, count: str) -> None:
+        self.line(f"left -= {count}")
+        self.line("if left < 0:")
+        self.line("    refuse_count()")
 
     def _elements(self, each: Field, result: str, count: str) -> None:
         if each.type in FIXED and each.type not in ("bool", "uuid"):
@@ -219,6 +234,7 @@ class _DecoderWriter:
         self._indent += 1
         self.line(f"if {count} > 127:")
         self.line(f"    {count}, p = uvarint(buf, p - 1)")
+        self._allow(count)
         self.line(f"for _ in range({count}):")
         self._indent += 1
         self.line(f"{tag}, p = uvarint(buf, p)")

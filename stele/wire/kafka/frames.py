@@ -9,12 +9,14 @@ stays. A frame's ``bytearray`` is new and never used again here, so views of it 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from stele.wire.kafka.codec import SIZE_BYTES
 from stele.wire.kafka.primitives import MalformedMessageError
 
 _SIZE = struct.Struct(">i")
+_KEY = struct.Struct(">h")
 
 CHUNK_BYTES: Final = 32 * 1024
 GROWTH_BYTES: Final = 1024 * 1024
@@ -28,10 +30,24 @@ class FrameSizeError(MalformedMessageError):
 class FrameReader:
     """The receiving half of a connection."""
 
-    __slots__ = ("_chunk", "_end", "_filled", "_frame", "_frame_size", "_max_bytes", "_start")
+    __slots__ = (
+        "_chunk",
+        "_end",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_max_bytes",
+        "_max_bytes_of",
+        "_start",
+    )
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self, max_bytes: int, max_bytes_of: Callable[[int, int], int] | None = None
+    ) -> None:
+        """``max_bytes_of``: of frames that begin with an API key, the maximum by key and
+        ``max_bytes``; it is asked of large frames only."""
         self._max_bytes = max_bytes
+        self._max_bytes_of = max_bytes_of
         self._chunk = bytearray(CHUNK_BYTES)
         # Of the chunk, [start, end) is received and not yet handed out. While a large frame is
         # open it is empty: all that comes belongs to the frame.
@@ -86,6 +102,13 @@ class FrameReader:
         if not 0 <= size <= self._max_bytes:
             raise FrameSizeError(f"a frame of {size} bytes, at most {self._max_bytes}")
         start = self._start + SIZE_BYTES
+        if size > GROWTH_BYTES and self._max_bytes_of is not None:
+            if available < _KEY.size:
+                return None
+            (key,) = _KEY.unpack_from(self._chunk, start)
+            allowed = self._max_bytes_of(key, self._max_bytes)
+            if size > allowed:
+                raise FrameSizeError(f"a frame of {size} bytes of API key {key}, at most {allowed}")
         if available >= size:
             self._start = start + size
             return self._chunk[start : self._start]

@@ -11,6 +11,16 @@ from stele.world import Buffer
 
 ZERO_UUID: Final = bytes(16)
 
+STRING_BYTES_MAX: Final = 2**15 - 1
+"""No string of the protocol is longer: it began with lengths of 16 bits."""
+
+REQUEST_ELEMENTS_MAX: Final = 65_536
+"""Elements of all arrays of one request together, unknown tagged fields included.
+
+They are decoded, and mostly handled, in one turn of a server's event loop. Kafka has no such limit
+but for DescribeTopicPartitions (``max.request.partition.size.limit``).
+"""
+
 
 class MalformedMessageError(ApiError):
     """Bytes that are not the message they are said to be."""
@@ -87,6 +97,12 @@ def write_numbers(format_: str, values: list[Any]) -> bytes:
 
 def refuse_null() -> NoReturn:
     raise MalformedMessageError("null where it may not be")
+
+
+def refuse_count() -> NoReturn:
+    raise MalformedMessageError(
+        f"the arrays of a request hold more than {REQUEST_ELEMENTS_MAX} elements together"
+    )
 
 
 def refuse_length() -> NoReturn:

@@ -54,6 +54,19 @@ def test_an_announced_size_alone_takes_no_memory() -> None:
     assert len(reader.get_buffer()) == 2 * GROWTH_BYTES
 
 
+def test_a_frame_too_large_for_its_api_is_refused_once_its_key_is_there() -> None:
+    reader = FrameReader(1 << 30, lambda key, most: most if key == 0 else GROWTH_BYTES + 5)
+    for data, refused in ((struct.pack(">ib", GROWTH_BYTES + 6, 0), False), (b"\x03", True)):
+        reader.get_buffer()[: len(data)] = data
+        reader.received(len(data))
+        if refused:
+            with pytest.raises(MalformedMessageError, match="API key 3, at most"):
+                reader.next_frame()
+        else:
+            assert reader.next_frame() is None
+            assert reader.has_partial
+
+
 @pytest.mark.parametrize("size", [-1, 101, 1 << 30])
 def test_sizes_out_of_bounds_are_refused(size: int) -> None:
     reader = FrameReader(100)

@@ -1,0 +1,176 @@
+"""What a request may cost: its elements, its bytes without records, the memory of its decoding."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stele.wire import kafka as wire
+from stele.wire.kafka import definitions, schema
+from stele.wire.kafka.codec import KEYS_WITH_RECORDS, PLAIN_REQUEST_BYTES_MAX
+from stele.wire.kafka.primitives import (
+    REQUEST_ELEMENTS_MAX,
+    STRING_BYTES_MAX,
+    encode_uvarint,
+)
+
+ELEMENTS = 3000
+BASE_BYTES = 20_000
+"""What a decoding may take whatever the message is."""
+
+REQUESTS = [
+    (api.name, version)
+    for api in definitions.all_apis()
+    for version in sorted({api.versions.first, api.versions.last})
+]
+
+
+def api_named(name: str) -> tuple[wire.Api[Any, Any], schema.ApiSchema]:
+    found = next(api for api in definitions.all_apis() if api.name == name)
+    return wire.api_of(found.key), found
+
+
+def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], version: int) -> Any:
+    """A struct whose values take the fewest bytes."""
+    values: dict[str, Any] = {}
+    for each in fields:
+        if version in each.versions and each.is_struct and not each.is_array and each.tag is None:
+            struct_class = api._classes[each.type]
+            values[each.name] = smallest(api, struct_class, each.fields, version)
+        elif version in each.versions and each.is_nullable(version) and each.tag is None:
+            values[each.name] = None
+        elif version in each.versions and each.type == "string" and not each.is_array:
+            values[each.name] = ""
+    return cls(**values)
+
+
+def array_paths(
+    fields: list[schema.Field], version: int
+) -> Iterator[tuple[list[schema.Field], schema.Field]]:
+    """Every array of a request, with the arrays that it stands in."""
+    for each in fields:
+        if not each.is_array or version not in each.versions or each.tag is not None:
+            continue
+        yield [], each
+        for path, nested in array_paths(each.fields, version):
+            yield [each, *path], nested
+
+
+def with_array(
+    api: wire.Api[Any, Any],
+    message: Any,
+    path: list[schema.Field],
+    each: schema.Field,
+    count: int,
+    version: int,
+) -> Any:
+    """``message`` with ``count`` of the smallest elements in one of its arrays."""
+    for step in path:
+        inner = smallest(api, api._classes[step.type], step.fields, version)
+        setattr(message, step.name, [inner])
+        message = inner
+    element: Any = 0
+    if each.is_struct:
+        element = smallest(api, api._classes[each.type], each.fields, version)
+    elif each.type == "uuid":
+        element = bytes(16)
+    elif each.type == "string":
+        element = ""
+    setattr(message, each.name, [element] * count)
+    return message
+
+
+def dense_requests(name: str, version: int, count: int) -> Iterator[tuple[str, bytes]]:
+    api, definition = api_named(name)
+    for path, each in array_paths(definition.request, version):
+        message = smallest(api, api.request, definition.request, version)
+        with_array(api, message, path, each, count, version)
+        yield each.name, b"".join(api.encode_request(version, message))
+
+
+@pytest.mark.parametrize(("name", "version"), REQUESTS)
+def test_the_memory_of_a_decoded_request_goes_by_its_bytes(name: str, version: int) -> None:
+    api, _ = api_named(name)
+    for _, data in dense_requests(name, version, 1):
+        api.decode_request(version, data)  # compiled only once
+    for array, data in dense_requests(name, version, ELEMENTS):
+        gc.collect()
+        tracemalloc.start()
+        message = api.decode_request(version, data)
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert message is not None
+        assert max(held, peak) <= BASE_BYTES + wire.DECODED_PER_BYTE_MAX * len(data), array
+
+
+@pytest.mark.parametrize(("name", "version"), REQUESTS)
+def test_no_request_has_more_elements_than_are_allowed(name: str, version: int) -> None:
+    """In whatever array they stand; counted before one of them is made."""
+    api, _ = api_named(name)
+    for array, data in dense_requests(name, version, REQUEST_ELEMENTS_MAX + 1):
+        tracemalloc.start()
+        with pytest.raises(wire.MalformedMessageError, match="more than 65536 elements"):
+            api.decode_request(version, data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < BASE_BYTES, array
+
+
+def test_elements_of_all_arrays_count_together() -> None:
+    api, _ = api_named("Metadata")
+    names = b"\x00\x00" * REQUEST_ELEMENTS_MAX
+    exact = struct.pack(">i", REQUEST_ELEMENTS_MAX) + names
+    assert len(api.decode_request(1, exact).topics) == REQUEST_ELEMENTS_MAX
+    fetch, _ = api_named("Fetch")
+    definition = definitions.find(fetch.key).request
+    message = smallest(fetch, fetch.request, definition, 12)
+    topics = next(each for each in definition if each.name == "topics")
+    inner = smallest(fetch, fetch._classes[topics.type], topics.fields, 12)
+    partition = smallest(fetch, fetch._classes["FetchPartition"], topics.fields[-1].fields, 12)
+    inner.partitions = [partition] * (REQUEST_ELEMENTS_MAX // 4)
+    message.topics = [inner] * 4
+    with pytest.raises(wire.MalformedMessageError, match="more than 65536 elements"):
+        fetch.decode_request(12, b"".join(fetch.encode_request(12, message)))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(REQUEST_ELEMENTS_MAX + 1, 2**32 - 1), st.booleans())
+def test_unknown_tagged_fields_count_too(count: int, in_header: bool) -> None:
+    body = b"\x00\x01\x00\x00" if in_header else b""
+    tags = encode_uvarint(count) + b"\x09\x00" * 1000
+    start = struct.pack(">hhih", 3, 12, 1, -1)
+    frame = start + tags + body if in_header else start + b"\x00" + b"\x00\x01\x00" + tags
+    with pytest.raises(wire.MalformedMessageError, match="more than 65536 elements"):
+        wire.decode_request(frame)
+
+
+def test_a_string_longer_than_any_of_the_protocol_is_refused() -> None:
+    api, _ = api_named("FindCoordinator")
+
+    def request(size: int) -> bytes:
+        return encode_uvarint(size + 1) + b"x" * size + b"\x00\x00"
+
+    assert len(api.decode_request(3, request(STRING_BYTES_MAX)).key) == STRING_BYTES_MAX
+    with pytest.raises(wire.MalformedMessageError):
+        api.decode_request(3, request(STRING_BYTES_MAX + 1))
+
+
+def test_only_requests_with_records_may_be_large() -> None:
+    def has_records(fields: list[schema.Field]) -> bool:
+        return any(each.type == "records" or has_records(each.fields) for each in fields)
+
+    assert {
+        api.key for api in definitions.all_apis() if has_records(api.request)
+    } == KEYS_WITH_RECORDS
+    for key in wire.ApiKey:
+        most = wire.largest_request_bytes(key, 1 << 27)
+        assert most == (1 << 27 if key in KEYS_WITH_RECORDS else PLAIN_REQUEST_BYTES_MAX)
+    assert wire.largest_request_bytes(4711, 1 << 27) == PLAIN_REQUEST_BYTES_MAX
+    assert wire.largest_request_bytes(3, 1000) == 1000
