@@ -8,6 +8,7 @@ for what must be durable first, and the delivery task for what is committed. Not
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
@@ -41,7 +42,7 @@ from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, Service, World
-from storage.errors import StorageError, is_device_failure
+from storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -446,9 +447,9 @@ class Quorum:
             try:
                 await self._log.checkpoint(self.high_watermark)
             except OSError as error:
-                if is_device_failure(error):
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                _log.error("no checkpoint of the metadata log this time: %s", error)
+                _log.error("no room for the checkpoint of the metadata log: %s", error)
             if self._snapshots is not None:
                 await self._snapshots.take_if_due(self._core)
 

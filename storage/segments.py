@@ -53,8 +53,6 @@ class Segments:
         as far."""
         cursor = self._cursors.get(offset)
         if cursor is not None:
-            if cursor[0] is not self.active:
-                self._use(cursor[0])
             return cursor
         if offset >= self.active.base_offset:
             return self.active, None
@@ -109,17 +107,14 @@ class Segments:
 
     def drop_below(self, offset: int, *, in_order: bool) -> int:
         """Delete those that end at or below ``offset``, but never the active one; return how many.
-        ``in_order``: each removal is on disk before the next. Raises OSError: it may be called
-        again."""
+        ``in_order``: each removal is on disk before the next. Raises OSError."""
         dead = [segment for segment in self.sealed() if segment.end_offset <= offset]
         for segment in dead:
-            if in_order:
-                self._disk.sync_now(self._directory)
+            del self._items[0], self.bases[0]
             self._forget(segment)
             segment.delete()
-            del self._items[0], self.bases[0]
-        if dead and in_order:
-            self._disk.sync_now(self._directory)
+            if in_order:
+                self._disk.sync_now(self._directory)
         return len(dead)
 
     def _forget(self, segment: Segment) -> None:

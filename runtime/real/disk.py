@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runtime.real.helper import HelperProcess
-from runtime.real.sync_process import HelperSyncError, replace_file, sync_path
-from stele.world import Buffer, ReadFailedError, SyncFailedError
+from runtime.real.sync_process import replace_file, sync_path
+from stele.world import Buffer
 
 _IOV_MAX: Final = 1024
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -64,7 +64,7 @@ class RealFile:
             return None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
-                raise ReadFailedError(error.errno, error.strerror, self.path) from error
+                raise
             self._nowait = False
             return self.read_now(position, size)
         if count < size:
@@ -72,12 +72,6 @@ class RealFile:
         return buffer
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
-        try:
-            return self._read_now(position, size)
-        except OSError as error:
-            raise ReadFailedError(error.errno, error.strerror, self.path) from error
-
-    def _read_now(self, position: int, size: int) -> bytes | bytearray:
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -130,10 +124,7 @@ class RealDisk:
 
     def read_file(self, path: str) -> bytes:
         with builtins.open(path, "rb") as file:
-            try:
-                return file.read()
-            except OSError as error:
-                raise ReadFailedError(error.errno, error.strerror, path) from error
+            return file.read()
 
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
@@ -149,16 +140,10 @@ class RealDisk:
         return lambda: os.close(fd)
 
     def replace_file_now(self, path: str, data: bytes) -> None:
-        try:
-            replace_file(path, data, suffix=".tmp")
-        except HelperSyncError as error:
-            raise SyncFailedError(error.errno, error.strerror, error.filename) from error
+        replace_file(path, data, suffix=".tmp")
 
     def sync_now(self, path: str) -> None:
-        try:
-            sync_path(path)
-        except HelperSyncError as error:
-            raise SyncFailedError(error.errno, error.strerror, path) from error
+        sync_path(path)
 
     async def replace_file(self, path: str, data: bytes) -> None:
         await self._syncer.call("replace", path, bytes(data))

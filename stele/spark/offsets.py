@@ -12,6 +12,7 @@ LATEST = -1
 
 _OPTIONS = {
     "bootstrap.servers": "",
+    "default.api.timeout.ms": "20000",
     "subscribe": "",
     "startingoffsets": "earliest",
     "endingoffsets": "latest",
@@ -44,6 +45,8 @@ class SourceOptions:
     """The options of one read, checked."""
 
     bootstrap_servers: str
+    default_api_timeout_ms: int
+    """How long the cluster and its topics are looked for: Spark's user sees nothing meanwhile."""
     topics: tuple[str, ...]
     start: Bound
     end: Bound
@@ -70,6 +73,9 @@ class SourceOptions:
             raise OptionError('option "subscribe" is missing: one topic, or several with commas')
         return cls(
             bootstrap_servers=values["bootstrap.servers"],
+            default_api_timeout_ms=max(
+                _whole_number("default.api.timeout.ms", values["default.api.timeout.ms"]), 1
+            ),
             topics=topics,
             start=_bound("startingOffsets", values["startingoffsets"]),
             end=_bound("endingOffsets", values["endingoffsets"]),

@@ -8,11 +8,16 @@ Spark forks its Python workers, and gRPC must not be loaded before a fork.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from stele.spark.offsets import EARLIEST, LATEST, OffsetRange, SourceOptions, split
@@ -46,22 +51,60 @@ class DataLossError(Exception):
     """Records that the query was to read are no longer there."""
 
 
+class NotBuiltError(Exception):
+    """What the query asks for is not built."""
+
+
 class SteleDataSource(DataSource):
-    """``session.read.format("stele")``; options as in Spark's Kafka source, see ``offsets``."""
+    """``session.read.format("stele")``; options as in Spark's Kafka source, see ``offsets``.
+
+    Spark makes one for each kind of use and asks it for what it needs, so options are looked at
+    only when something is asked for: those of a write are not those of a read.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._options = SourceOptions.parse(dict(options))
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
         return "stele"
 
     def schema(self) -> str:
-        return SCHEMA + (_HEADERS if self._options.include_headers else "")
+        options = SourceOptions.parse(self._given)
+        return SCHEMA + (_HEADERS if options.include_headers else "")
 
     def reader(self, schema: StructType) -> SteleReader:
-        return SteleReader(self._options)
+        return SteleReader(SourceOptions.parse(self._given))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _NoStreams()
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise NotBuiltError(_NO_WRITES)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        raise NotBuiltError(_NO_WRITES)
+
+
+class _NoStreams(DataSourceStreamReader):
+    """Refuses when Spark asks where the stream begins: Spark hides what is raised earlier behind an
+    error of its own."""
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
+        raise NotBuiltError(
+            'format "stele" does not read streams yet (readStream): read a batch with '
+            "session.read, and begin the next one at the offsets where it ended"
+        )
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise AssertionError("Spark reads no stream that has no beginning")
+
+
+_NO_WRITES = (
+    'format "stele" does not write yet (write, writeStream): write with stele.Producer in '
+    "foreachPartition"
+)
 
 
 class RangePartition(InputPartition):
@@ -98,7 +141,8 @@ class SteleReader(DataSourceReader):
         ]
         for each in ranges:
             self._check_held(each, beginnings, ends)
-        return [RangePartition(each) for each in split(ranges, options.min_partitions)]
+        pieces = split(ranges, options.min_partitions) or ranges[:1]  # Spark wants one at least
+        return [RangePartition(each) for each in pieces]
 
     def _check_held(
         self,
@@ -136,6 +180,7 @@ def _consumer(options: SourceOptions) -> Consumer:
     return Consumer(
         options.bootstrap_servers,
         auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
+        default_api_timeout_ms=options.default_api_timeout_ms,
         max_partition_fetch_bytes=8 * 1024 * 1024,
     )
 

@@ -36,7 +36,6 @@ COMMANDS = [
     ["produce"],
     ["consume"],
     ["cluster", "describe"],
-    ["cluster", "unregister"],
     ["quorum", "describe"],
     ["log", "dump"],
     ["demo"],

@@ -1,0 +1,136 @@
+"""README.md does what it says: its commands and programs run as they stand, and its table of what
+is not built agrees with what is advertised and refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.api import SERVED
+from metadata.config_keys import validate_topic_config
+from runtime.config import ConfigError, load
+from stele.errors import ApiError
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for language, block in BLOCKS
+    for line in block.splitlines()
+    if language == "" and line.startswith(".venv/bin/stele ")
+]
+PROGRAMS = [block for language, block in BLOCKS if language == "python"]
+
+
+def run(arguments: list[str], bootstrap: str) -> str:
+    done = subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "STELE_BOOTSTRAP_SERVER": bootstrap,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.processes
+def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
+    """All but `stele dev`, which has tests of its own: here a cluster runs already."""
+    outputs = {}
+    for command in COMMANDS:
+        words = shlex.split(command)
+        if words[1] != "dev":
+            outputs[" ".join(words[1:3])] = run([sys.executable, "-m", "cli.main", *words[1:]],
+                                                bootstrap)  # fmt: skip
+    assert outputs["consume orders"].count("\n") == 10
+    assert len(PROGRAMS) == 2
+    for program in PROGRAMS:
+        if "pyspark" in program and shutil.which("java") is None:
+            continue
+        assert "127.0.0.1:9092" in program
+        outputs["last"] = run(
+            [sys.executable, "-c", program.replace("127.0.0.1:9092", bootstrap)], bootstrap
+        )
+    if shutil.which("java") is not None:
+        assert outputs["last"] == "201\n", "200 lines of the file and the one of the first program"
+
+
+# ------------------------------------------------------------------------- not built yet
+
+CONSUMER_GROUPS = (8, 9, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)
+TRANSACTIONS = (24, 25, 26, 28, 65, 66)
+QUOTAS = (48, 49)
+SHARE_GROUPS = (76, 77, 78, 79)
+
+
+def unadvertised(*keys: int) -> None:
+    assert not {int(each.api.key) for each in SERVED} & set(keys)
+
+
+def refused_for_topics(name: str, value: str) -> None:
+    with pytest.raises(ApiError):
+        validate_topic_config(name, value)
+
+
+def refused_at_start(setting: str) -> None:
+    with pytest.raises(ConfigError, match="not built"):
+        load("node.id=1\nprocess.roles=broker\nlog.dirs=/tmp/x\n", overrides=[setting])
+
+
+def refused_by_spark() -> None:
+    source = pytest.importorskip("stele.spark.source")
+    made = source.SteleDataSource({})
+    with pytest.raises(source.NotBuiltError):
+        made.streamReader(None).initialOffset()
+    for writer in (made.writer, made.streamWriter):
+        with pytest.raises(source.NotBuiltError):
+            writer(None, False)
+
+
+def refused_security() -> None:
+    refused_at_start("listeners=SASL_SSL://127.0.0.1:9092")
+    refused_at_start(
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    )
+    unadvertised(17, 29, 30, 31, 36, 50, 51)
+
+
+PROOFS: dict[str, Callable[[], None]] = {
+    "consumer groups": lambda: unadvertised(*CONSUMER_GROUPS),
+    "transactions": lambda: unadvertised(*TRANSACTIONS),
+    "log compaction": lambda: refused_for_topics("cleanup.policy", "compact"),
+    "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
+    "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
+    "TLS, SASL, access control": refused_security,
+    "quotas": lambda: unadvertised(*QUOTAS),
+    "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
+    "Spark: streams, writes": refused_by_spark,
+}
+ROWS = re.findall(
+    r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],
+    flags=re.MULTILINE,
+)[1:]  # fmt: skip
+
+
+def test_the_table_of_what_is_not_built_is_proven_row_by_row() -> None:
+    assert list(PROOFS) == ROWS
+
+
+@pytest.mark.parametrize("row", PROOFS)
+def test_what_the_table_calls_not_built_is_refused(row: str) -> None:
+    PROOFS[row]()
