@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import timeit
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from stele.wire import batch as wire
 from stele.wire import kafka
 from stele.wire.compression import Compression, compress, decompress
 from stele.wire.kafka.messages import fetch, metadata, produce
+from stele.wire.record_check import check_records
 
 TARGET_S = 0.2
 REPEATS = 5
@@ -118,6 +120,8 @@ def batch_row(value_bytes: int, count: int) -> list[str]:
     header = wire.read_header(batch)
     encode_us, decode_us = microseconds(build), microseconds(lambda: wire.decode(batch))
     broker_us = microseconds(lambda: wire.validate_produced(batch, len(batch)))
+    body = memoryview(batch)[wire.HEADER_SIZE :]
+    records_us = microseconds(lambda: deque(check_records(Compression.NONE, body, count), 0))
     stamp_us = microseconds(lambda: wire.stamp(batch, 0, base_offset=5, leader_epoch=3))
     return [
         f"{count} x {value_bytes} B",
@@ -126,6 +130,7 @@ def batch_row(value_bytes: int, count: int) -> list[str]:
         f"{microseconds(lambda: wire.read_header(batch)):.2f}",
         f"{microseconds(lambda: wire.check_crc(batch, 0, header)):.2f}",
         f"{broker_us + stamp_us:.2f}",
+        f"{records_us:.1f}",
     ]
 
 
@@ -173,7 +178,15 @@ def main() -> None:
     console.print(f"{platform.machine()}, Python {platform.python_version()}, {versions}\n")
     times = [[name, *(f"{us:,.1f}" for us in message_times(make))] for name, make in MESSAGES]
     console.print(table("Messages, µs each", ["message", "decode", "encode"], times))
-    columns = ["records", "encode", "decode", "header µs", "CRC µs", "check and stamp µs"]
+    columns = [
+        "records",
+        "encode",
+        "decode",
+        "header µs",
+        "CRC µs",
+        "check and stamp µs",
+        "records µs",
+    ]
     rows = [batch_row(size, count) for size, count in ((100, 150), (1024, 16), (100, 10_000))]
     console.print(table("Record batches, million records/s / MB/s", columns, rows))
     data = lines(1 << 20)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from broker.deadlines import Deadline, DeadlineWheel
 from broker.refusal_log import RefusalLog
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
+from broker.slow_checks import SlowChecks
 from broker.types import ProduceEntry, ProduceResult
 from metadata.effective import TopicConfig
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import BatchHeader, validate_produced
+from stele.wire.batch import HEADER_SIZE, BatchHeader, validate_produced
+from stele.wire.record_check import check_records
+
+logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 ACKS_NONE = 0
 
 Done = Callable[[list[ProduceResult]], None]
+
+_SOUND: Final = object()
+"""What ``next`` gives for a check of records that has come to its end."""
 
 
 class _Part:
@@ -40,6 +49,23 @@ class _Part:
         self._request.refused(self, error)
 
 
+class _Unchecked:
+    """A batch whose records are still being looked at, or that comes behind such a batch."""
+
+    __slots__ = ("acks", "checks", "entry", "header", "is_abandoned", "request", "result")
+
+    def __init__(
+        self, request: _WaitingProduce, entry: ProduceEntry, acks: int, result: ProduceResult
+    ) -> None:
+        self.request = request
+        self.entry = entry
+        self.acks = acks
+        self.result = result
+        self.header: BatchHeader | None = None
+        self.checks: Iterator[None] | None = None  # with the header, from its turn on
+        self.is_abandoned = False  # answered already: it must not be appended any more
+
+
 class _WaitingProduce:
     """A request of which some partitions are not yet what ``acks`` asks for."""
 
@@ -53,15 +79,19 @@ class _WaitingProduce:
         self._lease_valid = lease_valid
         # The parts without an outcome, in order; answered exactly when it is empty. One None
         # more while parts are still being added.
-        self._open: dict[_Part | None, None] = {None: None}
+        self._open: dict[_Part | _Unchecked | None, None] = {None: None}
         self.deadline: Deadline | None = None
 
     @property
     def is_open(self) -> bool:
         return self._done is not None
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: _Part | _Unchecked) -> None:
         self._open[part] = None
+
+    def checked(self, batch: _Unchecked) -> None:
+        """It is appended, and what it waits for now has been added; or it is refused."""
+        self._settle(batch)
 
     def complete(self) -> None:
         """All parts have been added."""
@@ -86,11 +116,15 @@ class _WaitingProduce:
 
     def time_out(self, *, replicated: bool) -> None:
         for part in list(self._open):
-            if part is not None:
+            if isinstance(part, _Part):
                 part.replica.machine.withdraw(part.number, replicated=replicated)
                 self.refused(part, ErrorCode.REQUEST_TIMED_OUT)
+            elif part is not None:
+                part.is_abandoned = True
+                part.result.error = ErrorCode.REQUEST_TIMED_OUT
+                self._settle(part)
 
-    def _settle(self, part: _Part | None) -> None:
+    def _settle(self, part: _Part | _Unchecked | None) -> None:
         self._open.pop(part, None)
         if self._open or self._done is None:
             return
@@ -110,6 +144,7 @@ class ProduceRequests:
         self._deadlines = deadlines
         self._lease_valid = lease_valid
         self._refusals = RefusalLog(replicas.clock)
+        self._slow_checks: SlowChecks[_Unchecked] = SlowChecks(self._advance)
 
     def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int, done: Done
@@ -146,19 +181,68 @@ class ProduceRequests:
     def _append(
         self, entry: ProduceEntry, acks: int, request: _WaitingProduce, result: ProduceResult
     ) -> _Part | None:
-        """Append one batch; None, with the error in ``result``, where that cannot be."""
+        """Append one batch; None, with the error in ``result``, where that cannot be.
+
+        None also if that takes longer than the event loop has in one go. Order in a partition is
+        kept: what comes behind such a batch waits for it.
+        """
+        if self._slow_checks.is_busy(entry.id):
+            self._defer(_Unchecked(request, entry, acks, result))
+            return None
         try:
             replica = self._leader_of(entry, acks)
-            end_offset = self._append_to(replica, entry, result)
+            header, checks = self._validated(replica, entry)
+            if next(checks, _SOUND) is not _SOUND:
+                batch = _Unchecked(request, entry, acks, result)
+                batch.header, batch.checks = header, checks
+                self._defer(batch)
+                return None
+            end_offset = self._append_to(replica, entry, header, result)
         except ApiError as error:
-            self._replicas.counters.failed_produce_total += 1
-            self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
-            result.error = error.code
-            result.message = error.message
-            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                result.leader = self._replicas.hint(entry.id)
+            self._refuse(entry, result, error)
             return None
         return _Part(request, replica, result, end_offset)
+
+    def _refuse(self, entry: ProduceEntry, result: ProduceResult, error: ApiError) -> None:
+        self._replicas.counters.failed_produce_total += 1
+        self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
+        result.error = error.code
+        result.message = error.message
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            result.leader = self._replicas.hint(entry.id)
+
+    # ------------------------------------------------------------------ large batches
+
+    def _defer(self, batch: _Unchecked) -> None:
+        batch.request.add(batch)
+        self._slow_checks.add(batch.entry.id, batch)
+
+    def _advance(self, batch: _Unchecked) -> bool:
+        """One slice of the work that a batch makes; True when none is left."""
+        if batch.is_abandoned:
+            return True
+        entry = batch.entry
+        try:
+            # Asked for again after each pause: it may lead no more.
+            replica = self._leader_of(entry, batch.acks)
+            if batch.checks is None or batch.header is None:
+                batch.header, batch.checks = self._validated(replica, entry)
+            if next(batch.checks, _SOUND) is not _SOUND:
+                return False
+            end_offset = self._append_to(replica, entry, batch.header, batch.result)
+        except ApiError as error:
+            self._refuse(entry, batch.result, error)
+        except Exception:
+            logger.exception("%r: a batch cannot be appended", self._replicas.by_id.get(entry.id))
+            batch.result.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        else:
+            if batch.acks != ACKS_NONE:
+                part = _Part(batch.request, replica, batch.result, end_offset)
+                self._await(batch.request, part, batch.acks)
+        batch.request.checked(batch)
+        return True
+
+    # ------------------------------------------------------------------ one batch
 
     def _leader_of(self, entry: ProduceEntry, acks: int) -> Replica:
         replica = self._replicas.by_id.get(entry.id)
@@ -176,13 +260,29 @@ class ProduceRequests:
             )
         return replica
 
-    def _append_to(self, replica: Replica, entry: ProduceEntry, result: ProduceResult) -> int:
+    def _validated(
+        self, replica: Replica, entry: ProduceEntry
+    ) -> tuple[BatchHeader, Iterator[None]]:
+        """The sound header of a batch, and the check of its records, which is still to be made."""
+        config = replica.config
+        header = validate_produced(entry.batch, config.max_message_bytes)
+        _check_times(header, config, self._replicas.clock.time_ms())
+        return header, check_records(
+            header.compression,
+            memoryview(entry.batch)[HEADER_SIZE:],
+            header.record_count,
+            keys_required="compact" in config.cleanup_policy,
+        )
+
+    def _append_to(
+        self, replica: Replica, entry: ProduceEntry, header: BatchHeader, result: ProduceResult
+    ) -> int:
         """The offset after the batch; a duplicate gets its original's."""
-        header = validate_produced(entry.batch, replica.config.max_message_bytes)
-        time_ms = self._replicas.clock.time_ms()
-        _check_times(header, replica.config, time_ms)
         appended = replica.log.append_as_leader(
-            entry.batch, header, leader_epoch=replica.machine.leader_epoch, now_ms=time_ms
+            entry.batch,
+            header,
+            leader_epoch=replica.machine.leader_epoch,
+            now_ms=self._replicas.clock.time_ms(),
         )
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms

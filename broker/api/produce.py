@@ -3,8 +3,9 @@
 Advertised from version 0, for a higher minimum makes older librdkafka stop compressing
 (KAFKA-18659), but 0-2 cannot be decoded: they carry formats before record batches.
 
-Deviations: a transactional id is refused, as there are no transactions; errors are told for the
-batch, never for single records.
+Deviations: a transactional id and a transactional batch are refused, as there are no
+transactions; errors are told for the batch, never for single records; attributes of a record, and
+names of headers that are not UTF-8, are refused, for not every client can read them.
 """
 
 from __future__ import annotations

@@ -94,6 +94,8 @@ _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_PRODUCED: Final = 0x3F
+"""All of the attributes that a producer may know of; 0x40 is the log cleaner's."""
 
 _CRC_POSITION: Final = 17
 _CRC_START: Final = 21
@@ -252,8 +254,8 @@ def stamp(
 def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:
     """The header of what a producer sent for one partition: exactly one sound batch.
 
-    Raises BatchError with the code to answer. ``max_bytes`` is ``max.message.bytes``. Records are
-    not parsed: the CRC says they are what the producer wrote.
+    Raises BatchError with the code to answer. ``max_bytes`` is ``max.message.bytes``. The records
+    are looked at by ``stele.wire.record_check``.
     """
     if len(buffer) == 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
@@ -288,11 +290,16 @@ def _validate_fields(header: BatchHeader) -> None:
         raise BatchError(ErrorCode.INVALID_TIMESTAMP, "producers may not set LogAppendTime")
     if header.attributes & _COMPRESSION_MASK > Compression.ZSTD:
         raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
-    if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
-    elif header.is_transactional:
-        raise BatchError(ErrorCode.INVALID_RECORD, "a transaction without a producer id")
+    if header.attributes & ~_PRODUCED:
+        raise BatchError(ErrorCode.INVALID_RECORD, f"attributes {header.attributes & 0xFFFF:#x}")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
+    if header.is_transactional:
+        # It would hold back the last stable offset for ever: nobody ends transactions here. The
+        # code is what Kafka answers for one that belongs to no transactional id.
+        raise BatchError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
+        )
 
 
 # ------------------------------------------------------------------------------ building

@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
+from collections.abc import Callable, Iterator
 
 import cramjam
 import lz4.frame
@@ -77,46 +78,64 @@ def decompress(
     codec: Compression, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> bytes:
     """The original of ``data``, at most ``max_bytes`` long. Raises CompressionError."""
+    parts = list(decompressed(codec, data, max_bytes, chunk_bytes=max_bytes))
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+
+def decompressed(
+    codec: Compression, data: Buffer, max_bytes: int, *, chunk_bytes: int
+) -> Iterator[bytes]:
+    """The original of ``data`` in parts of ``chunk_bytes`` at the most, some of them empty.
+
+    One part at a time is made, so that whoever must not stop for long can go on in between. A
+    block of raw snappy is one part whatever its size. Raises CompressionError.
+    """
     try:
-        if codec is Compression.LZ4:
-            return _unlz4(bytes(data), max_bytes)
-        if codec is Compression.ZSTD:
-            return _unzstd(data, max_bytes)
-        if codec is Compression.GZIP:
-            return _ungzip(bytes(data), max_bytes)
-        if codec is Compression.SNAPPY:
-            return _unsnappy(data, max_bytes)
+        yield from _READERS[codec](memoryview(data), max_bytes, max(chunk_bytes, 1))
     except (RuntimeError, zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
         raise CompressionError(f"not {codec.name.lower()} data: {error}") from error
-    if len(data) > max_bytes:
-        raise _too_large(codec, max_bytes)
-    return bytes(data)
 
 
 def _too_large(codec: Compression, max_bytes: int) -> CompressionError:
     return CompressionError(f"{codec.name.lower()} data grows past {max_bytes} bytes")
 
 
+def _plain(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
+    if len(data) > max_bytes:
+        raise _too_large(Compression.NONE, max_bytes)
+    yield bytes(data)
+
+
+_PIECE = 64 * 1024
+"""Of the input: decompressors copy what they were given and did not use yet."""
+
 # ---------------------------------------------------------------------------------- gzip
 
 _GZIP_WINDOW = 31  # zlib's way to say: 32 KiB of history, in a gzip frame
 
 
-def _ungzip(data: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
+def _ungzip(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
     room = max_bytes
+    position = 0
+    pending = b""
     while True:  # a file may be several members, one after the other
         inflate = zlib.decompressobj(_GZIP_WINDOW)
-        part = inflate.decompress(data, room + 1)
-        if len(part) > room:
-            raise _too_large(Compression.GZIP, max_bytes)
-        if not inflate.eof:
-            raise CompressionError("gzip data ends before its time")
-        parts.append(part)
-        room -= len(part)
-        data = inflate.unused_data
-        if not data:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not inflate.eof:
+            if not pending:
+                pending = bytes(data[position : position + _PIECE])
+                position += len(pending)
+            is_last = not pending
+            part = inflate.decompress(pending, min(room + 1, chunk_bytes))
+            if len(part) > room:
+                raise _too_large(Compression.GZIP, max_bytes)
+            if is_last and not part and not inflate.eof:
+                raise CompressionError("gzip data ends before its time")
+            room -= len(part)
+            pending = inflate.unconsumed_tail
+            yield part
+        pending = inflate.unused_data
+        if not pending and position >= len(data):
+            return
 
 
 # -------------------------------------------------------------------------------- snappy
@@ -127,11 +146,10 @@ _SNAPPY_MAX_RATIO = 22  # the densest element copies 64 bytes and takes 3
 _INT32 = struct.Struct(">i")
 
 
-def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _unsnappy_block(data, max_bytes, max_bytes)
-    view = memoryview(data)
-    parts: list[bytes] = []
+def _unsnappy(view: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _unsnappy_block(view, max_bytes, max_bytes)
+        return
     room = max_bytes
     position = _XERIAL_HEADER_SIZE
     while position < len(view):
@@ -142,10 +160,9 @@ def _unsnappy(data: Buffer, max_bytes: int) -> bytes:
         if not 0 < size <= len(view) - position:
             raise CompressionError(f"a snappy block of {size} bytes where there are fewer")
         part = _unsnappy_block(view[position : position + size], room, max_bytes)
-        parts.append(part)
         room -= len(part)
         position += size
-    return b"".join(parts)
+        yield part
 
 
 def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
@@ -163,24 +180,30 @@ def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
 _LZ4_CHUNK = 64 * 1024  # what one read allocates ahead, at least
 
 
-def _unlz4(data: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
+def _unlz4(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
     room = max_bytes
+    chunk_bytes = min(chunk_bytes, max(_LZ4_CHUNK, 16 * len(data)))
+    position = 0
+    pending = b""
     while True:
         frame = lz4.frame.LZ4FrameDecompressor()
-        chunk_bytes = max(_LZ4_CHUNK, 16 * len(data))
         while not frame.eof:
-            part = frame.decompress(data, min(room + 1, chunk_bytes))
+            is_last = False
+            if not pending and frame.needs_input:
+                pending = bytes(data[position : position + _PIECE])
+                position += len(pending)
+                is_last = not pending
+            part = frame.decompress(pending, min(room + 1, chunk_bytes))
+            pending = b""  # the frame keeps what it did not use yet
             if len(part) > room:
                 raise _too_large(Compression.LZ4, max_bytes)
-            if not part and frame.needs_input and not frame.eof:
+            if is_last and not part and not frame.eof:
                 raise CompressionError("lz4 data ends before its time")
-            parts.append(part)
             room -= len(part)
-            data = b""  # the frame keeps what it did not use yet
-        data = frame.unused_data
-        if not data:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            yield part
+        pending = frame.unused_data or b""
+        if not pending and position >= len(data):
+            return
 
 
 # ---------------------------------------------------------------------------------- zstd
@@ -191,26 +214,24 @@ _ZSTD_RUN = 1  # the type of a block that is one byte, said often
 _ZSTD_CHECKSUM_SIZE = 4
 
 
-def _unzstd(data: Buffer, max_bytes: int) -> bytes:
-    view = memoryview(data)
+def _unzstd(view: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor()
-    parts: list[bytes] = []
     room = max_bytes
     position = 0
-    while position < len(view) or not parts:
+    while position < len(view) or position == 0:
         end = _zstd_frame_end(view, position)
         frame = view[position:end]
         if zstandard.frame_content_size(frame) > room:
             raise _too_large(Compression.ZSTD, max_bytes)
+        size = min(chunk_bytes, max(_ZSTD_CHUNK, 4 * len(frame)))
         with decompressor.stream_reader(frame) as reader:
-            while part := reader.read(min(room + 1, max(_ZSTD_CHUNK, 4 * len(frame)))):
+            while part := reader.read(min(room + 1, size)):
                 if len(part) > room:
                     raise _too_large(Compression.ZSTD, max_bytes)
-                parts.append(part)
                 room -= len(part)
-        parts.append(b"")
+                yield part
+        yield b""
         position = end
-    return b"".join(parts)
 
 
 def _zstd_frame_end(view: memoryview, position: int) -> int:
@@ -234,3 +255,13 @@ def _zstd_frame_end(view: memoryview, position: int) -> int:
     if end > len(view):
         raise CompressionError("zstd data ends inside a frame")
     return end
+
+
+_READERS: dict[Compression, Callable[[memoryview, int, int], Iterator[bytes]]] = {
+    Compression.NONE: _plain,
+    Compression.GZIP: _ungzip,
+    Compression.SNAPPY: _unsnappy,
+    Compression.LZ4: _unlz4,
+    Compression.ZSTD: _unzstd,
+}
+"""From the compressed bytes, what they may grow to, and the size of a part."""

@@ -1,0 +1,332 @@
+"""Whether the records of a produced batch can be read: what a leader asks before it takes them.
+
+A batch that its consumers cannot read stops each of them at its offset, for as long as it is kept.
+So every record is looked at: lengths, offsets without gaps, nothing left over, decompression
+within bounds (as Kafka's LogValidator does). Keys and values are stepped over, not copied.
+
+The work is done in slices: 0.4 µs a record, and decompression at its codec's pace, are too much for
+an event loop in one go when a batch is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stele.errors import ErrorCode
+from stele.wire.batch_errors import BatchError
+from stele.wire.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Compression,
+    CompressionError,
+    decompressed,
+)
+from stele.world import Buffer
+
+SLICE_RECORDS: Final = 1000
+SLICE_BYTES: Final = 256 * 1024  # of decompressed records
+_HEADERS_AT_ONCE: Final = 50
+_EMPTY_PARTS_MAX: Final = 100  # compressed data of nothing, one after the other: nobody's mistake
+
+# What others cost, in bytes that can be decompressed meanwhile.
+_RECORD_COST_BYTES: Final = SLICE_BYTES // SLICE_RECORDS + 1
+_PART_COST_BYTES: Final = 4096
+
+
+def check_records(
+    compression: Compression, body: Buffer, count: int, *, keys_required: bool = False
+) -> Iterator[None]:
+    """Whether ``body`` holds exactly ``count`` records at consecutive offsets from 0 on.
+
+    Yields between slices of the work. Raises BatchError INVALID_RECORD. ``keys_required``: the
+    topic is compacted, so every record needs a key.
+    """
+    parts = decompressed(compression, body, DEFAULT_MAX_DECOMPRESSED_BYTES, chunk_bytes=SLICE_BYTES)
+    try:
+        yield from _check(_Source(parts, keys_required), count)
+    except CompressionError as error:
+        raise _invalid(error.message) from error
+
+
+def _check(source: _Source, count: int) -> Iterator[None]:
+    number = 0
+    while number < count:
+        number = source.whole_records(number, min(count, number + SLICE_RECORDS))
+        if number < count:
+            if source.is_slice_done():
+                yield
+            yield from source.record_across_parts(number)
+            number += 1
+    source.begin_slice()
+    while source.skip_to_next_part():
+        if source.is_slice_done():
+            yield
+
+
+def _invalid(message: str) -> BatchError:
+    return BatchError(ErrorCode.INVALID_RECORD, message)
+
+
+class _Source:
+    """Reads records from parts of decompressed bytes, which may end anywhere in a record."""
+
+    def __init__(self, parts: Iterator[bytes], keys_required: bool) -> None:
+        self._parts = parts
+        self._keys_required = keys_required
+        self._data = b""
+        self._position = 0
+        self._before = 0  # bytes of earlier parts
+        self._empty_parts = 0  # since the last one with something in it
+        self._work_bytes = 0  # of this slice
+
+    def begin_slice(self) -> None:
+        self._work_bytes = 0
+
+    def is_slice_done(self) -> bool:
+        """Whether it is time for others, since a slice was begun. If so, the next one is."""
+        if self._work_bytes < SLICE_BYTES:
+            return False
+        self.begin_slice()
+        return True
+
+    # ------------------------------------------------------------------ within a part
+
+    def whole_records(self, number: int, stop: int) -> int:
+        """Check records from ``number`` up to ``stop``, or to the first that needs a closer look:
+        it goes beyond this part, has many headers, or is unsound. Returns that one's number."""
+        if not self._data:
+            self._next_part()
+        first = number
+        number, self._position = _whole_records(
+            self._data, self._position, first, stop, self._keys_required
+        )
+        self._work_bytes += (number - first) * _RECORD_COST_BYTES
+        return number
+
+    # ----------------------------------------------------------------- one by one
+
+    def record_across_parts(self, number: int) -> Iterator[None]:
+        """Check one record, wherever it ends, and say what is wrong with it."""
+        size = self._varint(5, f"the length of record {number}")
+        end = self._offset + size
+        if attributes := self._byte():
+            # None are defined. Kafka looks at none, but clients read them as different numbers.
+            raise _invalid(f"record {number} has the attributes {attributes:#x}")
+        self._varint(10, f"the time of record {number}")
+        delta = self._varint(5, f"the offset of record {number}")
+        if delta != number:
+            raise _invalid(f"record {number} says that it is record {delta}")
+        size = self._varint(5, f"the key's length of record {number}")
+        if size < 0 and self._keys_required:
+            raise _invalid(f"record {number} has no key, and the topic is compacted")
+        yield from self._field(size, end, number, is_nullable=True)
+        size = self._varint(5, f"the value's length of record {number}")
+        yield from self._field(size, end, number, is_nullable=True)
+        headers = self._varint(5, f"the count of headers of record {number}")
+        if headers < 0 or 0 < end - self._offset < headers:
+            raise _invalid(f"record {number} claims {headers} headers")
+        for header in range(headers):
+            if header % _HEADERS_AT_ONCE == _HEADERS_AT_ONCE - 1:
+                yield
+            size = self._varint(5, f"a header's name in record {number}")
+            self._utf8(size, end, number)
+            size = self._varint(5, f"a header's value in record {number}")
+            yield from self._field(size, end, number, is_nullable=True)
+        if self._offset != end:
+            raise _invalid(f"record {number} does not end where it says")
+
+    def _field(self, size: int, end: int, number: int, *, is_nullable: bool) -> Iterator[None]:
+        """Step over ``size`` bytes; -1 stands for null."""
+        if size == -1 and is_nullable:
+            return
+        if not 0 <= size <= end - self._offset:
+            raise _invalid(f"record {number} holds {size} bytes where it cannot")
+        while size > len(self._data) - self._position:
+            size -= len(self._data) - self._position
+            self._next_part()
+            yield
+        self._position += size
+
+    def _utf8(self, size: int, end: int, number: int) -> None:
+        if not 0 <= size <= end - self._offset:
+            raise _invalid(f"record {number} has a header's name of {size} bytes")
+        name = bytearray()
+        while size > len(self._data) - self._position:
+            name += self._data[self._position :]
+            size -= len(self._data) - self._position
+            self._next_part()
+        name += self._data[self._position : self._position + size]
+        self._position += size
+        try:
+            name.decode()
+        except UnicodeDecodeError as error:
+            raise _invalid(f"a header's name in record {number} is not UTF-8") from error
+
+    def _varint(self, max_bytes: int, what: str) -> int:
+        value = shift = 0
+        for _ in range(max_bytes):
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value >> (32 if max_bytes == 5 else 64):
+                    break
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise _invalid(f"{what} is no number of {max_bytes} bytes")
+
+    def _byte(self) -> int:
+        while self._position >= len(self._data):
+            self._next_part()
+        self._position += 1
+        return self._data[self._position - 1]
+
+    # ------------------------------------------------------------------ from part to part
+
+    @property
+    def _offset(self) -> int:
+        return self._before + self._position
+
+    def skip_to_next_part(self) -> bool:
+        """Behind the last record: whether there was one more part, which must be empty."""
+        if self._position < len(self._data):
+            raise _invalid("there are bytes behind the last record")
+        return self._has_next_part()
+
+    def _next_part(self) -> None:
+        if not self._has_next_part():
+            raise _invalid("the batch ends inside a record")
+
+    def _has_next_part(self) -> bool:
+        part = next(self._parts, None)
+        if part is None:
+            return False
+        self._before += len(self._data)
+        self._position = 0
+        self._data = part
+        self._work_bytes += len(part) + _PART_COST_BYTES
+        self._empty_parts = 0 if part else self._empty_parts + 1
+        if self._empty_parts > _EMPTY_PARTS_MAX:
+            raise _invalid("the compressed data holds nothing, again and again")
+        return True
+
+
+def _whole_records(  # noqa: C901 - five varints, each read on the spot
+    data: bytes, position: int, number: int, stop: int, keys_required: bool
+) -> tuple[int, int]:
+    """Step over sound records from ``number`` up to ``stop``: what comes next, and where.
+
+    Leaves alone what it does not find sound at once. It runs for every record that is produced, so
+    varints of up to two bytes are read on the spot: calls would cost more than all the rest. A
+    position that goes past its record's end never comes back to it, so one look at the end will do.
+    """
+    total = len(data)
+    start = position
+    try:
+        while number < stop:
+            size = data[position]
+            if size < 0x80:
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                size = size & 0x7F | high << 7
+                position += 2
+            else:
+                size, position = _read_varint(data, position)
+            end = position + (size >> 1)
+            if size & 1 or end > total or data[position]:  # attributes
+                return number, start
+            if data[position + 1] < 0x80:  # the time, of any value
+                position += 2
+            elif data[position + 2] < 0x80:
+                position += 3
+            else:
+                position = _skip_time(data, position + 1)
+            delta = data[position]
+            if delta < 0x80:
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                delta = delta & 0x7F | high << 7
+                position += 2
+            else:
+                delta, position = _read_varint(data, position)
+            if delta != number + number:  # in zigzag
+                return number, start
+            size = data[position]
+            if size < 0x80:
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                size = size & 0x7F | high << 7
+                position += 2
+            else:
+                size, position = _read_varint(data, position)
+            if not size & 1:
+                position += size >> 1
+            elif size != 1 or keys_required:
+                return number, start
+            size = data[position]
+            if size < 0x80:
+                position += 1
+            elif (high := data[position + 1]) < 0x80:
+                size = size & 0x7F | high << 7
+                position += 2
+            else:
+                size, position = _read_varint(data, position)
+            if not size & 1:
+                position += size >> 1
+            elif size != 1:
+                return number, start
+            if data[position]:
+                position = _skip_headers(data, position)
+            else:
+                position += 1
+            if position != end:
+                return number, start
+            start = position
+            number += 1
+    except (IndexError, _UnsoundError, UnicodeDecodeError):
+        return number, start
+    return number, position
+
+
+class _UnsoundError(Exception):
+    """Something that needs a closer look."""
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A varint of 32 bits at most, still in zigzag, and the position after it."""
+    value = shift = 0
+    for byte in data[position : position + 5]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            if value >> 32:
+                break
+            return value, position + shift // 7
+    raise _UnsoundError
+
+
+def _skip_time(data: bytes, position: int) -> int:
+    """The position behind a varint of 64 bits at most."""
+    for length, byte in enumerate(data[position : position + 10], 1):
+        if byte < 0x80:
+            if length == 10 and byte > 1:
+                break
+            return position + length
+    raise _UnsoundError
+
+
+def _skip_headers(data: bytes, position: int) -> int:
+    size, position = _read_varint(data, position)
+    if size & 1 or size >> 1 > _HEADERS_AT_ONCE:
+        raise _UnsoundError
+    for _ in range(size >> 1):
+        size, position = _read_varint(data, position)
+        if size & 1:
+            raise _UnsoundError
+        end = position + (size >> 1)
+        data[position:end].decode()
+        size, position = _read_varint(data, end)
+        if not size & 1:
+            position += size >> 1
+        elif size != 1:
+            raise _UnsoundError
+    return position
