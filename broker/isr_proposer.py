@@ -154,4 +154,4 @@ def _read(answer: AlterPartitionResponse.Partition, error: ErrorCode) -> IsrAnsw
     if error is not ErrorCode.NONE:
         logger.info("ISR proposal for partition %d refused: %s", answer.partition, error.name)
         return IsrAnswer(error)
-    return IsrAnswer(error, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr))
+    return IsrAnswer(error, answer.partition_epoch)

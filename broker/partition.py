@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import replace
 
 from broker.partition_effects import (
     Acknowledged,
@@ -28,7 +27,7 @@ from broker.partition_effects import (
 )
 from broker.partition_progress import FollowerProgress
 from broker.partition_waiters import OffsetWaiters
-from metadata.image import RECOVERED, RECOVERING, PartitionState
+from metadata.image import RECOVERING, PartitionState
 from stele.errors import ErrorCode
 
 PROPOSAL_BACKOFF_MS = 500.0
@@ -64,8 +63,8 @@ class PartitionMachine:
         self.broker_id = broker_id
         self.role = Role.IDLE
         self.lag_max_ms = lag_max_ms
-        # The newest state known, by partition epoch: from the metadata, or a step ahead of it
-        # from the controller's answer. Its `isr` is the committed ISR.
+        # As the metadata told last, together with min.insync.replicas: both are of one image, since
+        # the controller decides by both who is eligible. Its `isr` is the committed ISR.
         self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
         self._min_insync_replicas = min_insync_replicas
         # As told last; durable_offset never counts bytes of an earlier truncation generation.
@@ -173,14 +172,18 @@ class PartitionMachine:
 
     # ------------------------------------------------------------------- metadata's events
 
-    def updated(self, state: PartitionState, log: LogPosition, now_ms: float) -> list[Effect]:
-        """The metadata says ``state``. Older than what is known already: nothing happens."""
+    def updated(
+        self, state: PartitionState, min_insync_replicas: int, log: LogPosition, now_ms: float
+    ) -> list[Effect]:
+        """The metadata says ``state``, and ``min.insync.replicas`` in the same image. A state older
+        than what is known already: nothing happens."""
         known = self._state
         if state.partition_epoch < known.partition_epoch or state.leader_epoch < known.leader_epoch:
             return []
         effects: list[Effect] = []
         self._log = log
         self._state = state
+        self._min_insync_replicas = min_insync_replicas
         if state.leader == self.broker_id:
             if not self.is_leader or state.leader_epoch > known.leader_epoch:
                 self._lead(effects, now_ms)
@@ -244,7 +247,7 @@ class PartitionMachine:
         self._maximal_isr = frozenset(members)
 
     def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
-        """``min.insync.replicas`` is another one now."""
+        """The metadata says another ``min.insync.replicas``, and nothing new of the partition."""
         self._min_insync_replicas = min_insync_replicas
         effects: list[Effect] = []
         self._settle(effects, now_ms)
@@ -389,25 +392,18 @@ class PartitionMachine:
     def answered(self, proposal: Proposed, answer: IsrAnswer, now_ms: float) -> list[Effect]:
         """The controller answered ``proposal``; an answer to one given up is dropped.
 
-        After a refusal that leaves open what the controller has committed meanwhile (it knows
-        newer epochs), the proposal stays in the maximal ISR until the metadata tells.
+        A proposal that was taken takes effect with the metadata, never with the answer: what the
+        controller had decided before (min.insync.replicas, the replicas, a leader) comes first.
+        Acting on the answer alone, a leader could commit with an ISR of which the controller holds
+        that it is too small to, and has kept those that left eligible (KIP-966). Until the metadata
+        tells, also after a refusal that leaves open what the controller has committed meanwhile
+        (it knows newer epochs), the proposal stays in the maximal ISR.
         """
-        if proposal != self._proposal:
+        if proposal != self._proposal or not _is_no_change(proposal, answer):
             return []
+        self._proposal = None
+        self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
         effects: list[Effect] = []
-        if answer.error is ErrorCode.NONE:
-            if answer.leader_epoch != self._state.leader_epoch:
-                return []
-            self._proposal = None
-            self._state = replace(
-                self._state,
-                isr=tuple(sorted(answer.isr)),
-                partition_epoch=answer.partition_epoch,
-                leader_recovery_state=RECOVERED,
-            )
-        elif answer.error in _DEFINITE_REFUSALS:
-            self._proposal = None
-            self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
         self._refresh_maximal_isr()
         self._settle(effects, now_ms)
         return effects
@@ -472,3 +468,11 @@ class PartitionMachine:
         tokens = self._durable.reach(self._log.durable_offset)
         if tokens:
             effects.append(Acknowledged(tokens))
+
+
+def _is_no_change(proposal: Proposed, answer: IsrAnswer) -> bool:
+    """Whether the metadata will tell nothing of the proposal: it was refused for what it is, or it
+    was the ISR already."""
+    if answer.error is ErrorCode.NONE:
+        return answer.partition_epoch == proposal.partition_epoch
+    return answer.error in _DEFINITE_REFUSALS

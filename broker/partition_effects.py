@@ -38,12 +38,12 @@ class Member(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """What the controller said to a proposal; the rest holds only without an error."""
+    """What the controller said to a proposal. What came of one that was taken is told by the
+    metadata alone."""
 
     error: ErrorCode
-    leader_epoch: int = -1
+    # Of the partition once the proposal was taken; -1 with an error.
     partition_epoch: int = -1
-    isr: tuple[int, ...] = ()
 
 
 # -------------------------------------------------------------------------------- effects

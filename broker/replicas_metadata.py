@@ -60,10 +60,12 @@ class MetadataApplier:
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
                 self._remove(PartitionId(topic.topic_id, number))
-        self._apply_configs(delta.changed_configs)
-        self._apply_brokers(delta)
+        # Partitions before what is not told with them: nothing of this image is acted on with the
+        # leader or the ISR of an earlier one.
         for change in delta.changed_partitions:
             self._apply_partition(change)
+        self._apply_configs(delta.changed_configs)
+        self._apply_brokers(delta)
 
     @property
     def unmade(self) -> int:
@@ -101,7 +103,12 @@ class MetadataApplier:
             and change.after.leader == replica.machine.broker_id
         ):
             return  # nothing can be led without a log; the controller hears of it
-        effects = replica.machine.updated(change.after, replica.position, self._replicas.now_ms())
+        effects = replica.machine.updated(
+            change.after,
+            min_insync_replicas(self._replicas.image, replica.topic),
+            replica.position,
+            self._replicas.now_ms(),
+        )
         if rebuilt and not effects:  # it followed already, but had no log to fetch into
             effects = [Followed(change.after.leader, change.after.leader_epoch)]
         self._replicas.carry_out(replica, effects)
@@ -251,10 +258,11 @@ class MetadataApplier:
                 relaxed.add(replica.topic, replica.id.partition)
         except StorageError as error:
             logger.error("%r keeps its configuration: %s", replica, error)
-            return
-        replica.config = config
-        if replica.state is ReplicaState.ONLINE:
-            replica.log.configure(changed)
+        else:
+            replica.config = config
+            if replica.state is ReplicaState.ONLINE:
+                replica.log.configure(changed)
+        # In any case: by this the controller decides who is eligible.
         needed = min_insync_replicas(self._replicas.image, replica.topic)
         effects = replica.machine.configured(needed, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.sim.metadata_history import CONFIG, UNSET, Change, MetadataHistory
@@ -20,15 +20,22 @@ class Administration:
     admin: Admin
     rng: random.Random
     history: MetadataHistory
+    # Topics under writers, with the min.insync.replicas that is restored after it was raised.
+    insync: Mapping[str, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     _asked: list[str] = field(default_factory=list)  # every topic there ever was to be
+    _raised: str = ""  # the topic of which more replicas are required than at rest
     _present: list[str] = field(default_factory=list)  # those of them that are for sure
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._create, self._create, self._delete, self._configure, self._elect]
+        if self.insync:
+            acts.append(self._raise_and_lower)
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
             try:
+                if self._raised:
+                    await self._lower()  # it failed before
                 await self.rng.choice(acts)()
             except SteleError:  # refused, or nobody knows what came of it
                 self.counts["administration failed"] += 1
@@ -77,6 +84,23 @@ class Administration:
 
     def _new_value(self) -> str:
         return str(self.rng.randint(100_000, 999_999))
+
+    async def _raise_and_lower(self) -> None:
+        """Require one replica more of a topic, for a while."""
+        topic = self.rng.choice(sorted(self.insync))
+        self._raised = topic
+        await self._require(topic, self.insync[topic] + 1)
+        await asyncio.sleep(self.rng.uniform(0.1, 3.0))
+        await self._lower()
+        self.counts["min.insync.replicas raised and lowered"] += 1
+
+    async def _lower(self) -> None:
+        await self._require(self._raised, self.insync[self._raised])
+        self._raised = ""
+
+    async def _require(self, topic: str, replicas: int) -> None:
+        change = {"min.insync.replicas": str(replicas)}
+        await self.admin.alter_configs({ConfigResource.topic(topic): change})
 
     async def _elect(self) -> None:
         await self.admin.elect_leaders()

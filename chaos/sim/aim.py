@@ -18,11 +18,13 @@ from chaos.sim.damage import Damage
 from chaos.sim.laws import newest_image
 from chaos.sim.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.wire import Said, Stage
-from chaos.sim.wire_laws import ALTER_PARTITION, replica_of
+from chaos.sim.wire_laws import ALTER_PARTITION, FETCH_METADATA, replica_of
+from metadata.effective import min_insync_replicas
 from metadata.image import PartitionState
 from stele.errors import ApiError, SteleError
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
+from stele.wire.v1.metadata_pb2 import ConfigResourceType
 from stele.world import RpcError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _FAVOURITES = 3  # of a run, which it aims at most of the time
 _RISKY = "extra-risky"  # a topic of which nobody expects anything
 _PAUSE_S = 2.0  # between two aims, at most
+_METADATA_HELD_S = 6.0
 
 
 NAMES = (
@@ -44,6 +47,7 @@ NAMES = (
     "follower_in_the_dark",
     "part_planes",
     "shrink_under_writers",
+    "raised_minimum",
     "unclean_election",
 )
 """The aims; each is a method of ``Aims``."""
@@ -222,6 +226,46 @@ class Aims(QuorumAims):
             self._join(target.followers, [target.leader])
         for follower in target.followers:
             self._revive(follower)
+
+    async def _raised_minimum(self) -> None:
+        """More replicas are required, and the leader hears of it after the answer to the smaller
+        ISR that it asks for: whoever leaves it is eligible still."""
+        target = self._target(followers=2)
+        if target is None or self._lag_s > 1.5 or target.leader in self._controllers:
+            return
+        image = newest_image(self._cluster)
+        needed = len(target.state.isr)
+        before = 0 if image is None else min_insync_replicas(image, target.topic)
+        if not 1 < before < needed:
+            return  # one alone would hold what was acknowledged
+        behind = self._rng.choice(target.followers)
+
+        def hold(said: Said) -> float:
+            is_late = said.source == target.leader.host and said.method == FETCH_METADATA
+            return _METADATA_HELD_S if is_late else 0.0
+
+        try:
+            with self._holding(hold):
+                await self._wait(0.5, 0.6)  # the fetch that was parked before comes back
+                await self._require(target.topic, needed)
+                self._part([behind], [target.leader])
+                shrunk = await self._until(
+                    lambda: behind.id not in self._isr(target), self._lag_s + 1.0
+                )
+                if shrunk:
+                    await self._wait(0.1, 0.5)
+        finally:
+            self._join([behind], [target.leader])
+            await self._require(target.topic, before)
+
+    async def _require(self, topic: str, replicas: int) -> None:
+        """Set the topic's min.insync.replicas."""
+        resource = admin_pb2.AlterConfigsRequest.Resource()
+        resource.resource.type, resource.resource.name = ConfigResourceType.TOPIC, topic
+        resource.changes.add(name="min.insync.replicas", value=str(replicas))
+        request = admin_pb2.AlterConfigsRequest(resources=[resource])
+        with suppress(RpcError, OSError):  # nobody is there to ask
+            await self._cluster.client._administrate("AlterConfigs", request.SerializeToString())
 
     async def _unclean_election(self) -> None:
         """Of a partition that may lose records the last one in sync is gone."""

@@ -29,7 +29,7 @@ from chaos.sim.majority_laws import (
     VotersChangeAsAsked,
 )
 from chaos.sim.quorum_laws import ReadsAreLinearizable, VotersChangeOneByOne
-from chaos.sim.replica_laws import ReplicasFitTogether
+from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from chaos.sim.wire_laws import (
     FencedBrokersAcknowledgeNothing,
@@ -98,6 +98,7 @@ class Invariants:
         VotesAreKept(cluster, self._violated)
         CommitsAreCounted(cluster, self._violated)
         IsrProposalsAreFresh(cluster, self._metadata, self._violated, self.highest)
+        self._leaders = LeadersGoByTheirMetadata()
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
         # (A process that dies may have known of an epoch that it had not written down yet.)
@@ -152,6 +153,7 @@ class Invariants:
         leading, following = self._moved(self._cluster.nodes.values() if whole else running)
         for node, replica in leading:
             self._check_leader(node, replica)
+            self._leaders.check_leader(node, replica, self._violated)
             if image is not None:
                 self._check_in_sync(node, replica, image)
         if image is not None and not whole:
@@ -221,7 +223,13 @@ class Invariants:
             for replica in () if broker is None else broker.replicas:
                 machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
                 end = replica.log.durable_offset if is_online else None
-                standing = machine.state, machine.role, machine.high_watermark, end
+                standing = (
+                    machine.state,
+                    machine.min_insync,
+                    machine.role,
+                    machine.high_watermark,
+                    end,
+                )
                 if standings.get(replica) != standing:
                     standings[replica] = standing
                     group = leading if machine.is_leader else following

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.replica import Replica
 from chaos.sim.laws import Report, newest_image
+from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage
 
 if TYPE_CHECKING:
-    from chaos.sim.cluster import SimCluster
+    from chaos.sim.cluster import SimCluster, SimNode
 
 
 class ReplicasFitTogether:
@@ -42,3 +44,29 @@ class ReplicasFitTogether:
             )
             if not fits:
                 report(f"{topic.name}-{number}: {state}")
+
+
+class LeadersGoByTheirMetadata:
+    """A leader's ISR, epochs and min.insync.replicas are those of one image, which its broker has
+    applied.
+
+    The controller decides on all of them together. With one of them ahead of the others a leader
+    commits what the controller holds to be impossible.
+    """
+
+    name = "leaders go by their metadata"
+
+    def check_leader(self, node: SimNode, leading: Replica, report: Report) -> None:
+        running = node.running
+        if running is None or running.broker is None:
+            return
+        image, machine = running.broker.image, leading.machine
+        state = image.partition(*leading.id)
+        if state is None:
+            return  # deleted: it is about to go
+        needed = min(min_insync_replicas(image, leading.topic), state.replication_factor)
+        if machine.state != state or machine.min_insync != needed:
+            report(
+                f"{leading!r}: broker {node.id} goes by {machine.state} and needs "
+                f"{machine.min_insync} in sync; its metadata say {state} and {needed}"
+            )

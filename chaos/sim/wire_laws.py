@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VOTE = "/stele.v1.Raft/Vote"
 ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
+FETCH_METADATA = "/stele.v1.Raft/Fetch"
 _ARRIVALS_KEPT = 200
 
 

@@ -108,7 +108,10 @@ class Workload:
         self.metadata = MetadataHistory(lambda: images_of(cluster), self._violated)
         streams = cluster.simulation.streams
         self.administration = Administration(
-            self._admin(), streams.stream("administration"), self.metadata
+            self._admin(),
+            streams.stream("administration"),
+            self.metadata,
+            insync=self._raisable(),
         )
         self.readers = [
             Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
@@ -116,6 +119,12 @@ class Workload:
         ]
         self._done = False
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _raisable(self) -> dict[str, int]:
+        """Of three replicas: raised, never lowered below what acknowledgements have promised."""
+        if self._load.min_insync != 2:
+            return {}
+        return dict.fromkeys((PLAIN, EXACT, WEAK), self._load.min_insync)
 
     def _admin(self) -> Admin:
         return Admin(

@@ -74,7 +74,7 @@ def scenario(act: Callable[[Controller], None], *, for_s: float = 5.0) -> Contro
     return run_virtual(run())
 
 
-TAKEN = IsrAnswer(ErrorCode.NONE, 5, 4, (1, 2, 3))
+TAKEN = IsrAnswer(ErrorCode.NONE, 4)
 
 
 def test_a_proposal_is_sent_with_every_epoch_and_its_answer_given_back() -> None:

@@ -146,7 +146,7 @@ def test_a_smaller_minimum_lets_it_go_on() -> None:
     bench = leading(min_insync=3, isr=(1, 2))
     bench.append(1, durable=True)
     assert bench.fetch(2, 1) == []
-    assert bench.machine.configured(2, bench.now_ms) == [Advanced(1)]
+    assert bench.configure(2) == [Advanced(1)]
 
 
 def test_a_checkpoint_above_the_log_is_lowered_and_one_below_its_start_raised() -> None:
@@ -201,9 +201,7 @@ def test_a_larger_minimum_refuses_too() -> None:
     bench = leading(min_insync=2, isr=(1, 2))
     bench.append(1, durable=True)
     bench.wait("a")
-    assert bench.machine.configured(3, bench.now_ms) == [
-        Refused(("a",), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    ]
+    assert bench.configure(3) == [Refused(("a",), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
 
 
 def test_a_shrink_that_ends_above_the_minimum_acknowledges() -> None:

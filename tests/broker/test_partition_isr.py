@@ -12,6 +12,7 @@ from broker.partition_effects import (
     Led,
     Member,
     Proposed,
+    Refused,
 )
 from metadata.image import PartitionState
 from stele.errors import ErrorCode
@@ -97,25 +98,64 @@ def test_after_an_unclear_refusal_growth_still_binds_until_the_metadata_tells(
 def test_the_answer_may_come_before_the_metadata_and_after_it() -> None:
     first = leading(isr=(1, 2))
     grow = proposal(first.fetch(3, 0))
-    taken(first, grow)
-    assert first.machine.state.isr == (1, 2, 3)
-    assert first.update(state(isr=(1, 2), partition_epoch=10)) == []  # of before
-    assert first.machine.state.isr == (1, 2, 3)
+    answer = IsrAnswer(ErrorCode.NONE, 11)
+    assert first.machine.answered(grow, answer, first.now_ms) == []
+    assert first.machine.state.isr == (1, 2)
+    assert first.machine.maximal_isr == {1, 2, 3}
+    assert of(Proposed, first.tick(10 * PROPOSAL_BACKOFF_MS)) == []  # its outcome is still to come
     first.update(state(isr=(1, 2, 3), partition_epoch=11))
+    assert first.machine.proposal is None
 
     second = leading(isr=(1, 2))
     grow = proposal(second.fetch(3, 0))
     second.update(state(isr=(1, 2, 3), partition_epoch=11))
     assert second.machine.proposal is None
-    assert taken(second, grow) == []
+    assert second.machine.answered(grow, IsrAnswer(ErrorCode.NONE, 11), second.now_ms) == []
     assert second.machine.state.partition_epoch == 11
+
+
+def test_a_shrink_takes_effect_with_the_min_insync_replicas_that_decided_it() -> None:
+    """min.insync.replicas was raised before, and the controller keeps who left eligible."""
+    bench = leading(min_insync=2)
+    bench.append(4, durable=True)
+    bench.fetch(2, 4)
+    bench.wait("a")
+    bench.now_ms += 2 * bench.LAG_MS
+    bench.fetch(2, 4)
+    shrink = proposal(bench.tick())
+    assert [member.broker_id for member in shrink.isr] == [1, 2]
+    answer = IsrAnswer(ErrorCode.NONE, 11)
+    assert bench.machine.answered(shrink, answer, bench.now_ms) == []
+    assert (bench.machine.high_watermark, bench.machine.state.isr) == (0, (1, 2, 3))
+    effects = bench.update(state(isr=(1, 2), elr=(3,), partition_epoch=11), min_insync=3)
+    assert effects == [Refused(("a",), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    assert bench.machine.high_watermark == 0
+
+
+def test_a_smaller_minimum_is_not_acted_on_with_the_leader_of_before() -> None:
+    """An eligible replica was elected, and the minimum lowered since: one image has both."""
+    bench = leading(min_insync=2, isr=(1,))
+    bench.append(4, durable=True)
+    deposed = state(leader=2, epoch=6, partition_epoch=11, isr=(2,))
+    assert of(Advanced, bench.update(deposed, min_insync=1)) == []
+    assert bench.machine.high_watermark == 0
+
+
+def test_an_isr_that_was_so_already_may_be_proposed_anew() -> None:
+    bench = leading(isr=(1, 2))
+    grow = proposal(bench.fetch(3, 0))
+    answer = IsrAnswer(ErrorCode.NONE, grow.partition_epoch)
+    assert bench.machine.answered(grow, answer, bench.now_ms) == []
+    assert bench.machine.maximal_isr == {1, 2}
+    bench.now_ms += PROPOSAL_BACKOFF_MS
+    assert proposal(bench.fetch(3, 0))
 
 
 def test_an_answer_to_an_earlier_leadership_is_dropped() -> None:
     bench = leading(isr=(1, 2))
     grow = proposal(bench.fetch(3, 0))
     bench.update(state(leader=2, epoch=6, partition_epoch=11, isr=(1, 2)))
-    assert taken(bench, grow) == []
+    assert bench.machine.answered(grow, IsrAnswer(ErrorCode.NONE, 11), bench.now_ms) == []
     assert bench.machine.state.leader == 2
     assert bench.machine.state.partition_epoch == 11
 
@@ -222,7 +262,7 @@ def test_an_answer_that_completes_a_move_is_left_to_the_metadata() -> None:
     bench.append(5, durable=True)
     bench.fetch(2, 5)
     joining = proposal(bench.fetch(3, 5))
-    answer = IsrAnswer(ErrorCode.NONE, joining.leader_epoch + 1, 12, (1, 2, 3))
+    answer = IsrAnswer(ErrorCode.NONE, 12)
     assert bench.machine.answered(joining, answer, bench.now_ms) == []
     assert bench.machine.state.isr == (1, 2)
     assert bench.machine.maximal_isr == {1, 2, 3}

@@ -168,12 +168,11 @@ class PartitionLife(RuleBasedStateMachine):
         if proposed.partition_epoch != self.partition_epoch:
             return self.the_controller_refuses(proposed, ErrorCode.INVALID_UPDATE_VERSION)
         self.partition_epoch += 1
+        answer = IsrAnswer(ErrorCode.NONE, self.partition_epoch)
+        assert self.bench.machine.answered(proposed, answer, self.bench.now_ms) == []
         self.twin.isr = {member.broker_id for member in proposed.isr}
         self.twin.pending = set()
-        answer = IsrAnswer(
-            ErrorCode.NONE, self.leader_epoch, self.partition_epoch, tuple(sorted(self.twin.isr))
-        )
-        self.observe(self.bench.machine.answered(proposed, answer, self.bench.now_ms))
+        self.observe(self.bench.update(self.metadata()))
         return None
 
     @precondition(lambda self: self.in_flight is not None)
@@ -217,7 +216,7 @@ class PartitionLife(RuleBasedStateMachine):
 
     @rule(min_insync=st.integers(1, 3))
     def configure(self, min_insync: int) -> None:
-        self.observe(self.bench.machine.configured(min_insync, self.bench.now_ms))
+        self.observe(self.bench.configure(min_insync))
 
 
 TestPartitionLife = PartitionLife.TestCase

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from broker.relaxed_flush import RelaxedFlush
 from stele.errors import ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+from storage.errors import StorageError
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster, until
 from tests.support.replication import ends, with_topic
@@ -196,5 +201,32 @@ def test_a_corrupt_replica_waits_until_nobody_counts_on_it() -> None:
         await until(lambda: cluster.state().isr == (1, 2, 3))
         assert cluster[1].manager.corrupt_replicas() == []
         assert ends(cluster, 1) == [1]
+
+    with_topic(scenario)
+
+
+def test_a_minimum_is_gone_by_though_the_rest_of_a_configuration_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller goes by it: a leader that did not would commit what it must not."""
+
+    def fails(self: RelaxedFlush, topic: str, partition: int) -> None:
+        raise StorageError("no space left on the device")
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        monkeypatch.setattr(RelaxedFlush, "add", fails)
+        cluster.commit(
+            *(
+                pb.MetadataRecord(
+                    config=pb.ConfigRecord(
+                        resource_type=pb.TOPIC, resource_name="orders", name=name, value=value
+                    )
+                )
+                for name, value in (("flush.messages", "1000"), ("min.insync.replicas", "3"))
+            )
+        )
+        leading = cluster[1].replica()
+        await until(lambda: leading.machine.min_insync == 3)
+        assert leading.config.flush_messages == 1
 
     with_topic(scenario)

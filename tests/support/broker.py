@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from broker.partition import PartitionMachine
 from broker.partition_effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
-from metadata.image import PartitionState
+from metadata.image import RECOVERED, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
 
@@ -55,6 +56,7 @@ class MachineBench:
         self.log = position(end)
         self.epochs = {2: 102, 3: 103, 4: 104}
         self.eligible = {2: True, 3: True, 4: True}
+        self.min_insync = min_insync
         self.machine = PartitionMachine(
             1,
             log=self.log,
@@ -63,8 +65,13 @@ class MachineBench:
             lag_max_ms=self.LAG_MS,
         )
 
-    def update(self, new: PartitionState) -> list[Effect]:
-        return self.machine.updated(new, self.log, self.now_ms)
+    def update(self, new: PartitionState, *, min_insync: int | None = None) -> list[Effect]:
+        self.min_insync = self.min_insync if min_insync is None else min_insync
+        return self.machine.updated(new, self.min_insync, self.log, self.now_ms)
+
+    def configure(self, min_insync: int) -> list[Effect]:
+        self.min_insync = min_insync
+        return self.machine.configured(min_insync, self.now_ms)
 
     def append(self, count: int, *, durable: bool = False) -> list[Effect]:
         self.log = self.log._replace(end_offset=self.log.end_offset + count)
@@ -108,10 +115,20 @@ def proposal(effects: list[Effect]) -> Proposed:
 
 
 def taken(bench: MachineBench, proposed: Proposed) -> list[Effect]:
-    """The controller takes the proposal."""
-    isr = tuple(member.broker_id for member in proposed.isr)
-    answer = IsrAnswer(ErrorCode.NONE, proposed.leader_epoch, proposed.partition_epoch + 1, isr)
-    return bench.machine.answered(proposed, answer, bench.now_ms)
+    """The controller takes the proposal: it answers, and the metadata tells."""
+    answer = IsrAnswer(ErrorCode.NONE, proposed.partition_epoch + 1)
+    assert bench.machine.answered(proposed, answer, bench.now_ms) == []
+    return bench.update(decided(bench, proposed))
+
+
+def decided(bench: MachineBench, proposed: Proposed) -> PartitionState:
+    """The partition as the metadata has it when the proposal was taken."""
+    return replace(
+        bench.machine.state,
+        isr=tuple(member.broker_id for member in proposed.isr),
+        partition_epoch=proposed.partition_epoch + 1,
+        leader_recovery_state=RECOVERED,
+    )
 
 
 def refused(bench: MachineBench, proposed: Proposed, error: ErrorCode) -> list[Effect]:

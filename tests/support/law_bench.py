@@ -241,7 +241,7 @@ class LawBench:
             lag_max_ms=30_000,
         )
         if state is not None:
-            machine.updated(state, position, 0.0)
+            machine.updated(state, 1, position, 0.0)
         # Laws look at neither configuration nor directory.
         unseen: Any = None
         replica = Replica(PARTITION, TOPIC, unseen, machine, unseen, log)

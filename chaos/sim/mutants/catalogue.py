@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.sim.mutants.isr_catalogue import ISR
 from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.mutants.mutant import Edit, Mutant, bug
 
@@ -505,4 +506,14 @@ CLIENT = [
     ),
 ]
 
-MUTANTS = [*RAFT, *QUORUM, *MAJORITIES, *READS, *CONTROLLER, *REPLICATION, *STORAGE, *CLIENT]
+MUTANTS = [
+    *RAFT,
+    *QUORUM,
+    *MAJORITIES,
+    *READS,
+    *CONTROLLER,
+    *ISR,
+    *REPLICATION,
+    *STORAGE,
+    *CLIENT,
+]

@@ -1,8 +1,11 @@
 """How replicas of a partition fit together, and how they do not."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from chaos.sim.replica_laws import ReplicasFitTogether
+from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
 from metadata.image import PartitionState
 from tests.support.law_bench import LawBench, image
 
@@ -63,3 +66,26 @@ def test_these_fit_together(state: PartitionState) -> None:
 def test_these_do_not(state: PartitionState) -> None:
     (report,) = broken(state)
     assert report.startswith("t-0: PartitionState(")
+
+
+@pytest.mark.parametrize(
+    ("led", "min_insync", "words"),
+    [
+        (PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1), 1, ""),
+        (PartitionState((1, 2, 3), isr=(1, 2), leader=1, partition_epoch=1), 1, "isr=(1, 2)"),
+        (PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1), 2, "needs 2"),
+    ],
+)
+def test_a_leader_goes_by_its_metadata_alone(
+    led: PartitionState, min_insync: int, words: str
+) -> None:
+    bench = LawBench()
+    leading = bench.replica(1, state=led)
+    leading.machine.configured(min_insync, 0.0)
+    applied = image(50, PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1))
+    node: Any = SimpleNamespace(
+        id=1, running=SimpleNamespace(broker=SimpleNamespace(image=applied))
+    )
+    law, reports = LeadersGoByTheirMetadata(), list[str]()
+    law.check_leader(node, leading, reports.append)
+    assert (words in reports[0]) if words else not reports
