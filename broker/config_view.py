@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
-from metadata.effective import sourced
+from metadata.effective import Layer, layers
 from metadata.image import CLUSTER
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
@@ -15,12 +15,20 @@ from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
 @dataclass(frozen=True, slots=True)
 class DescribedKey:
-    """One key of one resource; ``source`` in the words of ``metadata.effective``."""
+    """One key of one resource, with all that is set for it: what is in force first."""
 
     key: ConfigKey
-    value: str
-    source: str
+    layers: list[Layer]
     read_only: bool
+
+    @property
+    def value(self) -> str:
+        return self.layers[0].value
+
+    @property
+    def source(self) -> str:
+        """In the words of ``metadata.effective``."""
+        return self.layers[0].source
 
 
 def describe_resource(
@@ -44,8 +52,8 @@ def _describe_topic(context: BrokerContext, topic: str) -> list[DescribedKey]:
     static = context.config.raw
     described = []
     for key in _by_name(TOPIC_KEYS):
-        found = sourced(image, key, static=static, topic=topic, broker_id=context.broker_id)
-        described.append(DescribedKey(key, found.value, found.source, read_only=False))
+        found = layers(image, key, static=static, topic=topic, broker_id=context.broker_id)
+        described.append(DescribedKey(key, found, read_only=False))
     return described
 
 
@@ -59,18 +67,15 @@ def _describe_broker(context: BrokerContext, name: str) -> list[DescribedKey]:
         )
     described = []
     for key in _by_name(NODE_KEYS):
-        found = sourced(
-            context.image(), key, static=context.config.raw, broker_id=context.broker_id
-        )
-        read_only = key.scope is Scope.STATIC
-        described.append(DescribedKey(key, found.value, found.source, read_only))
+        found = layers(context.image(), key, static=context.config.raw, broker_id=context.broker_id)
+        described.append(DescribedKey(key, found, key.scope is Scope.STATIC))
     return described
 
 
 def _describe_cluster_default(context: BrokerContext) -> list[DescribedKey]:
     image = context.image()
     return [
-        DescribedKey(key, *sourced(image, key, static={}), read_only=False)
+        DescribedKey(key, layers(image, key, static={}), read_only=False)
         for key in _by_name(NODE_KEYS)
         if key.name in image.config(CLUSTER)
     ]

@@ -23,6 +23,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.kafka_connection import KafkaConnection
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
+from storage.errors import CorruptLogError
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class PeerFetcher:
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
     ) -> None:
         self._leader_id = leader_id
         self._broker_id = broker_id
@@ -103,6 +105,7 @@ class PeerFetcher:
         self._open_link = open_link
         self._broker_epoch = broker_epoch
         self._count_bytes = count_bytes
+        self._on_corrupt = on_corrupt
         self._following: dict[PartitionId, Following] = {}
         # What the next request has to say: partitions whose position or epoch the leader does
         # not know yet (in order), and those that it is to forget.
@@ -287,7 +290,13 @@ class PeerFetcher:
                 # An answer to a request that named another epoch says nothing about this one.
                 if following is None or not 0 < following.told_in <= number:
                     continue
-                self._heed(following, following.take(data), written)
+                try:
+                    verdict = following.take(data)
+                except CorruptLogError as error:
+                    self._on_corrupt(following.replica, error)
+                    verdict = Verdict(rest_s=self._config.replica_fetch_backoff_ms / 1000)
+                if partition in self._following:
+                    self._heed(following, verdict, written)
         await self._make_durable(written)
 
     def _heed(self, following: Following, verdict: Verdict, written: list[Following]) -> None:
@@ -333,12 +342,14 @@ class Fetchers:
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._open_link = open_link
         self._broker_epoch = broker_epoch
         self._count_bytes = count_bytes
+        self._on_corrupt = on_corrupt
         self._peers: dict[int, PeerFetcher] = {}
         self._leader_of: dict[PartitionId, int] = {}
         # Fetchers of peers that lead nothing any more, on their way out.
@@ -358,6 +369,7 @@ class Fetchers:
                 open_link=self._open_link,
                 broker_epoch=self._broker_epoch,
                 count_bytes=self._count_bytes,
+                on_corrupt=self._on_corrupt,
             )
         peer.assign(replica, leader_epoch)
 

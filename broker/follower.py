@@ -9,6 +9,7 @@ from broker.replica import Replica, ReplicaState
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
+from storage.errors import CorruptLogError
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,10 @@ class Following:
         )
 
     def take(self, data: wire.PartitionData) -> Verdict:
-        """Do what the leader's answer for this partition asks for."""
+        """Do what the leader's answer for this partition asks for.
+
+        Raises CorruptLogError: this replica's own log is damaged.
+        """
         replica = self.replica
         if replica.state is not ReplicaState.ONLINE:
             return Verdict(rest_s=self._backoff_s)
@@ -93,6 +97,8 @@ class Following:
                 verdict = self._truncate(data.diverging_epoch)
             else:
                 verdict = self._append(data)
+        except CorruptLogError:
+            raise
         except (ApiError, SteleError) as failure:
             logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
             return Verdict(rest_s=self._backoff_s)

@@ -67,7 +67,7 @@ class Housekeeping:
         """High watermarks, recovery points, log starts and epochs; and what failed for space."""
         for directory in self._online():
             await directory.checkpoint()
-        self._applier.retry_unmade()
+        self._applier.retry_failed()
 
     async def flush_overdue(self) -> None:
         """What ``flush.ms`` does not let wait any more."""

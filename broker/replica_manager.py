@@ -39,7 +39,8 @@ from metadata.image import NO_LEADER, MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.world import World
 from storage.directory import LogDirectory
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, UnreadableLogError
+from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class ReplicaManager:
         self._deadlines = DeadlineWheel(world.clock)
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
         self._fetch = FetchRequests(self._replicas, self._deadlines, self._found_corrupt)
-        self._offsets = OffsetRequests(self._replicas, lease_valid)
+        self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
         self._relaxed = {
             directory: RelaxedFlush(world.disk, directory) for directory in self._directories
         }
@@ -108,6 +109,7 @@ class ReplicaManager:
             open_link=open_link or self._open_link,
             broker_epoch=lambda: self._broker_epoch,
             count_bytes=self._count_replicated,
+            on_corrupt=self._found_corrupt,
         )
         self._proposer = IsrProposer(
             broker_id=broker_id,
@@ -125,6 +127,7 @@ class ReplicaManager:
         """Begin housekeeping: retention, checkpoints, ISR checks, deadlines."""
         for directory in self._directories:
             directory.on_offline = self._directory_offline
+            directory.on_log_failed = self._log_failed
             directory.start()
         self._housekeeping.start()
 
@@ -308,13 +311,37 @@ class ReplicaManager:
         self._directory_failed(directory.path)
 
     def _found_corrupt(self, replica: Replica, error: CorruptLogError) -> None:
-        """Never served, never silently dropped: give it up until somebody else leads."""
+        """Never served, never silently dropped: give it up until somebody else leads.
+
+        Where only a part cannot be read and nobody else has the records, the rest is still served.
+        """
         if replica.state is not ReplicaState.ONLINE:
             return
         logger.error("%r: %s", replica, error)
+        if isinstance(error, UnreadableLogError) and not self._others_have(replica):
+            if replica.log.offline is not None:
+                self._take_down(replica, ReplicaState.OFFLINE)
+            return
         replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)
         self._take_down(replica, ReplicaState.CORRUPT)
         self._corruption_found(replica.id)
+
+    def _others_have(self, replica: Replica) -> bool:
+        """Whether another broker may lead in the place of this one, with all that is committed."""
+        state = replica.machine.state
+        return any(member != self._broker_id for member in (*state.isr, *state.elr))
+
+    def _log_failed(self, log: PartitionLog, error: OSError) -> None:
+        """A change of it was cut short, for no fault of the disk's: what is there is not known."""
+        for replica in list(self._replicas):
+            if replica.state is ReplicaState.ONLINE and replica.log is log:
+                reason = f"a change was cut short: {error}"
+                self._found_corrupt(
+                    replica,
+                    UnreadableLogError(
+                        log.directory, position=0, offset=log.end_offset, reason=reason
+                    ),
+                )
 
     def _take_down(self, replica: Replica, state: ReplicaState) -> None:
         self._fetchers.leave(replica.id)

@@ -17,7 +17,7 @@ from broker.deadlines import Deadline, DeadlineWheel
 from broker.partition_effects import BrokerStatus
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
-from broker.types import Cancel, EpochEnd, FetchEntry, FetchQuery, FetchResult
+from broker.types import Cancel, EpochEnd, FetchEntry, FetchQuery, FetchResult, PartitionId
 from stele.errors import ApiError, ErrorCode
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
@@ -35,7 +35,7 @@ Done = Callable[[list[FetchResult]], None]
 class _WaitingFetch:
     """A fetch between its arrival and its answer."""
 
-    __slots__ = ("deadline", "done", "parked", "query", "warming", "woken")
+    __slots__ = ("deadline", "done", "parked", "query", "unread", "warming", "woken")
 
     def __init__(self, query: FetchQuery, done: Done) -> None:
         self.query = query
@@ -45,11 +45,27 @@ class _WaitingFetch:
         self.parked: list[Replica] = []
         self.deadline: Deadline | None = None
         self.woken = False
-        self.warming: asyncio.Task[None] | None = None
+        self.warming: _Warming | None = None
+        # Partitions of which a read failed: that is their answer.
+        self.unread: set[PartitionId] = set()
 
     @property
     def is_follower(self) -> bool:
         return self.query.replica_id >= 0
+
+
+class _Warming:
+    """A range of a log on its way into memory, and who waits for it.
+
+    It ends by itself, though all who wait may have been answered: a bad sector takes a device
+    longer than a fetch lasts, and somebody has to hear of it.
+    """
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: dict[_WaitingFetch, None] = {}
 
 
 class _Reading:
@@ -64,7 +80,7 @@ class _Reading:
         # There is an error or a divergence, of which the client must hear at once.
         self.urgent = False
         # What to bring into memory first, for the first entry that needs it.
-        self.cold: tuple[PartitionLog, ColdRange] | None = None
+        self.cold: tuple[Replica, PartitionLog, ColdRange] | None = None
 
 
 class FetchRequests:
@@ -89,6 +105,7 @@ class FetchRequests:
         # was used up, all in `_waiting` too.
         self._turn_bytes = TURN_BYTES
         self._queued: deque[_WaitingFetch] = deque()
+        self._warmings: dict[ColdRange, _Warming] = {}
 
     def fetch(self, query: FetchQuery, done: Done) -> Cancel:
         waiting = _WaitingFetch(query, done)
@@ -138,6 +155,9 @@ class FetchRequests:
         """Answer whoever waits with what there is."""
         for waiting in list(self._waiting):
             self._deadline_passed(waiting)
+        for warming in self._warmings.values():
+            if warming.task is not None:
+                warming.task.cancel()
 
     # --------------------------------------------------------------------------- waiting
 
@@ -191,7 +211,7 @@ class FetchRequests:
         if waiting.deadline is not None:
             waiting.deadline.cancel()
         if waiting.warming is not None:
-            waiting.warming.cancel()
+            del waiting.warming.waiting[waiting]
             waiting.warming = None
 
     def _finish(self, waiting: _WaitingFetch, reading: _Reading) -> bool:
@@ -210,9 +230,6 @@ class FetchRequests:
         done = waiting.done
         if done is None:
             return
-        warming, waiting.warming = waiting.warming, None
-        if warming is not None and warming is not asyncio.current_task():
-            warming.cancel()
         self._leave(waiting)
         counters = self._replicas.counters
         if waiting.is_follower:
@@ -223,22 +240,40 @@ class FetchRequests:
 
     # ------------------------------------------------------------------------ cold reads
 
-    def _warm(self, waiting: _WaitingFetch, log: PartitionLog, cold: ColdRange) -> None:
-        if waiting.warming is None:
-            waiting.warming = asyncio.get_running_loop().create_task(
-                self._warm_and_retry(waiting, log, cold), name="cold-read"
+    def _warm(
+        self, waiting: _WaitingFetch, replica: Replica, log: PartitionLog, cold: ColdRange
+    ) -> None:
+        if waiting.warming is not None:
+            return
+        warming = self._warmings.get(cold)
+        if warming is None:
+            warming = self._warmings[cold] = _Warming()
+            warming.task = asyncio.get_running_loop().create_task(
+                self._warm_and_retry(warming, replica, log, cold), name="cold-read"
             )
+        waiting.warming = warming
+        warming.waiting[waiting] = None
 
     async def _warm_and_retry(
-        self, waiting: _WaitingFetch, log: PartitionLog, cold: ColdRange
+        self, warming: _Warming, replica: Replica, log: PartitionLog, cold: ColdRange
     ) -> None:
+        failed = False
         try:
             await log.warm(cold)
-        except OSError as error:
-            # Retention took the segment, or the disk fails: reading again tells which.
-            logger.info("%r: warming %s: %s", log, cold.path, error)
-        waiting.warming = None
-        self._retry(waiting)
+        except (CorruptLogError, ApiError) as error:
+            # What cannot be warmed stays cold: to read again would be to wait for ever.
+            failed = True
+            logger.warning("%r: warming %s: %s", replica, cold.path, error)
+            is_present = replica.state is ReplicaState.ONLINE and replica.log is log
+            if isinstance(error, CorruptLogError) and is_present:
+                self._on_corrupt(replica, error)
+        finally:
+            del self._warmings[cold]
+        for waiting in list(warming.waiting):
+            waiting.warming = None
+            if failed:
+                waiting.unread.add(replica.id)
+            self._retry(waiting)
 
     def _refusal(
         self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
@@ -262,24 +297,27 @@ class FetchRequests:
         status = self._replicas.status(query.replica_id)
         now_ms = self._replicas.now_ms() if counts else None
         for entry in query.entries:
-            result = self._read_entry(entry, query, status, reading, now_ms)
+            result = self._read_entry(waiting, entry, status, reading, now_ms)
             reading.results.append(result)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
 
     def _read_entry(
         self,
+        waiting: _WaitingFetch,
         entry: FetchEntry,
-        query: FetchQuery,
         status: BrokerStatus,
         reading: _Reading,
         now_ms: float | None,
     ) -> FetchResult:
+        query = waiting.query
         replica = self._replicas.by_id.get(entry.id)
         if replica is None:
             error = self._replicas.refusal(entry.id)
             return FetchResult(entry.id, error, leader=self._replicas.hint(entry.id))
         error = self._refusal(replica, entry, query, status)
+        if error is ErrorCode.NONE and entry.id in waiting.unread:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
         if error is not ErrorCode.NONE:
             return FetchResult(entry.id, error, leader=replica.leader_hint)
         machine, log = replica.machine, replica.log
@@ -297,7 +335,7 @@ class FetchRequests:
                         self._replicas.carry_out(replica, effects)
                 limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
                 if entry.fetch_offset < limit:
-                    self._read_log(log, entry, limit, result, reading)
+                    self._read_log(replica, entry, limit, result, reading)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
@@ -309,7 +347,7 @@ class FetchRequests:
 
     def _read_log(
         self,
-        log: PartitionLog,
+        replica: Replica,
         entry: FetchEntry,
         limit_offset: int,
         result: FetchResult,
@@ -320,12 +358,13 @@ class FetchRequests:
         max_bytes = min(entry.max_bytes, reading.left_bytes)
         if max_bytes <= 0 and not nothing_yet:
             return
+        log = replica.log
         found = log.read(
             entry.fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet
         )
         if found.cold is not None:
             if reading.cold is None:
-                reading.cold = (log, found.cold)
+                reading.cold = (replica, log, found.cold)
             return
         size = len(found.data)
         if size:

@@ -49,6 +49,8 @@ class MetadataApplier:
         self._is_first = True
         # Replicas whose log could not be made, e.g. for want of space: tried again.
         self._unmade: dict[PartitionId, PartitionDelta] = {}
+        # Logs that could not be deleted, with the topic ids that they are of: tried again.
+        self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._replicas.image = image
@@ -72,8 +74,13 @@ class MetadataApplier:
         """How many replicas have no log for now."""
         return len(self._unmade)
 
-    def retry_unmade(self) -> None:
-        """Make the logs that could not be made before."""
+    def retry_failed(self) -> None:
+        """Delete the logs that could not be deleted before, and make those not made."""
+        undeleted, self._undeleted = self._undeleted, {}
+        for (directory, key), topic_id in undeleted.items():
+            is_there = key in directory.logs or key in directory.corrupt
+            if is_there and directory.offline is None and directory.topic_id(key) == topic_id:
+                self._delete_log(directory, key)
         unmade, self._unmade = self._unmade, {}
         for change in unmade.values():
             self._apply_partition(change)
@@ -215,6 +222,8 @@ class MetadataApplier:
             self._directories[directory].discard(key.topic, key.partition)
         except StorageError as error:
             logger.error("%s: %s", key, error)
+            if key in directory.logs or key in directory.corrupt:
+                self._undeleted[directory, key] = directory.topic_id(key)
 
     def _delete_strays(self, image: MetadataImage) -> None:
         """Logs of topics deleted, or replicas moved away, while this broker was down."""

@@ -16,6 +16,7 @@ from broker.types import (
     PartitionId,
 )
 from stele.errors import ApiError, ErrorCode
+from storage.errors import CorruptLogError
 
 
 class OffsetRequests:
@@ -25,9 +26,16 @@ class OffsetRequests:
     say which record is the last, else who reads to there would miss what was acknowledged before.
     """
 
-    def __init__(self, replicas: Replicas, lease_valid: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        lease_valid: Callable[[], bool],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
+    ) -> None:
+        """``on_corrupt``: a replica was found to hold something else than was written."""
         self._replicas = replicas
         self._lease_valid = lease_valid
+        self._on_corrupt = on_corrupt
 
     async def list_offsets(self, queries: Sequence[OffsetQuery]) -> list[OffsetResult]:
         """One result per query. A search by time may wait for the disk."""
@@ -80,10 +88,15 @@ class OffsetRequests:
         """Only what is committed can be found; what is not yet known to be is not denied."""
         log, machine = replica.log, replica.machine
         epoch = machine.leader_epoch
-        if query.timestamp_ms == MAX_TIMESTAMP:
-            found = await log.max_timestamp_offset()
-        else:
-            found = await log.offset_for_timestamp(query.timestamp_ms)
+        try:
+            if query.timestamp_ms == MAX_TIMESTAMP:
+                found = await log.max_timestamp_offset()
+            else:
+                found = await log.offset_for_timestamp(query.timestamp_ms)
+        except CorruptLogError as error:
+            if replica.state is ReplicaState.ONLINE and replica.log is log:
+                self._on_corrupt(replica, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         # The search may have waited for the disk: somebody else may lead by now.
         replica = self._leader(query.id, query.current_leader_epoch)
         if replica.machine is not machine or machine.leader_epoch != epoch:

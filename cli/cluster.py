@@ -1,11 +1,21 @@
-"""``stele cluster describe``."""
+"""``stele cluster describe``, ``stele cluster unregister``."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
 from cli.connection import connect
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Local, Timeout
+from cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    Bootstrap,
+    Json,
+    Local,
+    RequestId,
+    Timeout,
+    request_id_of,
+)
 from cli.output import print_json, print_table
 
 cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
@@ -43,6 +53,24 @@ def describe_cluster(
             for each in cluster.brokers
         ],
     )
+
+
+@cluster_app.command("unregister")
+def unregister(
+    broker_id: Annotated[int, typer.Argument(metavar="ID")],
+    request_id: RequestId = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Forget a broker that is gone for good."""
+
+    with connect(bootstrap, timeout) as admin:
+        admin.unregister_broker(broker_id, request_id=request_id_of(request_id))
+    if as_json:
+        print_json({"broker_id": broker_id, "unregistered": True})
+    else:
+        print(f"broker {broker_id} is unregistered")
 
 
 def _state(fenced: bool, shutting_down: bool) -> str:

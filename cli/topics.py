@@ -165,27 +165,39 @@ def alter(
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", help="How many it is to have in all; only more."),
+    ] = None,
     request_id: RequestId = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Change a topic's configs."""
+    """Change a topic's configs, or give it more partitions."""
     from stele.admin import ConfigResource
 
     changes: dict[str, str | None] = {**key_values(config or (), "--config")}
     changes.update(dict.fromkeys(delete_config or ()))
-    if not changes:
-        raise CommandError("nothing to change: give --config NAME=VALUE or --delete-config NAME")
+    if not changes and partitions is None:
+        raise CommandError(
+            "nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions"
+        )
+    if changes and partitions is not None:
+        raise CommandError("change configs and partitions one after the other: both are a request")
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [name])
-        admin.alter_configs(
-            {ConfigResource.topic(name): changes}, request_id=request_id_of(request_id)
-        )
-    if as_json:
-        print_json({"name": name, "changed": changes})
-    else:
+        again = request_id_of(request_id)
+        if partitions is not None:
+            admin.create_partitions({name: partitions}, request_id=again)
+        else:
+            admin.alter_configs({ConfigResource.topic(name): changes}, request_id=again)
+    if not as_json:
         print(f"altered topic {name}")
+    elif partitions is not None:
+        print_json({"name": name, "partitions": partitions})
+    else:
+        print_json({"name": name, "changed": changes})
 
 
 @app.command()

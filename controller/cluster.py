@@ -17,9 +17,11 @@ from metadata.image import (
 )
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.admin_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
 
 _PORT_MAX = 65535
+_NAMED_MAX = 5  # partitions that a refusal names
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,60 @@ def fence(context: Context, broker_id: int, broker_epoch: int) -> ControllerResu
         return decision.result(False)
     _fence(decision, registration)
     return decision.result(True)
+
+
+def unregister(
+    context: Context, request: UnregisterBrokerRequest
+) -> ControllerResult[UnregisterBrokerResponse]:
+    """Forget a broker that is gone for good. Assignments keep naming it until they are changed.
+
+    Whoever registers under its id later may bring other disks, so nothing that this one held counts
+    any more: it leaves every ISR and ELR as if it had lost its records. Stricter than Kafka in two
+    points: the broker has to be fenced, and no partition may lose its last replica with everything.
+    Raises ApiError BROKER_ID_NOT_REGISTERED, INVALID_REQUEST.
+    """
+    broker_id = request.broker_id
+    registration = context.image.broker(broker_id)
+    if registration is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if not registration.fenced:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"broker {broker_id} is alive: stop it before it can go"
+        )
+    _check_not_the_last(context, broker_id)
+    decision = Decision(context)
+    gone = frozenset({broker_id})
+    decision.extend(
+        changes(
+            context.image,
+            context.static,
+            lambda state: broker_id in state.isr or broker_id in state.elr,
+            lossy=lambda key: gone,
+        )
+    )
+    decision.add(
+        pb.MetadataRecord(
+            unregister_broker=pb.UnregisterBrokerRecord(
+                broker_id=broker_id, broker_epoch=registration.broker_epoch
+            )
+        )
+    )
+    return decision.result(UnregisterBrokerResponse())
+
+
+def _check_not_the_last(context: Context, broker_id: int) -> None:
+    alone = [
+        f"{topic.name}-{number}"
+        for topic, number, state in context.image.sorted_partitions()
+        if broker_id in (*state.isr, *state.elr) and {*state.isr, *state.elr} == {broker_id}
+    ]
+    if alone:
+        named = ", ".join(alone[:_NAMED_MAX]) + (", ..." if len(alone) > _NAMED_MAX else "")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} alone has every record of {len(alone)} partitions ({named}): bring"
+            " it back, or delete them, or elect other leaders uncleanly and lose records",
+        )
 
 
 def _state(

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from controller.machine import Context, ControllerResult, Decision, check_size
+from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import changes, is_leaderless
 from metadata.config_keys import (
     NODE_KEYS,
     TOPIC_KEYS,
     ConfigKey,
     Scope,
+    Type,
     validate_broker_config,
     validate_topic_config,
 )
@@ -22,6 +23,7 @@ from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
+from stele.wire.v1.admin_pb2 import ListOperation
 
 # When one of these changes, leaderless or eligible replicas may have to be judged anew.
 _ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
@@ -57,7 +59,7 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> pb.Metada
 def alter_configs(
     context: Context, request: admin.AlterConfigsRequest
 ) -> ControllerResult[admin.AlterConfigsResponse]:
-    """Set and remove single keys; a resource is changed as a whole or not at all.
+    """Set and remove single keys, or replace all; a resource changes as a whole or not at all.
 
     Raises ApiError POLICY_VIOLATION for a request of too many changes.
     """
@@ -81,20 +83,79 @@ def alter_configs(
 
 def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> None:
     resource = ConfigResource(request.resource.type, request.resource.name)
-    named = Counter(change.name for change in request.changes)
     _check_resource(decision.image, resource)
+    _check_broker(decision.image, resource)
+    before = decision.image.config(resource)
+    values: dict[str, str | None] = {}
+    if request.replace_all:
+        values = dict.fromkeys(sorted(before))
+    named = Counter(change.name for change in request.changes)
     for change in request.changes:
-        value = change.value if change.HasField("value") else None
         if named[change.name] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice")
-        _check_change(resource, change.name, value)
-    before = decision.image.config(resource)
-    for change in request.changes:
-        value = change.value if change.HasField("value") else None
-        if before.get(change.name) != value:
-            decision.add(_record(resource, change.name, value))
-    if _ELECTION.intersection(named):
+        values[change.name] = _new_value(decision, resource, change)
+    for name, value in values.items():
+        _check_change(resource, name, value)
+    changed = {name: value for name, value in values.items() if before.get(name) != value}
+    if len(changed) > RECORDS_MAX - (decision.next_offset - decision.context.next_offset):
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, "too many changes for one request: make fewer at once"
+        )
+    decision.extend(_record(resource, name, value) for name, value in changed.items())
+    if _ELECTION.intersection(values):
         _elect_anew(decision, resource)
+
+
+def _new_value(
+    decision: Decision, resource: ConfigResource, change: admin.AlterConfigsRequest.Change
+) -> str | None:
+    """What a change makes of a key; None: back to the default (KIP-339)."""
+    value = change.value if change.HasField("value") else None
+    if change.list_operation == ListOperation.REPLACE:
+        return value
+    is_topic = resource.type == pb.ConfigResourceType.TOPIC
+    verb = "appended to" if change.list_operation == ListOperation.APPEND else "subtracted from"
+    key = (TOPIC_KEYS if is_topic else NODE_KEYS).get(change.name)
+    if key is None or value is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG if value is not None else ErrorCode.INVALID_REQUEST,
+            f"{change.name}: only a value can be {verb} a key that there is",
+        )
+    if key.type is not Type.LIST:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{change.name} is no list: nothing can be {verb} it",
+        )
+    present = _items(_present_value(decision, resource, key))
+    wanted = _items(value)
+    if change.list_operation == ListOperation.APPEND:
+        return ",".join({**present, **wanted})
+    return ",".join(item for item in present if item not in wanted)
+
+
+def _present_value(decision: Decision, resource: ConfigResource, key: ConfigKey) -> str:
+    return sourced(
+        decision.image,
+        key,
+        static=decision.context.static,
+        topic=resource.name if resource.type == pb.ConfigResourceType.TOPIC else None,
+        broker_id=_broker_id(resource) if resource.type == pb.ConfigResourceType.BROKER else None,
+    ).value
+
+
+def _items(text: str) -> dict[str, None]:
+    """In order, each once."""
+    return dict.fromkeys(item.strip() for item in text.split(",") if item.strip())
+
+
+def _check_broker(image: MetadataImage, resource: ConfigResource) -> None:
+    """Only a broker that there is can be given values of its own."""
+    if resource.type == pb.ConfigResourceType.BROKER and resource != CLUSTER:
+        broker_id = _broker_id(resource)
+        if broker_id is None or image.broker(broker_id) is None:
+            raise ApiError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {resource.name} is not registered"
+            )
 
 
 def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Election, Rules, change, changes, is_leaderless, prefers_another
-from metadata.image import NO_LEADER, TopicPartition
+from metadata.delta import changed_state
+from metadata.image import NO_LEADER, PartitionState, TopicPartition
 from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse
 
 Answer = ElectLeadersResponse.Partition
@@ -20,54 +22,71 @@ def elect_leaders(
     Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
     check_size(len(request.partitions), "partitions")
-    decision = Decision(context)
+    asked = _Asked(context, Election.UNCLEAN if request.unclean else Election.PREFERRED)
     if request.partitions:
-        named = [(partition.topic, partition.partition) for partition in request.partitions]
-        answers = [_elect_named(decision, *name, request.unclean) for name in named]
+        answers = [asked.elect(each.topic, each.partition) for each in request.partitions]
     else:
         named = [(topic.name, number) for topic, number, _ in context.image.sorted_partitions()]
-        tried = [_elect_named(decision, *name, request.unclean) for name in named]
+        tried = [asked.elect(*name) for name in named]
         answers = [answer for answer in tried if answer.error != ErrorCode.ELECTION_NOT_NEEDED]
+    decision = Decision(context)
+    decision.extend(asked.records)
     return decision.result(ElectLeadersResponse(partitions=answers))
 
 
-def _elect_named(decision: Decision, topic_name: str, number: int, unclean: bool) -> Answer:
-    answer = Answer(topic=topic_name, partition=number)
-    try:
-        election = Election.UNCLEAN if unclean else Election.PREFERRED
-        _elect(decision, topic_name, number, election)
-    except ApiError as error:
-        answer.error, answer.message = error.code, error.message
-    return answer
+class _Asked:
+    """The elections of one request: each looks at what those before it have decided."""
 
+    def __init__(self, context: Context, election: Election) -> None:
+        self._context = context
+        self._election = election
+        self._rules: dict[str, Rules] = {}
+        self._decided: dict[TopicPartition, PartitionState] = {}
+        self.records: list[pb.MetadataRecord] = []
 
-def _elect(decision: Decision, topic_name: str, number: int, election: Election) -> None:
-    topic = decision.image.topic(topic_name)
-    if topic is None or not 0 <= number < len(topic.partitions):
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_name}-{number}"
-        )
-    state = topic.partitions[number]
-    if election is Election.UNCLEAN:
-        wanted = state.leader == NO_LEADER
-        refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    else:
-        wanted = state.leader != state.preferred_leader
-        refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    if not wanted:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads it")
-    record = change(
-        TopicPartition(topic.topic_id, number),
-        state,
-        Rules.of(decision.image, topic_name, decision.context.static),
-        election=election,
-    )
-    leader = state.leader
-    if record is not None:
-        decision.add(record)
-        leader = decision.image.topics[topic.topic_id].partitions[number].leader
-    if leader == NO_LEADER or (election is Election.PREFERRED and leader != state.preferred_leader):
-        raise ApiError(refusal, f"replicas {list(state.replicas)}, ISR {list(state.isr)}")
+    def elect(self, topic_name: str, number: int) -> Answer:
+        answer = Answer(topic=topic_name, partition=number)
+        try:
+            self._elect(topic_name, number)
+        except ApiError as error:
+            answer.error, answer.message = error.code, error.message
+        return answer
+
+    def _elect(self, topic_name: str, number: int) -> None:
+        topic = self._context.image.topic(topic_name)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {topic_name}-{number}",
+            )
+        key = TopicPartition(topic.topic_id, number)
+        state = self._decided.get(key, topic.partitions[number])
+        if self._election is Election.UNCLEAN:
+            wanted = state.leader == NO_LEADER
+            refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        else:
+            wanted = state.leader != state.preferred_leader
+            refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if not wanted:
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads it")
+        if len(self.records) == RECORDS_MAX:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"more than {RECORDS_MAX} elections in one request: ask again for this one",
+            )
+        record = change(key, state, self._rules_of(topic_name), election=self._election)
+        if record is not None:
+            self.records.append(record)
+            state = self._decided[key] = changed_state(state, record.partition_change)
+        if state.leader == NO_LEADER or (
+            self._election is Election.PREFERRED and state.leader != state.preferred_leader
+        ):
+            raise ApiError(refusal, f"replicas {list(state.replicas)}, ISR {list(state.isr)}")
+
+    def _rules_of(self, topic: str) -> Rules:
+        if topic not in self._rules:
+            self._rules[topic] = Rules.of(self._context.image, topic, self._context.static)
+        return self._rules[topic]
 
 
 def elect_leaderless(context: Context) -> ControllerResult[int]:

@@ -11,9 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from metadata.image import BrokerRegistration
+from metadata.image import BrokerRegistration, MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.world import Rng
+
+
+def check_assigned(image: MetadataImage, number: int, replicas: Sequence[int]) -> None:
+    """The replicas that a request gives partition ``number``: registered brokers, each once.
+
+    Raises ApiError INVALID_REPLICA_ASSIGNMENT.
+    """
+    fault = ""
+    if len(set(replicas)) < len(replicas):
+        fault = f"partition {number} names a broker twice"
+    for broker_id in replicas:
+        if image.broker(broker_id) is None:
+            fault = f"partition {number}: broker {broker_id} is not registered"
+    if fault:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from controller import (
     elections,
     features,
     isr,
+    partition_counts,
     producer_ids,
     reassignment,
     topics,
@@ -262,6 +263,18 @@ class ControllerService:
                 admin.DeleteTopicsRequest,
                 admin.DeleteTopicsResponse,
                 topics.delete_topics,
+            ),
+            (
+                "CreatePartitions",
+                admin.CreatePartitionsRequest,
+                admin.CreatePartitionsResponse,
+                partition_counts.create_partitions,
+            ),
+            (
+                "UnregisterBroker",
+                admin.UnregisterBrokerRequest,
+                admin.UnregisterBrokerResponse,
+                cluster.unregister,
             ),
             (
                 "AlterConfigs",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
-from controller.placement import StripedPlacer
+from controller.placement import StripedPlacer, check_assigned
 from metadata.config_keys import validate_topic_config
 from metadata.effective import cluster_int
 from metadata.image import Topic
@@ -159,11 +159,7 @@ def _assigned(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
     for number, replicas in enumerate(assignments):
         if not replicas or len(replicas) != len(assignments[0]):
             raise _bad_assignment("all partitions must have the same number of replicas, 1 or more")
-        if len(set(replicas)) < len(replicas):
-            raise _bad_assignment(f"partition {number} names a broker twice")
-        for broker_id in replicas:
-            if decision.image.broker(broker_id) is None:
-                raise _bad_assignment(f"broker {broker_id} is not registered")
+        check_assigned(decision.image, number, replicas)
     return assignments
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -77,22 +77,54 @@ def sourced(
     broker_id: int | None = None,
 ) -> Sourced:
     """The value of a topic key or of a node key, and its source."""
+    first = next(_layers(image, key, static, topic, broker_id))
+    return Sourced(first.value, first.source)
+
+
+class Layer(NamedTuple):
+    """One place that says what a key is: under which name, the value, and the source."""
+
+    name: str
+    value: str
+    source: str
+
+
+def layers(
+    image: MetadataImage,
+    key: ConfigKey,
+    *,
+    static: Mapping[str, str],
+    topic: str | None = None,
+    broker_id: int | None = None,
+) -> list[Layer]:
+    """Everything that is set for a key, the value in force first, its default last: what Kafka's
+    DescribeConfigs calls synonyms. Arguments as for ``sourced``."""
+    return list(_layers(image, key, static, topic, broker_id))
+
+
+def _layers(
+    image: MetadataImage,
+    key: ConfigKey,
+    static: Mapping[str, str],
+    topic: str | None,
+    broker_id: int | None,
+) -> Iterator[Layer]:
     if topic is not None:
         text = image.config(ConfigResource.topic(topic)).get(key.name)
         if text is not None:
-            return Sourced(text, DYNAMIC_TOPIC)
+            yield Layer(key.name, text, DYNAMIC_TOPIC)
     name = key.synonym or key.name
     if broker_id is not None:
         text = image.config(ConfigResource.broker(broker_id)).get(name)
         if text is not None:
-            return Sourced(text, DYNAMIC_BROKER)
+            yield Layer(name, text, DYNAMIC_BROKER)
     text = image.config(CLUSTER).get(name)
     if text is not None:
-        return Sourced(text, DYNAMIC_DEFAULT_BROKER)
+        yield Layer(name, text, DYNAMIC_DEFAULT_BROKER)
     text = static_value(key, static)
     if text is not None:
-        return Sourced(text, STATIC_BROKER)
-    return Sourced(key.default or "", DEFAULT)
+        yield Layer(name, text, STATIC_BROKER)
+    yield Layer(name, key.default or "", DEFAULT)
 
 
 def static_value(key: ConfigKey, static: Mapping[str, str]) -> str | None:

@@ -8,7 +8,6 @@ for what must be durable first, and the delivery task for what is committed. Not
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
@@ -42,7 +41,7 @@ from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, Service, World
-from storage.errors import StorageError
+from storage.errors import StorageError, is_device_failure
 
 _log = logging.getLogger(__name__)
 
@@ -447,9 +446,9 @@ class Quorum:
             try:
                 await self._log.checkpoint(self.high_watermark)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if is_device_failure(error):
                     raise
-                _log.error("no room for the checkpoint of the metadata log: %s", error)
+                _log.error("no checkpoint of the metadata log this time: %s", error)
             if self._snapshots is not None:
                 await self._snapshots.take_if_due(self._core)
 

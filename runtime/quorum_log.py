@@ -32,7 +32,7 @@ from storage.checkpoints import (
     read_offsets,
 )
 from storage.config import NO_LIMIT, LogConfig
-from storage.errors import CorruptLogError, StorageError, is_disk_full
+from storage.errors import CorruptLogError, StorageError, is_device_failure
 from storage.log import PartitionLog, SyncTicket
 
 _log = logging.getLogger(__name__)
@@ -282,8 +282,9 @@ class QuorumLog:
                     await self._disk.replace_file(self._state_path, data)
                     return
                 except OSError as error:
-                    if not is_disk_full(error):
+                    if is_device_failure(error):
                         raise
+                    _log.error("%s cannot be written: %s", self._state_path, error)
             _log.error(
                 "%s: %d bytes free: this replica neither votes nor leads until there is room;"
                 " free space on this disk",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable
 
@@ -12,6 +11,7 @@ from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
 from stele.world import Clock
+from storage.errors import is_device_failure
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class SnapshotWriter:
         return size >= self._config.snapshot_after_bytes or 0 < interval_s <= age_s
 
     async def take_if_due(self, core: RaftCore | None) -> None:
-        """Raises OSError, but for a full disk, and StorageError."""
+        """Raises OSError if the device failed, and StorageError."""
         end_offset, newest = self._delivery.delivered, self._log.snapshots.newest
         known = 0 if newest is None else newest.end_offset
         # The log may be cut up to here one day: it must not be ahead of its own disk.
@@ -64,9 +64,9 @@ class SnapshotWriter:
                 snapshot, self._delivery.timestamp_ms, values, voters if len(voters) else None
             )
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if is_device_failure(error):
                 raise
-            _log.error("no room for a snapshot of the metadata: %s", error)
+            _log.error("no snapshot of the metadata this time: %s", error)
             self._log.snapshots.discard(snapshot)
             return
         self._take_over(core, snapshot, newest)

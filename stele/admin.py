@@ -18,6 +18,7 @@ from stele.feature_admin import (
     UpdatedFeature,
     UpgradeType,
 )
+from stele.maintenance_admin import MaintenanceAdmin
 from stele.quorum_admin import QuorumAdmin, QuorumDescription
 from stele.records import TopicPartition
 from stele.wire.v1 import admin_pb2
@@ -174,6 +175,7 @@ class Admin:
         self._requests = AdminRequests(self._view, self._config)
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)
+        self._maintenance = MaintenanceAdmin(self._requests)
 
     async def __aenter__(self) -> Self:
         return self
@@ -233,6 +235,23 @@ class Admin:
             if each.error
         }
         _all_or_raise(failed, [each.name for each in response.topics if not each.error])
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> None:
+        """Give topics more partitions: ``counts`` is how many each is to have in all.
+
+        ``assignments``: the replicas of each new partition, of topics that are not to be placed by
+        the cluster. Keys go to other partitions than before.
+        """
+        await self._maintenance.create_partitions(
+            counts, assignments or {}, validate_only=validate_only, request_id=request_id
+        )
 
     async def describe_topics(
         self, names: Sequence[str], *, linearizable: bool = True
@@ -377,6 +396,13 @@ class Admin:
             tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
             response.metadata_offset,
         )
+
+    async def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
+        """Forget a broker that is gone for good: fenced, and nowhere the last with every record.
+
+        Partitions that are assigned to it stay so until they are reassigned.
+        """
+        await self._maintenance.unregister_broker(broker_id, request_id=request_id)
 
     async def describe_quorum(self) -> QuorumDescription:
         """The controllers (voters) and brokers (observers) of the metadata log."""

@@ -487,6 +487,23 @@ class Admin(_Face):
     def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
         return self._run(self._admin.list_topics(linearizable=linearizable))
 
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> None:
+        self._run(
+            self._admin.create_partitions(
+                counts, assignments, validate_only=validate_only, request_id=request_id
+            )
+        )
+
+    def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
+        self._run(self._admin.unregister_broker(broker_id, request_id=request_id))
+
     def elect_leaders(
         self,
         partitions: Sequence[tuple[str, int]] = (),

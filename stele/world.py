@@ -45,8 +45,17 @@ class Rng(Protocol):
 # ---------------------------------------------------------------------------------- disk
 
 
+class SyncFailedError(OSError):
+    """A sync began and failed. What it covered may never be on disk, whatever the error says."""
+
+
+class ReadFailedError(OSError):
+    """Bytes of a file that is there could not be read."""
+
+
 class File(Protocol):
-    """An open append-mostly file. Methods raise ``OSError`` with its errno (ENOSPC, EIO…)."""
+    """An open append-mostly file. Methods raise ``OSError`` with its errno (ENOSPC, EIO…); those
+    that read a ``ReadFailedError`` where the device does not give the bytes."""
 
     @property
     def path(self) -> str: ...
@@ -84,7 +93,8 @@ class Disk(Protocol):
     """A file system. Paths are absolute strings.
 
     Nothing is durable, neither bytes nor directory entries nor renames, before it was synced.
-    A failed sync is never retried: the caller takes the directory offline.
+    A failed sync (SyncFailedError) is never tried again: the caller takes the directory offline.
+    One that could not begin, for want of a handle, raises any other OSError and may be.
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -109,7 +119,9 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None: ...
 
-    def read_file(self, path: str) -> bytes: ...
+    def read_file(self, path: str) -> bytes:
+        """All of a file. Raises FileNotFoundError, ReadFailedError, OSError."""
+        ...
 
     def free_bytes(self, path: str) -> int: ...
 
@@ -121,7 +133,11 @@ class Disk(Protocol):
         ...
 
     def replace_file_now(self, path: str, data: bytes) -> None:
-        """Atomic and durable, waiting for the device: temporary file, sync, rename, sync."""
+        """Atomic and durable, waiting for the device: temporary file, sync, rename, sync.
+
+        Raises OSError: the file is the old one, or the new one and perhaps not durable. It may be
+        replaced again, with all of its bytes; but not after a SyncFailedError.
+        """
         ...
 
     def sync_now(self, path: str) -> None:
@@ -136,12 +152,17 @@ class Disk(Protocol):
         """Make files' bytes and directories' entries durable, off the event loop.
 
         Covers everything written before the call. One call is one group. A path that has been
-        removed meanwhile is skipped: who removes a file gives up its bytes.
+        removed meanwhile is skipped: who removes a file gives up its bytes. Waits while it cannot
+        begin for want of handles; so every error is a SyncFailedError.
         """
         ...
 
     async def warm(self, path: str, position: int, size: int) -> None:
-        """Bring a range into memory, off the event loop, so that ``File.read`` answers."""
+        """Bring a range into memory, off the event loop, so that ``File.read`` answers.
+
+        Raises ReadFailedError as the device meets it, FileNotFoundError, any other OSError when
+        nobody can read for now.
+        """
         ...
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from stele.world import Clock, Disk
+from stele.world import Clock, Disk, ReadFailedError
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CORRUPT_FILE,
@@ -24,7 +24,14 @@ from storage.checkpoints import (
     read_partition_metadata,
 )
 from storage.config import LogConfig
-from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.errors import (
+    CorruptLogError,
+    LogDirectoryError,
+    StorageError,
+    UnreadableLogError,
+    is_device_failure,
+    is_unreadable,
+)
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
@@ -36,6 +43,7 @@ LOCK_FILE: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
 _DELETED_SUFFIX: Final = "-delete"
 _CORRUPT_SUFFIX: Final = "-corrupt"
+_NAME_MAX_BYTES: Final = 255  # of a file system's names
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 
 
@@ -125,7 +133,9 @@ class LogDirectory:
         self._unnoted: set[TopicPartition] = set()  # found corrupt, and the disk took no note of it
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        """Called once, when a write, a sync or a checkpoint failed."""
+        """Called once, when the device failed (``storage.errors.Failure``)."""
+        self.on_log_failed: Callable[[PartitionLog, OSError], None] | None = None
+        """Called when one log is offline, and the directory is not."""
         self._unflushed: dict[PartitionLog, float] = {}  # since when, on the monotonic clock
         self._disk = disk
         self._clock = clock
@@ -211,16 +221,36 @@ class LogDirectory:
 
     def _load_log(self, partition: TopicPartition) -> None:
         directory = f"{self.path}/{partition}"
-        topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
+        topic_id = self._read_topic_id(directory)
+        found: CorruptLogError | None = None
         try:
             if (found := read_corrupt(self._disk, f"{directory}/{CORRUPT_FILE}")) is not None:
                 raise found
             self.logs[partition] = self._open_log(partition, self._config, topic_id)
+        except ReadFailedError as failure:
+            if not is_unreadable(failure):
+                raise
+            reason = f"it cannot be read: {failure}"
+            error = UnreadableLogError(directory, position=0, offset=-1, reason=reason)
+            logger.error("%s", error)
+            self._hold_corrupt(partition, error, topic_id)
+            self._note_corrupt(partition, error)
         except CorruptLogError as error:
             logger.error("%s", error)
             self._hold_corrupt(partition, error, topic_id)
             if found is None:
                 self._note_corrupt(partition, error)
+
+    def _read_topic_id(self, directory: str) -> bytes | None:
+        """None: it is lost, or cannot be read."""
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        try:
+            return read_partition_metadata(self._disk, path)
+        except ReadFailedError as failure:
+            if not is_unreadable(failure):
+                raise
+            logger.error("%s cannot be read: %s", path, failure)
+            return None
 
     def _hold_corrupt(
         self, partition: TopicPartition, error: CorruptLogError, topic_id: bytes | None
@@ -289,7 +319,7 @@ class LogDirectory:
                 file.close()
             log = self._open_log(key, config or self._config, topic_id)
         except OSError as error:
-            raise StorageError(f"{directory} cannot be made: {error.strerror or error}") from error
+            raise self._refusal(f"{directory} cannot be made", error) from error
         log.require_synced(self.path, directory, metadata_path)
         self.logs[key] = log
         return log
@@ -301,7 +331,7 @@ class LogDirectory:
         try:
             self._disk.replace_file_now(path, encode_partition_metadata(topic_id))
         except OSError as error:
-            raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+            raise self._refusal(f"{path} cannot be written", error) from error
         if key in self.corrupt:
             self.corrupt_topic_ids[key] = topic_id
         else:
@@ -312,28 +342,35 @@ class LogDirectory:
         return self.corrupt_topic_ids[key] if key in self.corrupt else self.logs[key].topic_id
 
     def delete(self, topic: str, partition: int) -> None:
-        """Close a log and set its directory aside; ``remove_deleted`` frees the space."""
+        """Close a log and set its directory aside; ``remove_deleted`` frees the space.
+
+        Raises StorageError: nothing has changed, and it may be called again.
+        """
         key = TopicPartition(topic, partition)
-        log = self.logs.pop(key, None)
+        log = self.logs.get(key)
+        if log is None and key not in self.corrupt:
+            return
+        self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
+        self.corrupt.pop(key, None)
+        self.corrupt_topic_ids.pop(key, None)
         if log is not None:
+            del self.logs[key]
             self._commit.remove(log)
             log.close()
-        elif self.corrupt.pop(key, None) is None:
-            return
-        self.corrupt_topic_ids.pop(key, None)
-        self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
 
     def discard_corrupt(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> PartitionLog:
         """Set a corrupt log's directory aside (``…-corrupt``) and begin an empty one.
 
-        Only once the controller has taken the replica out of ISR and ELR.
+        Only once the controller has taken the replica out of ISR and ELR. Raises StorageError: it
+        may be called again, and goes on where it failed.
         """
         key = TopicPartition(topic, partition)
-        del self.corrupt[key]
-        self.corrupt_topic_ids.pop(key, None)
-        self._set_aside(key, _CORRUPT_SUFFIX, topic_id)
+        if key in self.corrupt:
+            self._set_aside(key, _CORRUPT_SUFFIX, topic_id)
+            del self.corrupt[key]
+            self.corrupt_topic_ids.pop(key, None)
         return self.create(topic, partition, topic_id, config)
 
     def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
@@ -347,17 +384,18 @@ class LogDirectory:
 
     def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
         label = topic_id.hex() if topic_id else "0" * 32
-        target = f"{self.path}/{key}.{label}{suffix}"
+        target = f"{self.path}/{_aside_name(key, label, suffix)}"
         number = 0
         while self._disk.exists(target):
             number += 1
-            target = f"{self.path}/{key}.{label}{number}{suffix}"
+            target = f"{self.path}/{_aside_name(key, f'{label}{number}', suffix)}"
         try:
             # Not synced: if it comes back after a crash, it is deleted, or found corrupt, again.
             self._disk.rename(f"{self.path}/{key}", target)
+        except FileNotFoundError:
+            logger.warning("%s/%s is gone: there is nothing to set aside", self.path, key)
         except OSError as error:
-            self._go_offline(error)
-            raise StorageError(f"{self.path}: {error}") from error
+            raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
     def remove_deleted(self) -> None:
         """Remove the directories that ``delete`` set aside."""
@@ -374,8 +412,11 @@ class LogDirectory:
         self._unflushed[log] = self._clock.monotonic()
 
     def failed(self, log: PartitionLog, error: OSError) -> None:
-        logger.error("%s fails under %s: %s", self.path, log.name, error)
-        self._go_offline(error)
+        if is_device_failure(error):
+            logger.error("%s fails under %s: %s", self.path, log.name, error)
+            self._go_offline(error)
+        elif self.on_log_failed is not None:
+            self.on_log_failed(log, error)
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         self._checkpoints.lower(_key(log), offset)
@@ -418,6 +459,13 @@ class LogDirectory:
         if self.on_offline is not None:
             self.on_offline(self)
 
+    def _refusal(self, what: str, error: OSError) -> StorageError:
+        """What to raise; the directory goes offline if the device failed, or if it is gone."""
+        if is_device_failure(error) or not self._disk.exists(self.path):
+            logger.error("%s fails: %s: %s", self.path, what, error)
+            self._go_offline(error)
+        return StorageError(f"{what}: {error.strerror or error}")
+
     def _check_online(self) -> None:
         if self.offline is not None:
             raise StorageError(f"{self.path} is offline: {self.offline}")
@@ -429,15 +477,14 @@ class LogDirectory:
 
         A recovery point is at most the high watermark, so that truncations stay above it, and
         both are at most what is on disk: only such a high watermark proves a cut to be corrupt.
-        Raises StorageError: the directory is offline then, or the disk is full.
+        Raises StorageError: the directory is offline then, or it may be tried again.
         """
         self._check_online()
         points = {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()}
         try:
             await self._checkpoints.write(points, points)
         except OSError as error:
-            self._go_offline(error)
-            raise StorageError(f"{self.path}: a checkpoint failed: {error}") from error
+            raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
 
     # ----------------------------------------------------------------------------- retention
 
@@ -495,6 +542,12 @@ class LogDirectory:
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )
+
+
+def _aside_name(key: TopicPartition, label: str, suffix: str) -> str:
+    """Kafka's form, ``<topic>-<partition>.<label><suffix>``, the topic cut to what fits."""
+    rest = f"-{key.partition}.{label}{suffix}"
+    return key.topic[: _NAME_MAX_BYTES - len(rest)] + rest
 
 
 def _key(log: PartitionLog) -> TopicPartition:

@@ -2,20 +2,80 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 from typing import Final
 
 from stele.errors import ApiError, ErrorCode, SteleError
+from stele.world import ReadFailedError, SyncFailedError
 
-_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+class Failure(enum.Enum):
+    """What an ``OSError`` of a disk says, and so what has to stop. There is no other such list.
+
+    ============  ==========================================  ====================================
+    kind          errors                                      what stops
+    ============  ==========================================  ====================================
+    ``DEVICE``    ENXIO, ENODEV, EROFS, ESTALE, ENOMEDIUM,    the directory goes offline, or the
+                  ETIMEDOUT, ENOLINK, ESHUTDOWN, ENOTCONN;    voter ends
+                  those of ``MEDIUM`` unless of a read; and
+                  every sync that began and failed
+    ``MEDIUM``    of a read: EIO, EUCLEAN, EBADMSG, EILSEQ,   the replica, which is fetched anew
+                  ENODATA, EREMOTEIO                          from its peers
+    ``SPACE``     ENOSPC, EDQUOT, EFBIG                       the one write, until there is room
+    ``SHORTAGE``  EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN,    the one request: this process or
+                  EINTR, EBUSY, ECHILD                        machine lacks something just now
+    ``REQUEST``   all others, such as ENAMETOOLONG, ENOENT,   the one request: it cannot be carried
+                  EACCES, EINVAL                              out as it was made
+    ============  ==========================================  ====================================
+    """
+
+    DEVICE = "the device failed"
+    MEDIUM = "a part of the device cannot be read"
+    SPACE = "there is no room"
+    SHORTAGE = "the process or the machine lacks something"
+    REQUEST = "the request cannot be carried out"
+
+    @classmethod
+    def of(cls, error: OSError) -> Failure:
+        """The kind of an error."""
+        if isinstance(error, SyncFailedError):
+            return cls.DEVICE
+        kind = _KINDS.get(error.errno or errno.EIO, cls.REQUEST)
+        if kind is cls.MEDIUM and not isinstance(error, ReadFailedError):
+            return cls.DEVICE
+        return kind
+
+
+_KINDS: Final[dict[int, Failure]] = {
+    number: kind
+    for kind, names in (
+        (
+            Failure.DEVICE,
+            "ENXIO ENODEV EROFS ESTALE ENOMEDIUM ETIMEDOUT ENOLINK ESHUTDOWN ENOTCONN",
+        ),
+        (Failure.MEDIUM, "EIO EUCLEAN EBADMSG EILSEQ ENODATA EREMOTEIO"),
+        (Failure.SPACE, "ENOSPC EDQUOT EFBIG"),
+        (Failure.SHORTAGE, "EMFILE ENFILE ENOMEM ENOBUFS EAGAIN EINTR EBUSY ECHILD"),
+    )
+    for name in names.split()
+    if (number := getattr(errno, name, None)) is not None  # macOS lacks some
+}
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether a write failed for want of space: it may succeed later, unlike a failed disk's.
+    """Whether a write failed for want of space: it may succeed later, unlike a failed disk's."""
+    return Failure.of(error) is Failure.SPACE
 
-    Not to be asked of a sync: that one is never tried again, whatever the reason.
-    """
-    return error.errno in _DISK_FULL
+
+def is_device_failure(error: OSError) -> bool:
+    """Whether the directory has to go offline: nothing in it can be relied upon any more."""
+    return Failure.of(error) is Failure.DEVICE
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether a read failed for what stands there: another replica may have it."""
+    return Failure.of(error) is Failure.MEDIUM
 
 
 class CorruptLogError(SteleError):
@@ -31,6 +91,10 @@ class CorruptLogError(SteleError):
         self.position = position
         self.offset = offset
         self.reason = reason
+
+
+class UnreadableLogError(CorruptLogError):
+    """A part of a log cannot be read: as good as corrupt, but the rest may still be served."""
 
 
 class LogDirectoryError(SteleError):

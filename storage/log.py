@@ -11,14 +11,20 @@ import errno
 import logging
 from collections.abc import Callable, Iterator
 
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
 from stele.world import Buffer, Clock, Disk
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.config import LogConfig
 from storage.durability import Durability
-from storage.errors import StorageError, is_disk_full
+from storage.errors import (
+    StorageError,
+    UnreadableLogError,
+    is_device_failure,
+    is_disk_full,
+    is_unreadable,
+)
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
     AppendResult,
@@ -287,12 +293,14 @@ class PartitionLog:
         try:
             return self.segments.active.write([data])
         except OSError as error:
-            if is_disk_full(error) and self.segments.active.intact:
+            if not self.segments.active.intact:
+                raise self._fail(error) from error
+            if is_disk_full(error):
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
                 ) from error
-            raise self._fail(error) from error
+            raise self._refusal(error) from error
 
     def _advance(self, end_offset: int) -> None:
         records = end_offset - self.end_offset
@@ -347,12 +355,26 @@ class PartitionLog:
             self.segments.close()
 
     def _fail(self, error: OSError) -> StorageError:
-        """The disk failed: go offline, tell the owner, and return what to raise."""
+        """Go offline, tell the owner, and return what to raise: the device failed, or something was
+        done by half, which recovery sets right at the next start."""
         logger.error("%s fails: %s", self.directory, error)
         self.go_offline(error)
         if self._owner is not None:
             self._owner.failed(self, error)
         return StorageError(f"{self.directory}: {error}")
+
+    def _refusal(self, error: OSError) -> StorageError:
+        """What to raise when nothing was done: the log goes on, unless the device failed."""
+        if is_device_failure(error):
+            return self._fail(error)
+        return StorageError(f"{self.directory}: {error}; nothing was changed")
+
+    def _unread(self, error: OSError, path: str, position: int, offset: int) -> SteleError:
+        """What to raise when a read failed."""
+        if is_unreadable(error):
+            reason = f"it cannot be read: {error.strerror or error}"
+            return UnreadableLogError(path, position=position, offset=offset, reason=reason)
+        return self._refusal(error)
 
     def _check_online(self) -> None:
         if self.offline is not None:
@@ -369,13 +391,11 @@ class PartitionLog:
             try:
                 self._disk.sync_now(old.path)
             except OSError as error:
-                raise self._fail(error) from error
+                raise self._refusal(error) from error
         try:
             self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
         except OSError as error:
-            if is_disk_full(error):
-                raise StorageError(f"{self.directory}: {error.strerror}") from error
-            raise self._fail(error) from error
+            raise self._refusal(error) from error
         try:
             old.seal()
             self._write_snapshot()
@@ -404,7 +424,7 @@ class PartitionLog:
         All stand below ``limit_offset`` (the log's end if None: high watermark, last stable
         offset) and take at most ``max_bytes`` together, but with ``min_one_batch`` the first may
         be larger. Raises ApiError (OFFSET_OUT_OF_RANGE outside start and end, KAFKA_STORAGE_ERROR),
-        CorruptLogError.
+        CorruptLogError; UnreadableLogError where the device does not give the bytes.
         """
         self._check_online()
         if not self.start_offset <= offset <= self.end_offset:
@@ -425,7 +445,7 @@ class PartitionLog:
                 position=position,
             )
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._unread(error, segment.path, position or 0, offset) from error
         if isinstance(found, ColdRange):
             return ReadResult(b"", offset, found)
         self.segments.remember(segment, found)
@@ -444,8 +464,19 @@ class PartitionLog:
             offset = result.next_offset
 
     async def warm(self, cold: ColdRange) -> None:
-        """Bring what a read missed into memory. Raises OSError if the file is gone."""
-        await self._disk.warm(*cold)
+        """Bring what a read missed into memory; then read again.
+
+        Raises UnreadableLogError, StorageError. A segment that was deleted meanwhile is no error.
+        """
+        try:
+            await self._disk.warm(*cold)
+        except FileNotFoundError as error:
+            if self.offline is None and any(cold.path == each.path for each in self.segments):
+                raise UnreadableLogError(
+                    cold.path, position=cold.position, offset=-1, reason="it is gone"
+                ) from error
+        except OSError as error:
+            raise self._unread(error, cold.path, cold.position, -1) from error
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose time is at or after ``timestamp_ms``; None if there is none.
@@ -463,7 +494,8 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that holds ``offset`` and all behind it; return the new end.
 
-        What is left is durable when it returns. Raises StorageError: the log is offline then.
+        What is left is durable when it returns. Raises StorageError: the log is offline then, or
+        nothing was cut; UnreadableLogError.
         """
         self._check_online()
         if offset >= self.end_offset:
@@ -471,11 +503,21 @@ class PartitionLog:
         if offset < self.segments.bases[0]:
             self.reset_to(offset)
             return self.end_offset
+        generation = self.truncation_generation
         try:
             self._truncate_to(offset)
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._cut_failed(error, generation) from error
         return self.end_offset
+
+    def _cut_failed(self, error: OSError, generation: int) -> SteleError:
+        """What to raise. A cut that has begun, in a new generation, is ended by recovery only."""
+        begun = generation != self.truncation_generation
+        if is_unreadable(error):
+            if begun:
+                self.go_offline(error)
+            return self._unread(error, self.directory, 0, self.end_offset)
+        return self._fail(error) if begun else self._refusal(error)
 
     def _truncate_to(self, offset: int) -> None:
         keep = self.segments.index_of(offset) + 1
@@ -512,9 +554,10 @@ class PartitionLog:
     def reset_to(self, offset: int) -> None:
         """Delete everything; the log is empty and begins at ``offset``.
 
-        Raises StorageError: the log is offline then.
+        Raises StorageError: the log is offline then, or nothing was deleted.
         """
         self._check_online()
+        generation = self.truncation_generation
         try:
             if self._owner is not None:
                 self._owner.lower_checkpoints(self, 0)
@@ -527,7 +570,7 @@ class PartitionLog:
             self._disk.sync_now(self.directory)
             self._settle()
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._cut_failed(error, generation) from error
 
     # ----------------------------------------------------------------------------- retention
 
@@ -560,7 +603,7 @@ class PartitionLog:
             if dead:
                 drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._refusal(error) from error
         return dead
 
     def expire_producers(self, now_ms: int) -> None:

@@ -24,7 +24,7 @@ class LogOwner(Protocol):
         ...
 
     def failed(self, log: PartitionLog, error: OSError) -> None:
-        """The disk failed under the log: take the whole directory offline."""
+        """The log is offline: the device failed, or a change of the log was cut short."""
         ...
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:

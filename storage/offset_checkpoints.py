@@ -80,8 +80,9 @@ class OffsetCheckpoints:
 
     def _clamp(self, name: str, held: _Offsets, key: TopicPartition, offset: int) -> None:
         if held.get(key, 0) > offset:
+            lowered = {**held, key: offset}
+            self._disk.replace_file_now(f"{self._path}/{name}", encode_offsets(lowered))
             held[key] = offset
-            self._disk.replace_file_now(f"{self._path}/{name}", encode_offsets(held))
 
     # ----------------------------------------------------------------------------- writing
 

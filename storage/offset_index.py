@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from stele.world import Disk
+from stele.world import Disk, ReadFailedError
 from storage.index_file import write_entries
 
 ENTRY_SIZE: Final = 8
@@ -89,11 +89,11 @@ class OffsetIndex:
         return pairs.tobytes()
 
     def load(self, disk: Disk, log_size: int) -> bool:
-        """Read the file. False, and empty, if it is absent or cannot belong to the segment."""
+        """Read the file. False, and empty, if it is absent, unreadable, or of another log."""
         self.reset()
         try:
             data = disk.read_file(self.path)
-        except FileNotFoundError:
+        except (FileNotFoundError, ReadFailedError):
             return False
         if len(data) % ENTRY_SIZE:
             return False

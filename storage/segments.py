@@ -53,6 +53,8 @@ class Segments:
         as far."""
         cursor = self._cursors.get(offset)
         if cursor is not None:
+            if cursor[0] is not self.active:
+                self._use(cursor[0])
             return cursor
         if offset >= self.active.base_offset:
             return self.active, None
@@ -107,14 +109,17 @@ class Segments:
 
     def drop_below(self, offset: int, *, in_order: bool) -> int:
         """Delete those that end at or below ``offset``, but never the active one; return how many.
-        ``in_order``: each removal is on disk before the next. Raises OSError."""
+        ``in_order``: each removal is on disk before the next. Raises OSError: it may be called
+        again."""
         dead = [segment for segment in self.sealed() if segment.end_offset <= offset]
         for segment in dead:
-            del self._items[0], self.bases[0]
-            self._forget(segment)
-            segment.delete()
             if in_order:
                 self._disk.sync_now(self._directory)
+            self._forget(segment)
+            segment.delete()
+            del self._items[0], self.bases[0]
+        if dead and in_order:
+            self._disk.sync_now(self._directory)
         return len(dead)
 
     def _forget(self, segment: Segment) -> None:

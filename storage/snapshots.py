@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from stele.world import Disk
+from stele.world import Disk, ReadFailedError
 from storage.producer_state import ProducerStates, SnapshotError
 from storage.segment import SNAPSHOT_SUFFIX, file_name, parse_file_name
 
@@ -44,7 +44,7 @@ def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[Produc
         if offset <= end_offset:
             try:
                 return ProducerStates.decode(disk.read_file(path)), offset
-            except SnapshotError as error:
+            except (SnapshotError, ReadFailedError) as error:
                 logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
         disk.remove(path)
     return ProducerStates(), 0

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from stele.world import Disk
+from stele.world import Disk, ReadFailedError
 from storage.index_file import write_entries
 
 ENTRY_SIZE: Final = 12
@@ -77,11 +77,11 @@ class TimeIndex:
         self.dirty = False
 
     def load(self, disk: Disk) -> bool:
-        """Read the file. False, and empty, if it is absent or no sequence of rising entries."""
+        """Read the file. False, and empty, if it is absent, unreadable or not rising."""
         self.reset()
         try:
             data = disk.read_file(self.path)
-        except FileNotFoundError:
+        except (FileNotFoundError, ReadFailedError):
             return False
         if len(data) % ENTRY_SIZE:
             return False

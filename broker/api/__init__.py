@@ -11,20 +11,25 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.api import (
+    alter_configs,
     alter_partition_reassignments,
     api_versions,
+    create_partitions,
     create_topics,
     delete_topics,
     describe_cluster,
     describe_configs,
+    elect_leaders,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
+    unregister_broker,
     update_features,
 )
 from broker.api.call import Call, Reply, Served
@@ -54,10 +59,15 @@ SERVED = (
     init_producer_id.SERVED,
     offset_for_leader_epoch.SERVED,
     describe_configs.SERVED,
+    alter_configs.SERVED,
+    create_partitions.SERVED,
+    elect_leaders.SERVED,
+    incremental_alter_configs.SERVED,
     alter_partition_reassignments.SERVED,
     list_partition_reassignments.SERVED,
     update_features.SERVED,
     describe_cluster.SERVED,
+    unregister_broker.SERVED,
 )
 """Everything that is served, by key: what ApiVersions tells is exactly this."""
 

@@ -1,6 +1,7 @@
 """DescribeConfigs (32), versions 1-4: the configuration of topics and of this broker.
 
-Deviations: synonyms are not listed; only the broker asked can describe itself.
+Deviations: a topic's synonyms name no coarser spelling of a broker's key (log.retention.hours),
+and give the value in the unit of the finest one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stele.wire.kafka.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 
 _SOURCES = {
@@ -56,21 +58,26 @@ def _describe(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[
-            _entry(entry, request.include_documentation)
+            _entry(entry, request)
             for entry in entries
             if wanted is None or entry.key.name in wanted
         ],
     )
 
 
-def _entry(entry: DescribedKey, include_documentation: bool) -> DescribeConfigsResourceResult:
+def _entry(entry: DescribedKey, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [
+        DescribeConfigsSynonym(layer.name, layer.value, _SOURCES[layer.source])
+        for layer in entry.layers
+    ]
     return DescribeConfigsResourceResult(
         name=entry.key.name,
         value=entry.value,
         read_only=entry.read_only,
         config_source=_SOURCES[entry.source],
+        synonyms=synonyms if request.include_synonyms else [],
         config_type=_TYPES[entry.key.type],
-        documentation=entry.key.doc if include_documentation else None,
+        documentation=entry.key.doc if request.include_documentation else None,
     )
 
 

@@ -46,6 +46,14 @@ def known_here_s(context: BrokerContext, deadline: float) -> float:
     return max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
 
 
+async def known_here(context: BrokerContext, metadata_offset: int, deadline: float) -> None:
+    """Wait until this broker's own metadata has a decision: a client's next question often comes
+    to it. Never past the deadline."""
+    await context.wait_until(
+        lambda image: image.offset >= metadata_offset, known_here_s(context, deadline)
+    )
+
+
 async def create(
     context: BrokerContext,
     topics: Sequence[pb.NewTopic],

@@ -51,6 +51,8 @@ _ANSWER_S = 4.5
 _CHANGES: tuple[tuple[str, Any, Any], ...] = (
     ("CreateTopics", pb.CreateTopicsRequest, pb.CreateTopicsResponse),
     ("DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse),
+    ("CreatePartitions", pb.CreatePartitionsRequest, pb.CreatePartitionsResponse),
+    ("UnregisterBroker", pb.UnregisterBrokerRequest, pb.UnregisterBrokerResponse),
     ("AlterConfigs", pb.AlterConfigsRequest, pb.AlterConfigsResponse),
     ("ElectLeaders", pb.ElectLeadersRequest, pb.ElectLeadersResponse),
     (

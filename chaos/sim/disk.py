@@ -1,6 +1,6 @@
 """Virtual disks: what a machine keeps, what it would lose with its power, and what it does wrong.
 
-:class:`VirtualDisk` belongs to a machine and outlives its processes; :class:`SimDisk` is one
+:class:`VirtualDisk` belongs to a machine and outlives its processes; ``disk_view.SimDisk`` is one
 process's handle on it, and is dead when the process is. Every file and directory has two states:
 the one that processes see (the page cache) and the durable one. A process crash loses nothing of
 the first; a power loss leaves the second, plus some of what was written since, in part.
@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from stele.world import Buffer
+from stele.world import Buffer, SyncFailedError
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512  # a device writes each whole or not at all
+NAME_MAX_BYTES = 255  # of one part of a path
+METADATA_LOG = "__cluster_metadata-0"
 
 
 class ProcessDeadError(BaseException):
@@ -48,6 +50,9 @@ class DiskFaults:
     failing_sync: bool = False  # every sync fails; what it covered is never written
     failing_read: bool = False
     failing_write: bool = False
+    # How likely whatever needs a file handle finds none (EMFILE), but for the metadata log: a voter
+    # that finds none ends, as it should.
+    no_handle: float = 0.0
     # How likely some sectors of an unsynced page, or all, are as they were before after a power
     # loss, whatever follows them. Zero: a file keeps a prefix of its unsynced bytes, as ext4 in
     # ordered mode does.
@@ -73,6 +78,7 @@ class Inode:
     # What a failed sync covered: taken for written, and written with a later change of its page.
     lost: list[_Write] = field(default_factory=list)
     warm_until: float = -1.0
+    bad_sectors: set[int] = field(default_factory=set)  # by number: they cannot be read
 
     def persist(self, write: _Write, data: bytes | None) -> None:
         """A change reaches the device, ``data`` of it; a page is written whole."""
@@ -88,19 +94,19 @@ class Inode:
 
 
 @dataclass(slots=True, eq=False)
-class _Directory:
-    entries: dict[str, Inode | _Directory] = field(default_factory=dict)
-    durable: dict[str, Inode | _Directory] = field(default_factory=dict)
+class Directory:
+    entries: dict[str, Inode | Directory] = field(default_factory=dict)
+    durable: dict[str, Inode | Directory] = field(default_factory=dict)
 
 
-_Node = Inode | _Directory
+_Node = Inode | Directory
 
 
 @dataclass(slots=True, eq=False)
 class _Change:
     """One atomic change of directory entries; a rename across directories has two parts."""
 
-    parts: list[tuple[_Directory, str, _Node | None]]
+    parts: list[tuple[Directory, str, _Node | None]]
 
     def commit(self) -> None:
         for directory, name, node in self.parts:
@@ -109,12 +115,12 @@ class _Change:
             else:
                 directory.durable[name] = node
 
-    def touches(self, directory: _Directory) -> bool:
+    def touches(self, directory: Directory) -> bool:
         return any(part[0] is directory for part in self.parts)
 
 
-def _error(number: int, path: str) -> OSError:
-    return OSError(number, os.strerror(number), path)
+def os_error(number: int, path: str, kind: type[OSError] = OSError) -> OSError:
+    return kind(number, os.strerror(number), path)
 
 
 class VirtualDisk:
@@ -135,8 +141,9 @@ class VirtualDisk:
         self.locks: dict[str, Owner] = {}  # a dead owner's lock is nobody's
         self.on_cut: Callable[[str, int], None] | None = None  # before a process shortens a file
         self.destroyed: dict[str, bytes] = {}  # of files hurt or lost: what was durable before
+        self.has_failed = False  # it refused a write or a sync, since the last loss of power
         self._writes = 0
-        self._root = _Directory()
+        self._root = Directory()
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
         # What `files` found, until an entry changes: laws ask at every look.
         self._found: dict[tuple[str, str], list[tuple[str, Inode]]] = {}
@@ -150,14 +157,15 @@ class VirtualDisk:
             change.commit()
         self._changes.clear()
         self._found.clear()
+        self.has_failed = False
         self._fall_back(self._root, set())
         self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
 
-    def _fall_back(self, directory: _Directory, seen: set[int]) -> None:
+    def _fall_back(self, directory: Directory, seen: set[int]) -> None:
         directory.entries = dict(directory.durable)
         for name in sorted(directory.entries):
             node = directory.entries[name]
-            if isinstance(node, _Directory):
+            if isinstance(node, Directory):
                 self._fall_back(node, seen)
             elif id(node) not in seen:
                 seen.add(id(node))
@@ -204,6 +212,13 @@ class VirtualDisk:
                 content[position] ^= 1 << bit
         self.note("bit-flip", f"{path}:{position}")
 
+    def spoil(self, path: str, position: int) -> None:
+        """The sector there cannot be read any more; what stands in it is lost to processes."""
+        inode = self.file(path)
+        self.destroyed[path] = bytes(inode.durable)
+        inode.bad_sectors.add(position // SECTOR_BYTES)
+        self.note("bad-sector", f"{path}:{position}")
+
     def lose(self, path: str) -> None:
         """A file or a tree is gone, durably."""
         parent = self.directory(posixpath.dirname(path))
@@ -227,14 +242,14 @@ class VirtualDisk:
     def names(self, path: str) -> list[str]:
         """Of a directory, sorted; none where there is no directory."""
         node = self.find(path)
-        return sorted(node.entries) if isinstance(node, _Directory) else []
+        return sorted(node.entries) if isinstance(node, Directory) else []
 
     def files(self, path: str, suffix: str) -> list[tuple[str, Inode]]:
         """Those of a directory whose names end so, in the order of names."""
         found = self._found.get((path, suffix))
         if found is None:
             node = self.find(path)
-            entries = node.entries if isinstance(node, _Directory) else {}
+            entries = node.entries if isinstance(node, Directory) else {}
             found = self._found[path, suffix] = [
                 (name, inode)
                 for name, inode in entries.items()
@@ -245,8 +260,8 @@ class VirtualDisk:
 
     def find(self, path: str) -> _Node | None:
         node: _Node = self._root
-        for name in _parts(path):
-            if not isinstance(node, _Directory) or name not in node.entries:
+        for name in parts(path):
+            if not isinstance(node, Directory) or name not in node.entries:
                 return None
             node = node.entries[name]
         return node
@@ -255,18 +270,18 @@ class VirtualDisk:
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if isinstance(node, _Directory):
-            raise _error(errno.EISDIR, path)
+        if isinstance(node, Directory):
+            raise os_error(errno.EISDIR, path)
         return node
 
     def durable_file(self, path: str) -> bytes:
         """What a power loss would leave of a file in any case; empty if it might not be there."""
         node: _Node | None = self._root
-        for name in _parts(path):
-            node = node.durable.get(name) if isinstance(node, _Directory) else None
+        for name in parts(path):
+            node = node.durable.get(name) if isinstance(node, Directory) else None
         return bytes(node.durable) if isinstance(node, Inode) else b""
 
-    def directory(self, path: str) -> _Directory:
+    def directory(self, path: str) -> Directory:
         node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -274,7 +289,7 @@ class VirtualDisk:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return node
 
-    def change(self, *parts: tuple[_Directory, str, _Node | None]) -> None:
+    def change(self, *parts: tuple[Directory, str, _Node | None]) -> None:
         """Change entries, seen at once and durable after a sync of (one of) their directories."""
         self._found.clear()
         for directory, name, node in parts:
@@ -284,23 +299,24 @@ class VirtualDisk:
                 directory.entries[name] = node
         self._changes.append(_Change(list(parts)))
 
-    def used_bytes(self, directory: _Directory | None = None) -> int:
+    def used_bytes(self, directory: Directory | None = None) -> int:
         total = 0
         for node in (directory or self._root).entries.values():
-            total += self.used_bytes(node) if isinstance(node, _Directory) else len(node.data)
+            total += self.used_bytes(node) if isinstance(node, Directory) else len(node.data)
         return total
 
     # -------------------------------------------------------------------------------- writing
 
     def append(self, inode: Inode, path: str, buffers: Sequence[Buffer]) -> int:
         if self.faults.failing_write:
-            raise _error(errno.EIO, path)
+            self.has_failed = True
+            raise os_error(errno.EIO, path)
         data = b"".join(bytes(buffer) for buffer in buffers)
         position = len(inode.data)
         quota = self.faults.quota_bytes
         if quota is not None and (room := quota - self.used_bytes()) < len(data):
             self._write(inode, position, data[: max(0, room)])
-            raise _error(errno.ENOSPC, path)
+            raise os_error(errno.ENOSPC, path)
         self._write(inode, position, data)
         return position
 
@@ -315,6 +331,8 @@ class VirtualDisk:
         else:
             inode.data.extend(bytes(size - len(inode.data)))
         inode.lost = [lost for lost in inode.lost if lost.position < size]
+        # What is written there next gets a sound sector in the place of the bad one.
+        inode.bad_sectors = {bad for bad in inode.bad_sectors if bad * SECTOR_BYTES < size}
         self._note_write(inode, size, None)
 
     def _note_write(self, inode: Inode, position: int, data: bytes | None) -> None:
@@ -333,7 +351,7 @@ class VirtualDisk:
         changes: list[_Change] = []
         for path in paths:
             node = self.find(path)
-            if isinstance(node, _Directory):
+            if isinstance(node, Directory):
                 changes += [change for change in self._changes if change.touches(node)]
             elif node is not None:
                 covered.append(node)
@@ -349,7 +367,8 @@ class VirtualDisk:
                     if not failing:
                         change.commit()
             if failing:
-                raise _error(errno.EIO, paths[0])
+                self.has_failed = True
+                raise os_error(errno.EIO, paths[0], SyncFailedError)
 
         return finish
 
@@ -368,6 +387,28 @@ class VirtualDisk:
         for write in done:
             inode.persist(write, write.data)
 
+    # -------------------------------------------------------------------------------- reading
+
+    def is_bad(self, inode: Inode, position: int, size: int) -> bool:
+        """Whether a read of this range fails."""
+        if self.faults.failing_read:
+            return True
+        if not inode.bad_sectors:
+            return False
+        end = min(position + size, len(inode.data))
+        return any(
+            position // SECTOR_BYTES <= bad <= (end - 1) // SECTOR_BYTES
+            for bad in inode.bad_sectors
+            if bad * SECTOR_BYTES < end
+        )
+
+    def need_handle(self, path: str) -> None:
+        """Raises OSError when there is none for it just now."""
+        likely = self.faults.no_handle
+        if likely and METADATA_LOG not in path and self.rng.random() < likely:
+            self.note("no-handle", path)
+            raise os_error(errno.EMFILE, path)
+
     def sync_delay_s(self) -> float:
         return self.rng.uniform(*self.faults.sync_s)
 
@@ -383,204 +424,7 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _parts(path: str) -> tuple[str, ...]:
+def parts(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
         raise ValueError(f"not an absolute path: {path!r}")
     return tuple(part for part in posixpath.normpath(path).split("/") if part)
-
-
-class SimDisk:
-    """One process's view of its machine's disk: ``stele.world.Disk``."""
-
-    def __init__(self, disk: VirtualDisk, owner: Owner) -> None:
-        self._disk = disk
-        self._owner = owner
-
-    def open(self, path: str, *, create: bool = False) -> SimFile:
-        self._alive()
-        node = self._disk.find(path)
-        if node is None and create:
-            node = Inode()
-            self._disk.change((self._parent(path), posixpath.basename(path), node))
-        elif node is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if isinstance(node, _Directory):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return SimFile(self._disk, self._owner, node, path)
-
-    def exists(self, path: str) -> bool:
-        self._alive()
-        return self._disk.find(path) is not None
-
-    def list(self, path: str) -> list[str]:
-        self._alive()
-        return sorted(self._disk.directory(path).entries)
-
-    def make_directory(self, path: str) -> None:
-        self._alive()
-        current = ""
-        for name in _parts(path):
-            parent = self._disk.directory(current or "/")
-            current = f"{current}/{name}"
-            if name not in parent.entries:
-                self._disk.change((parent, name, _Directory()))
-        self._disk.directory(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._alive()
-        node = self._disk.find(source)
-        if node is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        replaced = self._disk.find(target)
-        if isinstance(replaced, _Directory) and replaced.entries:
-            raise _error(errno.ENOTEMPTY, target)
-        self._disk.change(
-            (self._parent(source), posixpath.basename(source), None),
-            (self._parent(target), posixpath.basename(target), node),
-        )
-
-    def remove(self, path: str) -> None:
-        self._alive()
-        self._disk.file(path)
-        self._disk.change((self._parent(path), posixpath.basename(path), None))
-
-    def remove_tree(self, path: str) -> None:
-        self._alive()
-        directory = self._disk.directory(path)
-        for name in sorted(directory.entries):
-            child = posixpath.join(path, name)
-            if isinstance(directory.entries[name], _Directory):
-                self.remove_tree(child)
-            else:
-                self.remove(child)
-        self._disk.change((self._parent(path), posixpath.basename(path), None))
-
-    def read_file(self, path: str) -> bytes:
-        self._alive()
-        if self._disk.faults.failing_read:
-            raise _error(errno.EIO, path)
-        return bytes(self._disk.file(path).data)
-
-    def free_bytes(self, path: str) -> int:
-        self._alive()
-        quota = self._disk.faults.quota_bytes
-        return max(0, (1 << 40 if quota is None else quota) - self._disk.used_bytes())
-
-    def lock(self, path: str) -> Callable[[], None]:
-        if not self.exists(path):
-            self.open(path, create=True).close()
-        holder = self._disk.locks.get(path)
-        if holder is not None and not holder.dead:
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
-        self._disk.locks[path] = self._owner
-        return lambda: self._release(path)
-
-    def _release(self, path: str) -> None:
-        if self._disk.locks.get(path) is self._owner:
-            del self._disk.locks[path]
-
-    def replace_file_now(self, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        self.sync_now(temporary)
-        self.rename(temporary, path)
-        self.sync_now(posixpath.dirname(path))
-
-    def sync_now(self, path: str) -> None:
-        self._alive()
-        if self._disk.find(path) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        self._disk.begin_sync([path])()
-        self._disk.note("sync", path)
-
-    async def replace_file(self, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        await self.sync([temporary])
-        self.rename(temporary, path)
-        await self.sync([posixpath.dirname(path)])
-
-    async def sync(self, paths: Sequence[str]) -> None:
-        self._alive()
-        if not paths:
-            return
-        finish = self._disk.begin_sync(paths)
-        await self._owner.sleep(self._disk.sync_delay_s())
-        self._alive()
-        finish()
-        self._disk.note("sync", " ".join(paths))
-
-    async def warm(self, path: str, position: int, size: int) -> None:
-        self._alive()
-        inode = self._disk.file(path)
-        await self._owner.sleep(self._disk.sync_delay_s())
-        self._alive()
-        if self._disk.faults.failing_read:
-            raise _error(errno.EIO, path)
-        inode.warm_until = self._disk.now() + 0.1
-
-    def _write_temporary(self, path: str, data: bytes) -> str:
-        temporary = f"{path}.tmp"
-        file = self.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            file.append([data])
-        finally:
-            file.close()
-        return temporary
-
-    def _parent(self, path: str) -> _Directory:
-        return self._disk.directory(posixpath.dirname(path))
-
-    def _alive(self) -> None:
-        if self._owner.dead:
-            raise ProcessDeadError
-
-
-class SimFile:
-    """An open file: ``stele.world.File``. It outlives its name, as files do."""
-
-    def __init__(self, disk: VirtualDisk, owner: Owner, inode: Inode, path: str) -> None:
-        self._disk = disk
-        self._owner = owner
-        self._inode = inode
-        self._path = path
-        self._closed = False
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size(self) -> int:
-        return len(self._inode.data)
-
-    def append(self, buffers: Sequence[Buffer]) -> int:
-        self._usable()
-        return self._disk.append(self._inode, self._path, buffers)
-
-    def read(self, position: int, size: int) -> bytes | None:
-        self._usable()
-        cold = self._disk.faults.cold_read
-        if cold and self._inode.warm_until < self._disk.now() and self._disk.rng.random() < cold:
-            return None
-        return self.read_now(position, size)
-
-    def read_now(self, position: int, size: int) -> bytes:
-        self._usable()
-        if self._disk.faults.failing_read:
-            raise _error(errno.EIO, self._path)
-        return bytes(memoryview(self._inode.data)[position : position + size])
-
-    def truncate(self, size: int) -> None:
-        self._usable()
-        if self._disk.on_cut is not None and size < self.size:
-            self._disk.on_cut(self._path, size)
-        self._disk.truncate(self._inode, size)
-
-    def close(self) -> None:
-        self._closed = True
-
-    def _usable(self) -> None:
-        if self._owner.dead:
-            raise ProcessDeadError
-        if self._closed:
-            raise ValueError(f"{self._path} is closed")

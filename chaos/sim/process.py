@@ -12,7 +12,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from chaos.sim.clock import SimClock
-from chaos.sim.disk import SimDisk, VirtualDisk
+from chaos.sim.disk import VirtualDisk
+from chaos.sim.disk_view import SimDisk
 from chaos.sim.loop import Scheduler, SimLoop
 from stele.world import World
 

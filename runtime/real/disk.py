@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from runtime.real.helper import HelperProcess
-from runtime.real.sync_process import replace_file, sync_path
-from stele.world import Buffer
+from runtime.real.sync_process import HelperSyncError, replace_file, sync_path
+from stele.world import Buffer, ReadFailedError, SyncFailedError
 
 _IOV_MAX: Final = 1024
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -64,7 +64,7 @@ class RealFile:
             return None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
-                raise
+                raise ReadFailedError(error.errno, error.strerror, self.path) from error
             self._nowait = False
             return self.read_now(position, size)
         if count < size:
@@ -72,6 +72,12 @@ class RealFile:
         return buffer
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
+        try:
+            return self._read_now(position, size)
+        except OSError as error:
+            raise ReadFailedError(error.errno, error.strerror, self.path) from error
+
+    def _read_now(self, position: int, size: int) -> bytes | bytearray:
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -124,7 +130,10 @@ class RealDisk:
 
     def read_file(self, path: str) -> bytes:
         with builtins.open(path, "rb") as file:
-            return file.read()
+            try:
+                return file.read()
+            except OSError as error:
+                raise ReadFailedError(error.errno, error.strerror, path) from error
 
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
@@ -140,10 +149,16 @@ class RealDisk:
         return lambda: os.close(fd)
 
     def replace_file_now(self, path: str, data: bytes) -> None:
-        replace_file(path, data, suffix=".tmp")
+        try:
+            replace_file(path, data, suffix=".tmp")
+        except HelperSyncError as error:
+            raise SyncFailedError(error.errno, error.strerror, error.filename) from error
 
     def sync_now(self, path: str) -> None:
-        sync_path(path)
+        try:
+            sync_path(path)
+        except HelperSyncError as error:
+            raise SyncFailedError(error.errno, error.strerror, path) from error
 
     async def replace_file(self, path: str, data: bytes) -> None:
         await self._syncer.call("replace", path, bytes(data))

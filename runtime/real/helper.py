@@ -13,9 +13,14 @@ from typing import Any, Final
 
 from runtime.real import sync_process
 from runtime.real.sync_process import LENGTH
+from stele.world import ReadFailedError, SyncFailedError
 
 logger = logging.getLogger(__name__)
 
+_ERRORS: Final[dict[str, type[OSError]]] = {
+    sync_process.HelperSyncError.__name__: SyncFailedError,
+    sync_process.HelperReadError.__name__: ReadFailedError,
+}
 _EXIT_TIMEOUT_S: Final = 10.0
 _RECEIVE_BYTES: Final = 65536
 
@@ -135,14 +140,14 @@ class HelperProcess:
             del self._incoming[:end]
             self._settle(*reply)
 
-    def _settle(self, number: int, code: int, message: str, path: str) -> None:
+    def _settle(self, number: int, code: int, message: str, path: str, what: str) -> None:
         future = self._waiting.get(number)
         if future is None or future.done():
             return
         if code == 0:
             future.set_result(None)
         else:
-            future.set_exception(OSError(code, message, path or None))
+            future.set_exception(_ERRORS.get(what, OSError)(code, message, path or None))
 
     # ------------------------------------------------------------------------------ end
 

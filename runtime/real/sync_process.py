@@ -30,6 +30,14 @@ _READ_BYTES = 1 << 20
 _FSYNC_FILE = getattr(os, "fdatasync", os.fsync)
 
 
+class HelperSyncError(OSError):
+    """A sync began and failed; not one that found no handle to begin with."""
+
+
+class HelperReadError(OSError):
+    """The device does not give the bytes of a file that is there."""
+
+
 class FileSystems:
     """syncfs, one handle kept for each file system: an error since is reported to it once."""
 
@@ -63,7 +71,7 @@ class FileSystems:
             handle = self._handles[device]
         if self._syncfs(handle) != 0:
             code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), path)
+            raise HelperSyncError(code, os.strerror(code), path)
 
 
 class Worker:
@@ -91,8 +99,7 @@ class Worker:
                 else:
                     _FSYNC_FILE(handle)
             except OSError as error:
-                error.filename = path
-                raise
+                raise HelperSyncError(error.errno, error.strerror, path) from error
             finally:
                 os.close(handle)
 
@@ -120,7 +127,10 @@ class Worker:
         handle = os.open(path, os.O_RDONLY)
         try:
             while size > 0:
-                count = len(os.pread(handle, min(size, _READ_BYTES), position))
+                try:
+                    count = len(os.pread(handle, min(size, _READ_BYTES), position))
+                except OSError as error:
+                    raise HelperReadError(error.errno, error.strerror, path) from error
                 if count == 0:
                     return
                 position += count
@@ -130,7 +140,11 @@ class Worker:
 
 
 def replace_file(path: str, data: bytes, *, suffix: str) -> None:
-    """Put ``data`` in the place of a file, atomically and durably."""
+    """Put ``data`` in the place of a file, atomically and durably.
+
+    A temporary file that could not be synced is written anew by whoever tries again: only the
+    directory's sync is one that must not fail.
+    """
     temporary = path + suffix
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -145,10 +159,12 @@ def replace_file(path: str, data: bytes, *, suffix: str) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Sync one file or directory."""
+    """Sync one file or directory. Raises HelperSyncError, OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        raise HelperSyncError(error.errno, error.strerror, path) from error
     finally:
         os.close(handle)
 
@@ -201,16 +217,17 @@ def _serve(connection: socket.socket) -> None:
 
 
 def _carry_out(worker: Worker, number: int, kind: str, *arguments: Any) -> tuple[Any, ...]:
-    """A request's reply: its number, an errno or 0, words, a path."""
+    """A request's reply: its number, an errno or 0, words, a path, and what failed."""
     try:
         worker.handle(kind, *arguments)
     except OSError as error:
         code = error.errno or errno.EIO
-        return number, code, error.strerror or str(error), str(error.filename or "")
+        what = type(error).__name__
+        return number, code, error.strerror or str(error), str(error.filename or ""), what
     except Exception as error:
         # A request must be answered, or its log would wait for ever.
-        return number, errno.EIO, f"{type(error).__name__}: {error}", ""
-    return number, 0, "", ""
+        return number, errno.EIO, f"{type(error).__name__}: {error}", "", ""
+    return number, 0, "", "", ""
 
 
 def main() -> None:

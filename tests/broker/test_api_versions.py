@@ -38,10 +38,15 @@ def test_tells_what_is_served(version: int) -> None:
             22: (0, 5),
             23: (2, 4),
             32: (1, 4),
+            33: (0, 2),
+            37: (0, 3),
+            43: (0, 2),
+            44: (0, 1),
             45: (0, 1),
             46: (0, 0),
             57: (0, 2),
             60: (0, 2),
+            64: (0, 0),
         }
 
     run_virtual(main())
@@ -90,7 +95,7 @@ def test_a_newer_version_is_told_ours_in_version_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(999, 0), (-1, 0), (37, 0), (0, 2), (0, 14), (1, 3), (3, 14), (22, 6)]
+    ("key", "version"), [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 6)]
 )
 def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version: int) -> None:
     async def main() -> None:

@@ -36,6 +36,7 @@ COMMANDS = [
     ["produce"],
     ["consume"],
     ["cluster", "describe"],
+    ["cluster", "unregister"],
     ["quorum", "describe"],
     ["log", "dump"],
     ["demo"],

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller import configs, producer_ids
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
+from metadata.effective import DEFAULT, layers, sourced
 from metadata.image import CLUSTER, ConfigResource
 from metadata.records import METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from tests.support.controller import Machine, refusal
+
+LAYERS = ["DYNAMIC_TOPIC", "DYNAMIC_BROKER", "DYNAMIC_DEFAULT_BROKER", "STATIC_BROKER", DEFAULT]
 
 
 @pytest.fixture
@@ -100,6 +107,103 @@ def test_validate_only(machine: Machine) -> None:
     before = machine.image
     assert alter(machine, 2, "t", validate_only=True, retention_ms=5).error == 0
     assert machine.image is before
+
+
+# ---------------------------------------------------------------------- against a dumb twin
+
+LISTED = "cleanup.policy"
+PLAIN = "retention.ms"
+OPERATIONS = st.tuples(
+    st.sampled_from([PLAIN, LISTED, "no.such"]),
+    st.sampled_from(["set", "delete", "append", "subtract"]),
+    st.sampled_from(["5", "6", "delete", "delete,delete", " delete , ", "", "nonsense"]),
+)
+
+
+class ConfigTwin:
+    """What is set on one topic, key by key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def apply(self, operations: Sequence[tuple[str, str, str]], *, replace_all: bool) -> bool:
+        """Whether it was allowed; if not, nothing is changed."""
+        after = {} if replace_all else dict(self.values)
+        if len({name for name, _, _ in operations}) < len(operations):
+            return False
+        for name, operation, value in operations:
+            if name == "no.such" or (operation in ("append", "subtract") and name == PLAIN):
+                return False
+            if operation == "delete":
+                after.pop(name, None)
+                continue
+            if operation != "set":
+                present = self.items(self.values.get(name, "delete"))
+                given_ = self.items(value)
+                if operation == "append":
+                    items = present + [item for item in given_ if item not in present]
+                else:
+                    items = [item for item in present if item not in given_]
+                value = ",".join(items)
+            allowed = value.isdecimal() if name == PLAIN else {*self.items(value)} <= {"delete"}
+            if not allowed:
+                return False
+            after[name] = value
+        self.values = after
+        return True
+
+    @staticmethod
+    def items(text: str) -> list[str]:
+        return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
+
+@settings(max_examples=300)
+@given(
+    requests=st.lists(
+        st.tuples(st.lists(OPERATIONS, max_size=3), st.booleans(), st.booleans()), max_size=8
+    )
+)
+def test_altered_as_the_twin_says(
+    requests: list[tuple[list[tuple[str, str, str]], bool, bool]],
+) -> None:
+    machine = Machine()
+    machine.brokers(1)
+    machine.create("t", {0: [1]})
+    twin = ConfigTwin()
+    for operations, replace_all, validate_only in requests:
+        request = admin.AlterConfigsRequest(validate_only=validate_only)
+        resource = request.resources.add(
+            resource=admin.ConfigResource(type=2, name="t"), replace_all=replace_all
+        )
+        for name, operation, value in operations:
+            change = resource.changes.add(name=name)
+            if operation != "delete":
+                change.value = value
+            if operation in ("append", "subtract"):
+                change.list_operation = getattr(admin.ListOperation, operation.upper())
+        answer = machine.do(lambda context, wish=request: configs.alter_configs(context, wish))  # type: ignore[misc]
+        before = dict(twin.values)
+        allowed = twin.apply(operations, replace_all=replace_all)
+        if validate_only:
+            twin.values = before
+        (result,) = answer.resources
+        assert (result.error == ErrorCode.NONE) == allowed, result
+        assert bool(result.message) == (not allowed)
+        assert dict(machine.image.config(ConfigResource.topic("t"))) == twin.values
+
+
+def test_what_is_in_force_is_the_first_of_all_layers(machine: Machine) -> None:
+    alter(machine, 4, "", log_segment_bytes=2048)
+    alter(machine, 4, "1", log_segment_bytes=4096)
+    alter(machine, 2, "t", retention_ms=7)
+    for topic, broker_id in (("t", 1), ("t", None), (None, 1), (None, None)):
+        for key in (TOPIC_KEYS if topic else NODE_KEYS).values():
+            where: dict[str, Any] = {"topic": topic, "broker_id": broker_id}
+            found = layers(machine.image, key, static=machine.static, **where)
+            assert sourced(machine.image, key, static=machine.static, **where) == found[0][1:]
+            assert found[-1].source == DEFAULT
+            order = [LAYERS.index(each.source) for each in found]
+            assert order == sorted({*order})
 
 
 def test_described_with_their_sources(machine: Machine) -> None:

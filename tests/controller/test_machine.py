@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from metadata.effective import min_insync_replicas
 from metadata.image import NO_LEADER, PartitionState
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from tests.support.controller import Machine
 
 BROKERS = (1, 2, 3, 4)
@@ -44,7 +44,7 @@ class History:
 
     def __init__(self, seed: int, *, unclean: bool, moves: bool = False) -> None:
         self.moves = moves
-        self.completed = self.cancelled = 0
+        self.completed = self.cancelled = self.unregistered = 0
         self.random = random.Random(seed)
         self.machine = Machine(seed=seed)
         self.machine.brokers(*BROKERS)
@@ -63,6 +63,7 @@ class History:
         actions += [self.beat] * 6 + [self.grow] * 4 + [self.write] * 4
         if self.moves:
             actions += [self.reassign] * 2 + [self.cancel] + ([self.beat] + [self.grow] * 2) * 6
+            actions += [self.unregister] * 2
         before = self.machine.partition(TOPIC)
         self.random.choice(actions)()
         state = self.machine.partition(TOPIC)
@@ -84,13 +85,40 @@ class History:
         return self.random.choice(BROKERS)
 
     def fence(self) -> None:
-        self.machine.fence(self.broker())
+        broker = self.broker()
+        if self.machine.image.broker(broker) is not None:
+            self.machine.fence(broker)
 
     def beat(self) -> None:
-        self.machine.heartbeat(self.broker())
+        broker = self.broker()
+        if self.machine.image.broker(broker) is None:
+            self.restart()
+        else:
+            self.machine.heartbeat(broker)
 
     def shut_down(self) -> None:
-        self.machine.heartbeat(self.broker(), want_shutdown=True)
+        broker = self.broker()
+        if self.machine.image.broker(broker) is not None:
+            self.machine.heartbeat(broker, want_shutdown=True)
+
+    def unregister(self) -> None:
+        """Gone for good, with its disks: whoever comes back under the id has nothing."""
+        broker = self.broker()
+        before = self.machine.partition(TOPIC)
+        registration = self.machine.image.broker(broker)
+        code = ErrorCode.NONE
+        try:
+            self.machine.unregister(broker)
+        except ApiError as error:
+            code = error.code
+        if registration is None:
+            assert code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        elif not registration.fenced or {*before.isr, *before.elr} == {broker}:
+            assert code is ErrorCode.INVALID_REQUEST
+        else:
+            assert code is ErrorCode.NONE
+            self.unregistered += 1
+            self.data.has[broker] = 0
 
     def restart(self) -> None:
         broker = self.broker()
@@ -131,7 +159,8 @@ class History:
             assert state.target_replicas == tuple(target)
         else:
             assert error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-            assert before.is_reassigning, "only what drops replicas is refused"
+            unknown = [each for each in target if self.machine.image.broker(each) is None]
+            assert unknown or before.is_reassigning, "only what drops replicas is refused"
             assert state is before
 
     def cancel(self) -> None:
@@ -179,6 +208,7 @@ def test_they_are_so_while_the_partition_is_moved_about(seed: int, unclean: bool
 
 def test_the_histories_are_not_empty() -> None:
     totals = {"commits": 0, "leader epochs": 0, "unclean": 0, "completed": 0, "cancelled": 0}
+    totals["unregistered"] = 0
     for seed in range(40):
         history = History(seed, unclean=True, moves=seed % 2 == 1)
         for _ in range(100):
@@ -189,8 +219,10 @@ def test_the_histories_are_not_empty() -> None:
         totals["unclean"] += state.unclean_elections
         totals["completed"] += history.completed
         totals["cancelled"] += history.cancelled
+        totals["unregistered"] += history.unregistered
     assert totals["commits"] > 100
     assert totals["leader epochs"] > 50
     assert totals["unclean"] > 5
     assert totals["completed"] > 10
     assert totals["cancelled"] > 10
+    assert totals["unregistered"] > 10

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller import configs, elections, features, reassignment, topics
+from controller import configs, elections, features, partition_counts, reassignment, topics
 from controller.machine import RECORDS_MAX, Context, ControllerResult
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -41,6 +41,12 @@ def too_many() -> list[tuple[Callable[..., ControllerResult[Any]], Any]]:
                 resources=[
                     change(changes=[admin.AlterConfigsRequest.Change(name=n) for n in names])
                 ]
+            ),
+        ),
+        (
+            partition_counts.create_partitions,
+            admin.CreatePartitionsRequest(
+                topics=[admin.CreatePartitionsRequest.Topic(name=name) for name in names]
             ),
         ),
         (

@@ -42,6 +42,7 @@ from stele.wire.v1 import admin_pb2, controller_pb2
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Service
 from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
+from tests.support.decisions import deciding
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)
@@ -148,7 +149,8 @@ class FakeReplicas(ReplicaManager):
 class FakeController:
     """An active controller that creates and deletes topics in the publisher's image.
 
-    Moves of partitions it only remembers: those to no broker at all are refused.
+    Moves of partitions it only remembers: those to no broker at all are refused. Configurations,
+    partition counts, elections and brokers are decided as by the real one.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -170,6 +172,7 @@ class FakeController:
                 "/stele.v1.Admin/ListPartitionReassignments": self._list_moves,
                 "/stele.v1.Admin/UpdateFeatures": self._update_features,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
+                **deciding(self._edges),
             }
         )
 

@@ -123,6 +123,10 @@ class Machine:
         epoch = self.image.brokers[broker_id].broker_epoch
         return self.do(lambda context: cluster.fence(context, broker_id, epoch))
 
+    def unregister(self, broker_id: int) -> None:
+        request = admin.UnregisterBrokerRequest(broker_id=broker_id)
+        self.do(lambda context: cluster.unregister(context, request))
+
     def create(
         self,
         name: str,
@@ -263,7 +267,11 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
     assert after.next_producer_id >= before.next_producer_id
     for broker_id, registration in before.brokers.items():
         later = after.brokers.get(broker_id)
-        assert later is not None
+        if later is None:
+            assert registration.fenced, "only a broker that is gone is forgotten"
+            for topic, number, state in after.sorted_partitions():
+                assert broker_id not in (*state.isr, *state.elr), f"{topic.name}-{number}: {state}"
+            continue
         assert later.broker_epoch >= registration.broker_epoch
         if later.incarnation_id != registration.incarnation_id:
             assert later.fenced

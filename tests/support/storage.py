@@ -11,8 +11,10 @@ from typing import Protocol
 
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
 from stele.wire.compression import Compression
-from stele.world import Buffer
+from stele.world import Buffer, ReadFailedError, SyncFailedError
 from storage.log import PartitionLog
+
+NAME_MAX_BYTES = 255
 
 
 class HandClock:
@@ -87,6 +89,8 @@ class MemoryDisk:
         self.capacity: int | None = None  # of all files, in bytes
         self.append_error: int | None = None  # errno of every append
         self.sync_error: int | None = None  # errno of the next sync
+        self.open_error: int | None = None  # errno of whatever needs a file handle
+        self.unreadable: set[str] = set()  # paths of which no byte can be read
         self.cold = False  # reads answer None until the range was warmed
         self.warmed: list[tuple[str, int, int]] = []
         self.synced: list[list[str]] = []  # the groups
@@ -117,7 +121,14 @@ class MemoryDisk:
 
     # ------------------------------------------------------------------------- Disk
 
+    def _need_handle(self, path: str) -> None:
+        if self.open_error is not None:
+            raise OSError(self.open_error, os.strerror(self.open_error), path)
+        if max(map(len, path.split("/"))) > NAME_MAX_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self._need_handle(path)
         if path not in self.inodes:
             if not create or os.path.dirname(path) not in self.directories:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -141,6 +152,8 @@ class MemoryDisk:
             path = os.path.dirname(path)
 
     def rename(self, source: str, target: str) -> None:
+        if len(os.path.basename(target)) > NAME_MAX_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), target)
         if source in self.inodes:
             self.inodes[target] = self.inodes.pop(source)
             return
@@ -166,7 +179,7 @@ class MemoryDisk:
         self.directories = {p for p in self.directories if not f"{p}/".startswith(f"{path}/")}
 
     def read_file(self, path: str) -> bytes:
-        return bytes(self.open(path).inode.data)
+        return self.open(path).read_now(0, len(self.open(path).inode.data))
 
     def free_bytes(self, path: str) -> int:
         return 1 << 40 if self.capacity is None else self.capacity - self.used()
@@ -181,6 +194,7 @@ class MemoryDisk:
         return lambda: self.locks.discard(path)
 
     def replace_file_now(self, path: str, data: bytes) -> None:
+        self._need_handle(path)
         self.inodes[path] = Inode(bytearray(data))
         self.sync_now(path)
         self.sync_now(os.path.dirname(path))
@@ -201,7 +215,8 @@ class MemoryDisk:
     def _capture(self, path: str) -> Callable[[], None]:
         """What a sync begun now makes durable."""
         if self.sync_error is not None:
-            raise OSError(self.sync_error, os.strerror(self.sync_error), path)
+            raise SyncFailedError(self.sync_error, os.strerror(self.sync_error), path)
+        self._need_handle(path)
         if path in self.inodes:
             inode, data = self.inodes[path], bytes(self.inodes[path].data)
 
@@ -235,12 +250,12 @@ class MemoryDisk:
             await self.gate.wait()
         await asyncio.sleep(0)
         if self.sync_error is not None:
-            raise OSError(self.sync_error, os.strerror(self.sync_error), paths[0])
+            raise SyncFailedError(self.sync_error, os.strerror(self.sync_error), paths[0])
         settle()
 
     async def warm(self, path: str, position: int, size: int) -> None:
         await asyncio.sleep(0)
-        self.open(path)
+        self.open(path).read_now(position, size)
         self.warmed.append((path, position, size))
 
 
@@ -279,6 +294,8 @@ class MemoryFile:
         return self.read_now(position, size)
 
     def read_now(self, position: int, size: int) -> bytes:
+        if self.path in self.disk.unreadable:
+            raise ReadFailedError(errno.EIO, os.strerror(errno.EIO), self.path)
         return bytes(self.inode.data[position : position + size])
 
     def truncate(self, size: int) -> None:

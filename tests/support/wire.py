@@ -19,6 +19,7 @@ from stele.wire import kafka as wire
 from stele.wire.kafka import definitions, schema
 
 _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_UNSIGNED = {"uint16": 16, "uint32": 32}
 _ERROR_CODES = sorted(code.value for code in KioErrorCode)
 _MAX_TIME_MS = 4_000_000_000_000
 
@@ -65,7 +66,7 @@ def _values(api: wire.Api[Any, Any], each: schema.Field, version: int) -> st.Sea
     if each.is_struct:
         cls = getattr(sys.modules[api.request.__module__], each.type)
         one = _structs(api, cls, each.fields, version)
-        if not each.is_array:  # with the default's values a tagged struct is absent
+        if not each.is_array and each.tag is not None:  # absent with the default's values
             default = cls()
             one = one.map(lambda value: None if value == default else value)
     else:
@@ -82,6 +83,8 @@ def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
     if each.type in _INTEGERS:
         bits = _INTEGERS[each.type]
         return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+    if each.type in _UNSIGNED:
+        return st.integers(0, (1 << _UNSIGNED[each.type]) - 1)
     if each.type == "bool":
         return st.booleans()
     if each.type == "uuid":
@@ -128,6 +131,8 @@ def _kio_value(kafka_type: str, hint: Any, value: Any) -> Any:
         return tuple(to_kio(element, each) if _is_struct(each) else each for each in value)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint() if value is None else to_kio(hint, value)
+    if _is_struct(value):  # a nullable one
+        return to_kio(next(each for each in typing.get_args(hint) if each is not None), value)
     return value
 
 
@@ -149,12 +154,27 @@ def kafka_python_class(api: str, kind: str) -> Any:
     return _by_name(ApiMessage)[api + kind.capitalize()]
 
 
+def kafka_python_has(api: str) -> bool:
+    return api + "Request" in _by_name(ApiMessage)
+
+
+def _field_names(cls: Any) -> set[str]:
+    return {each.name for each in cls._struct._fields}
+
+
 def _by_name(base: type) -> dict[str, type]:
     found: dict[str, type] = {}
     cls: type
     for cls in base.__subclasses__():
         found |= {cls.__name__: cls} | _by_name(cls)
     return found
+
+
+# Where Kafka has a struct of one name in the request and another in the response, ours differ.
+_KAFKA_PYTHON_NAMES = {
+    ("DescribeQuorumRequest", "TopicRequest"): "TopicData",
+    ("TopicData", "PartitionRequest"): "PartitionData",
+}
 
 
 def to_kafka_python(
@@ -166,13 +186,13 @@ def to_kafka_python(
             continue
         value = getattr(message, each.name)
         if each.is_struct and value is not None:
-            nested = getattr(cls, each.type)
+            nested = getattr(cls, _KAFKA_PYTHON_NAMES.get((cls.__name__, each.type), each.type))
             if each.is_array:
                 value = [to_kafka_python(nested, v, each.fields, version) for v in value]
             else:
                 value = to_kafka_python(nested, value, each.fields, version)
         name = each.name
-        if name.endswith("authorized_operations") and each.type == "int32":
+        if name.endswith("authorized_operations") and name not in _field_names(cls):
             name = "authorized_operations"  # its own name, and a set of bits
             value = {bit for bit in range(32) if value >> bit & 1}
         if each.tag is None or not _is_default(each, value):

@@ -6,6 +6,8 @@ classes, since making a hundred dataclasses would cost every start of a node.
 
 from __future__ import annotations
 
+import re
+
 from stele.wire.kafka.decoder import default_of
 from stele.wire.kafka.schema import ApiSchema, Field, structs
 
@@ -22,17 +24,20 @@ _TYPES = {
 def source_of(api: ApiSchema) -> str:
     """The module of one API, formatted as the formatter would."""
     classes: list[str] = []
-    names: list[str] = []
+    structs_by_name: dict[str, str] = {}
     for root, fields in (("Request", api.request), ("Response", api.response)):
         for each in structs(fields):
-            classes.append(_class(each.type, each.fields))
-            names.append(each.type)
+            source = _class(each.type, each.fields)
+            if each.type not in structs_by_name:
+                structs_by_name[each.type] = source
+                classes.append(source)
+            elif structs_by_name[each.type] != source:
+                raise ValueError(f"{api.name} has two different structs named {each.type}")
         classes.append(_class(api.name + root, fields))
-    if len(set(names)) != len(names):
-        raise ValueError(f"{api.name} has two structs of one name: {names}")
+    names = list(structs_by_name)
     body = "\n\n".join(classes)
     imports = ["Api", "ApiKey", "Struct"]
-    imports += ["Records"] if "Records" in body else []
+    imports += ["Records"] if re.search(r"\bRecords\b", body) else []
     imports += ["ZERO_UUID"] if "ZERO_UUID" in body else []
     imports.sort(key=lambda name: (not name.isupper(), name))
     constant = api.module.upper()

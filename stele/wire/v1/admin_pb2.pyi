@@ -8,12 +8,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ListOperation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPLACE: _ClassVar[ListOperation]
+    APPEND: _ClassVar[ListOperation]
+    SUBTRACT: _ClassVar[ListOperation]
+
 class UpgradeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     UPGRADE_TYPE_UNSPECIFIED: _ClassVar[UpgradeType]
     UPGRADE: _ClassVar[UpgradeType]
     SAFE_DOWNGRADE: _ClassVar[UpgradeType]
     UNSAFE_DOWNGRADE: _ClassVar[UpgradeType]
+REPLACE: ListOperation
+APPEND: ListOperation
+SUBTRACT: ListOperation
 UPGRADE_TYPE_UNSPECIFIED: UpgradeType
 UPGRADE: UpgradeType
 SAFE_DOWNGRADE: UpgradeType
@@ -125,6 +134,60 @@ class DeleteTopicsResponse(_message.Message):
     already_done: bool
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
+class CreatePartitionsRequest(_message.Message):
+    __slots__ = ("topics", "validate_only", "request_id")
+    class Replicas(_message.Message):
+        __slots__ = ("ids",)
+        IDS_FIELD_NUMBER: _ClassVar[int]
+        ids: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Assignments(_message.Message):
+        __slots__ = ("partitions",)
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        partitions: _containers.RepeatedCompositeFieldContainer[CreatePartitionsRequest.Replicas]
+        def __init__(self, partitions: _Optional[_Iterable[_Union[CreatePartitionsRequest.Replicas, _Mapping]]] = ...) -> None: ...
+    class Topic(_message.Message):
+        __slots__ = ("name", "count", "assignments")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        count: int
+        assignments: CreatePartitionsRequest.Assignments
+        def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., assignments: _Optional[_Union[CreatePartitionsRequest.Assignments, _Mapping]] = ...) -> None: ...
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[CreatePartitionsRequest.Topic]
+    validate_only: bool
+    request_id: bytes
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreatePartitionsRequest.Topic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class CreatePartitionsResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
+    class Topic(_message.Message):
+        __slots__ = ("name", "error", "message")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        error: int
+        message: str
+        def __init__(self, name: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    topics: _containers.RepeatedCompositeFieldContainer[CreatePartitionsResponse.Topic]
+    metadata_offset: int
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreatePartitionsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+
 class ConfigResource(_message.Message):
     __slots__ = ("type", "name")
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -136,19 +199,23 @@ class ConfigResource(_message.Message):
 class AlterConfigsRequest(_message.Message):
     __slots__ = ("resources", "validate_only", "request_id")
     class Change(_message.Message):
-        __slots__ = ("name", "value")
+        __slots__ = ("name", "value", "list_operation")
         NAME_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
+        LIST_OPERATION_FIELD_NUMBER: _ClassVar[int]
         name: str
         value: str
-        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        list_operation: ListOperation
+        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., list_operation: _Optional[_Union[ListOperation, str]] = ...) -> None: ...
     class Resource(_message.Message):
-        __slots__ = ("resource", "changes")
+        __slots__ = ("resource", "changes", "replace_all")
         RESOURCE_FIELD_NUMBER: _ClassVar[int]
         CHANGES_FIELD_NUMBER: _ClassVar[int]
+        REPLACE_ALL_FIELD_NUMBER: _ClassVar[int]
         resource: ConfigResource
         changes: _containers.RepeatedCompositeFieldContainer[AlterConfigsRequest.Change]
-        def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[AlterConfigsRequest.Change, _Mapping]]] = ...) -> None: ...
+        replace_all: bool
+        def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[AlterConfigsRequest.Change, _Mapping]]] = ..., replace_all: _Optional[bool] = ...) -> None: ...
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +420,28 @@ class ListPartitionReassignmentsResponse(_message.Message):
     metadata_offset: int
     message: str
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ListPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class UnregisterBrokerRequest(_message.Message):
+    __slots__ = ("broker_id", "request_id")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    request_id: bytes
+    def __init__(self, broker_id: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class UnregisterBrokerResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "metadata_offset", "message", "already_done")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    metadata_offset: int
+    message: str
+    already_done: bool
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("min_metadata_offset", "linearizable")

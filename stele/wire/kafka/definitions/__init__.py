@@ -5,10 +5,10 @@ Facts from https://kafka.apache.org/protocol. Field and struct names are Kafka's
 
 from __future__ import annotations
 
-from stele.wire.kafka.definitions import cluster, data
+from stele.wire.kafka.definitions import administration, cluster, data
 from stele.wire.kafka.schema import ApiSchema, parse
 
-TEXTS = (data.TEXT, cluster.TEXT)
+TEXTS = (data.TEXT, cluster.TEXT, administration.TEXT)
 
 _parsed: dict[int, ApiSchema] = {}
 

@@ -1,0 +1,69 @@
+"""AlterConfigs (33), versions 0-2, forwarded to the active controller.
+
+It replaces everything that is set on a resource: keys that the request does not name go back to
+their defaults. IncrementalAlterConfigs changes single keys.
+
+Deviations: as IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from broker.api import config_requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import alter_configs as messages
+from stele.wire.kafka.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    outcomes = await config_requests.alter(
+        context,
+        [_wish(resource) for resource in request.resources],
+        [_refusal(resource) for resource in request.resources],
+        validate_only=request.validate_only,
+    )
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                each.error, each.message, each.resource_type, each.resource_name
+            )
+            for each in outcomes
+        ]
+    )
+
+
+def _refusal(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
+    nulls = [config.name for config in resource.configs if config.value is None]
+    return config_requests.refusal(resource.resource_type, nulls)
+
+
+def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:
+    return pb.AlterConfigsRequest.Resource(
+        resource=pb.ConfigResource(type=resource.resource_type, name=resource.resource_name),
+        changes=[
+            pb.AlterConfigsRequest.Change(name=config.name, value=config.value)
+            for config in resource.configs
+        ],
+        replace_all=True,
+    )
+
+
+def refuse(call: Call, request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
+            for each in request.resources
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,79 @@
+"""CreatePartitions (37), versions 0-3, forwarded to the active controller (KIP-195).
+
+Deviations: the answer waits until this broker's own metadata has the decision, a second at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.api.call import Call, Served
+from broker.api.topic_requests import error_code, forwarded, known_here
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import create_partitions as messages
+from stele.wire.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    timeout_s = max(request.timeout_ms, 0) / 1000
+    deadline = context.clock.monotonic() + timeout_s
+    # A topic that is named twice is refused, and answered once.
+    named = Counter(topic.name for topic in request.topics)
+    results = {
+        name: _result(name, ErrorCode.INVALID_REQUEST, f"topic {name} is named {times} times")
+        for name, times in named.items()
+        if times > 1
+    }
+    wanted = [topic for topic in request.topics if named[topic.name] == 1]
+    wishes = pb.CreatePartitionsRequest(
+        topics=[_wish(topic) for topic in wanted], validate_only=request.validate_only
+    )
+    if wanted:
+        try:
+            answer = await forwarded(
+                context,
+                "CreatePartitions",
+                wishes,
+                pb.CreatePartitionsResponse,
+                timeout_s=timeout_s,
+            )
+        except ApiError as error:
+            results |= {t.name: _result(t.name, error.code, error.message) for t in wanted}
+        else:
+            results |= {
+                t.name: _result(t.name, error_code(t.error), t.message) for t in answer.topics
+            }
+            await known_here(context, answer.metadata_offset, deadline)
+    return CreatePartitionsResponse(results=[results[name] for name in named])
+
+
+def _wish(topic: CreatePartitionsTopic) -> pb.CreatePartitionsRequest.Topic:
+    wish = pb.CreatePartitionsRequest.Topic(name=topic.name, count=topic.count)
+    if topic.assignments is not None:
+        wish.assignments.SetInParent()  # also empty ones: only null leaves it to the controller
+        for assignment in topic.assignments:
+            wish.assignments.partitions.add(ids=assignment.broker_ids)
+    return wish
+
+
+def _result(name: str, error: ErrorCode, message: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name, error, message or None)
+
+
+def refuse(
+    call: Call, request: CreatePartitionsRequest, error: ErrorCode
+) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_result(name, error, "") for name in names])
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

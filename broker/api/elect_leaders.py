@@ -1,0 +1,79 @@
+"""ElectLeaders (43), versions 0-2, forwarded to the active controller (KIP-183, KIP-460).
+
+Deviations: the answer waits until this broker's own metadata has the decision, a second at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.api.call import Call, Served
+from broker.api.topic_requests import error_code, forwarded, known_here
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import elect_leaders as messages
+from stele.wire.kafka.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return _refused(
+            request, ErrorCode.INVALID_REQUEST, f"no election type {request.election_type}"
+        )
+    wishes = pb.ElectLeadersRequest(unclean=request.election_type == _UNCLEAN)
+    for topic in request.topic_partitions or []:
+        for partition in topic.partitions:
+            wishes.partitions.add(topic=topic.topic, partition=partition)
+    if request.topic_partitions is not None and not wishes.partitions:
+        return ElectLeadersResponse()  # none is not all
+    timeout_s = max(request.timeout_ms, 0) / 1000
+    deadline = context.clock.monotonic() + timeout_s
+    try:
+        answer = await forwarded(
+            context, "ElectLeaders", wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
+        )
+    except ApiError as error:
+        return _refused(request, error.code, error.message)
+    await known_here(context, answer.metadata_offset, deadline)
+    return _results(
+        (each.topic, each.partition, error_code(each.error), each.message)
+        for each in answer.partitions
+    )
+
+
+def _results(partitions: Iterable[tuple[str, int, ErrorCode, str]]) -> ElectLeadersResponse:
+    by_topic: dict[str, ReplicaElectionResult] = {}
+    for topic, partition, error, message in partitions:
+        of_topic = by_topic.setdefault(topic, ReplicaElectionResult(topic=topic))
+        of_topic.partition_result.append(PartitionResult(partition, error, message or None))
+    return ElectLeadersResponse(replica_election_results=list(by_topic.values()))
+
+
+def _refused(
+    request: ElectLeadersRequest, error: ErrorCode, message: str = ""
+) -> ElectLeadersResponse:
+    """For the whole from version 1 on; before, each partition has the error."""
+    response = _results(
+        (topic.topic, partition, error, message)
+        for topic in request.topic_partitions or []
+        for partition in topic.partitions
+    )
+    response.error_code = error
+    return response
+
+
+def refuse(call: Call, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+    return _refused(request, error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

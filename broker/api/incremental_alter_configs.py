@@ -1,0 +1,86 @@
+"""IncrementalAlterConfigs (44), versions 0-1, forwarded to the active controller (KIP-339).
+
+Deviations: any broker takes the changes of every broker; broker loggers cannot be altered; what is
+appended to or subtracted from is the value in force, the cluster's included. The answer waits until
+this broker's own metadata has the decision, a second at most.
+"""
+
+from __future__ import annotations
+
+from broker.api import config_requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import incremental_alter_configs as messages
+from stele.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from stele.wire.v1 import admin_pb2 as pb
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_LIST_OPERATIONS = {_APPEND: pb.ListOperation.APPEND, _SUBTRACT: pb.ListOperation.SUBTRACT}
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    outcomes = await config_requests.alter(
+        context,
+        [_wish(resource) for resource in request.resources],
+        [_refusal(resource) for resource in request.resources],
+        validate_only=request.validate_only,
+    )
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                each.error, each.message, each.resource_type, each.resource_name
+            )
+            for each in outcomes
+        ]
+    )
+
+
+def _refusal(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
+    for config in resource.configs:
+        if not _SET <= config.config_operation <= _SUBTRACT:
+            message = f"{config.name}: there is no operation {config.config_operation}"
+            return ErrorCode.INVALID_REQUEST, message
+    nulls = [
+        config.name
+        for config in resource.configs
+        if config.value is None and config.config_operation != _DELETE
+    ]
+    return config_requests.refusal(resource.resource_type, nulls)
+
+
+def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:
+    return pb.AlterConfigsRequest.Resource(
+        resource=pb.ConfigResource(type=resource.resource_type, name=resource.resource_name),
+        changes=[
+            pb.AlterConfigsRequest.Change(
+                name=config.name,
+                value=None if config.config_operation == _DELETE else config.value,
+                list_operation=_LIST_OPERATIONS.get(
+                    config.config_operation, pb.ListOperation.REPLACE
+                ),
+            )
+            for config in resource.configs
+        ],
+    )
+
+
+def refuse(
+    call: Call, request: IncrementalAlterConfigsRequest, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
+            for each in request.resources
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

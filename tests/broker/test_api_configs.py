@@ -1,0 +1,244 @@
+"""IncrementalAlterConfigs, AlterConfigs and DescribeConfigs."""
+
+from __future__ import annotations
+
+import pytest
+
+from metadata.image import CLUSTER, ConfigResource
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import alter_configs as legacy
+from stele.wire.kafka.messages import describe_configs as describing
+from stele.wire.kafka.messages import incremental_alter_configs as incremental
+from tests.support.broker_apis import Edges
+from tests.support.broker_edges import run_virtual
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Changes = dict[str, tuple[int, str | None]]
+
+
+def _incremental(
+    *resources: tuple[int, str, Changes], validate_only: bool = False
+) -> incremental.IncrementalAlterConfigsRequest:
+    return incremental.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental.AlterConfigsResource(
+                kind,
+                name,
+                [
+                    incremental.AlterableConfig(key, operation, value)
+                    for key, (operation, value) in changes.items()
+                ],
+            )
+            for kind, name, changes in resources
+        ],
+        validate_only=validate_only,
+    )
+
+
+def _legacy(
+    *resources: tuple[int, str, dict[str, str | None]], validate_only: bool = False
+) -> legacy.AlterConfigsRequest:
+    return legacy.AlterConfigsRequest(
+        resources=[
+            legacy.AlterConfigsResource(
+                kind, name, [legacy.AlterableConfig(key, value) for key, value in configs.items()]
+            )
+            for kind, name, configs in resources
+        ],
+        validate_only=validate_only,
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_single_keys_are_changed_and_each_resource_is_answered(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        client = edges.client()
+        answer = await client.call(
+            incremental.API,
+            version,
+            _incremental(
+                (TOPIC, "a", {"retention.ms": (SET, "5"), "segment.bytes": (SET, "2048")}),
+                (TOPIC, "b", {"retention.ms": (SET, "5")}),
+                (BROKER, "2", {"log.segment.bytes": (SET, "4096")}),
+                (BROKER, "", {"log.retention.ms": (SET, "7")}),
+            ),
+        )
+        assert [(each.resource_type, each.resource_name) for each in answer.responses] == [
+            (TOPIC, "a"),
+            (TOPIC, "b"),
+            (BROKER, "2"),
+            (BROKER, ""),
+        ]
+        assert [each.error_code for each in answer.responses] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+        ]
+        assert answer.responses[0].error_message is None
+        assert answer.responses[1].error_message
+        image = edges.publisher.image  # known here when the answer comes
+        assert dict(image.config(ConfigResource.topic("a"))) == {
+            "retention.ms": "5",
+            "segment.bytes": "2048",
+        }
+        await client.call(
+            incremental.API, version, _incremental((TOPIC, "a", {"retention.ms": (DELETE, None)}))
+        )
+        image = edges.publisher.image
+        assert dict(image.config(ConfigResource.topic("a"))) == {"segment.bytes": "2048"}
+        assert dict(image.config(ConfigResource.broker(2))) == {"log.segment.bytes": "4096"}
+        assert dict(image.config(CLUSTER)) == {"log.retention.ms": "7"}
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (TOPIC, "a", {"retention.ms": (SET, None)}, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a", {"retention.ms": (APPEND, None)}, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a", {"retention.ms": (4, "1")}, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a", {"retention.ms": (-1, "1")}, ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a", {"retention.ms": (APPEND, "1")}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", {"retention.ms": (SUBTRACT, "1")}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", {"no.such": (APPEND, "1")}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", {"retention.ms": (SET, "soon")}, ErrorCode.INVALID_CONFIG),
+        (BROKER, "9", {"log.retention.ms": (SET, "1")}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "one", {"log.retention.ms": (SET, "1")}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", {"log.dirs": (SET, "/x")}, ErrorCode.INVALID_CONFIG),
+        (LOGGER, "1", {"kafka": (SET, "DEBUG")}, ErrorCode.INVALID_REQUEST),
+        (16, "x", {"metrics": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_refused_with_the_reason(kind: int, name: str, changes: Changes, code: ErrorCode) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        edges.add_topic("b", [[1]])
+        before = edges.publisher.image
+        answer = await edges.client().call(
+            incremental.API, 1, _incremental((kind, name, changes), (TOPIC, "b", {}))
+        )
+        refused, other = answer.responses
+        assert refused.error_code == code, refused
+        assert refused.error_message
+        assert other.error_code == ErrorCode.NONE
+        assert edges.publisher.image.configs == before.configs
+
+    run_virtual(main())
+
+
+def test_a_resource_named_twice_is_refused_and_the_others_are_not() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        edges.add_topic("b", [[1]])
+        change: Changes = {"retention.ms": (SET, "5")}
+        answer = await edges.client().call(
+            incremental.API,
+            1,
+            _incremental((TOPIC, "a", change), (TOPIC, "b", change), (TOPIC, "a", change)),
+        )
+        invalid, none = ErrorCode.INVALID_REQUEST, ErrorCode.NONE
+        assert [each.error_code for each in answer.responses] == [invalid, none, invalid]
+        assert not edges.publisher.image.config(ConfigResource.topic("a"))
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_older_request_replaces_all_that_is_set(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        client = edges.client()
+
+        async def alter(configs: dict[str, str | None], *, validate_only: bool = False) -> int:
+            request = _legacy((TOPIC, "a", configs), validate_only=validate_only)
+            (result,) = (await client.call(legacy.API, version, request)).responses
+            return result.error_code
+
+        def configs() -> dict[str, str]:
+            return dict(edges.publisher.image.config(ConfigResource.topic("a")))
+
+        assert await alter({"retention.ms": "5", "segment.bytes": "2048"}) == ErrorCode.NONE
+        assert await alter({"retention.ms": "6"}) == ErrorCode.NONE
+        assert configs() == {"retention.ms": "6"}
+        assert await alter({"retention.ms": None}) == ErrorCode.INVALID_REQUEST
+        assert await alter({"retention.ms": "x"}) == ErrorCode.INVALID_CONFIG
+        assert await alter({}, validate_only=True) == ErrorCode.NONE
+        assert configs() == {"retention.ms": "6"}
+        assert await alter({}) == ErrorCode.NONE
+        assert configs() == {}
+
+    run_virtual(main())
+
+
+def test_no_controller_answers() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        edges.controller.refuse_with = ErrorCode.NOT_CONTROLLER
+        client = edges.client()
+        request = _incremental((TOPIC, "a", {"retention.ms": (SET, "5")}))
+        (result,) = (await client.call(incremental.API, 1, request)).responses
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+        older = await client.call(legacy.API, 2, _legacy((TOPIC, "a", {})))
+        assert older.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_described_with_sources_synonyms_and_documentation(version: int) -> None:
+    async def main() -> None:
+        edges = Edges(log_retention_hours="2")
+        edges.add_topic("a", [[1]])
+        client = edges.client()
+        await client.call(
+            incremental.API,
+            1,
+            _incremental(
+                (TOPIC, "a", {"retention.ms": (SET, "5")}),
+                (BROKER, "1", {"log.retention.ms": (SET, "6")}),
+                (BROKER, "", {"log.retention.ms": (SET, "7")}),
+            ),
+        )
+        request = describing.DescribeConfigsRequest(
+            resources=[
+                describing.DescribeConfigsResource(TOPIC, "a", ["retention.ms"]),
+                describing.DescribeConfigsResource(BROKER, "1", ["log.retention.ms", "node.id"]),
+                describing.DescribeConfigsResource(BROKER, ""),
+                describing.DescribeConfigsResource(BROKER, "2"),
+                describing.DescribeConfigsResource(LOGGER, "1"),
+            ],
+            include_synonyms=True,
+            include_documentation=True,
+        )
+        topic, broker, cluster, other, logger = (
+            await client.call(describing.API, version, request)
+        ).results
+        (retention,) = topic.configs
+        assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
+        assert [(each.name, each.value, each.source) for each in retention.synonyms] == [
+            ("retention.ms", "5", 1),
+            ("log.retention.ms", "6", 2),
+            ("log.retention.ms", "7", 3),
+            ("log.retention.ms", "7200000", 4),
+            ("log.retention.ms", "604800000", 5),
+        ]
+        assert bool(retention.documentation) == (version >= 3)
+        of_broker = {each.name: each for each in broker.configs}
+        assert (of_broker["log.retention.ms"].value, of_broker["node.id"].read_only) == ("6", True)
+        assert [each.name for each in cluster.configs] == ["log.retention.ms"]
+        assert other.error_code == logger.error_code == ErrorCode.INVALID_REQUEST
+        request.include_synonyms = False
+        (topic, *_) = (await client.call(describing.API, version, request)).results
+        assert topic.configs[0].synonyms == []
+
+    run_virtual(main())
