@@ -36,11 +36,13 @@ from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.retention import retained_from
+from storage.turns import Slices
 
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
+_LOGS_PER_TURN: Final = 16  # that retention looks at
 _DELETED_SUFFIX: Final = "-delete"
 _CORRUPT_SUFFIX: Final = "-corrupt"
 _NAME_MAX_BYTES: Final = 255  # of a file system's names
@@ -495,9 +497,10 @@ class LogDirectory:
         """
         self._check_online()
         now_ms = self._clock.time_ms()
+        slices = Slices(_LOGS_PER_TURN)
         for log in list(self.logs.values()):
-            log.advance_start_offset(retained_from(log, now_ms))
-            log.expire_producers(now_ms)
+            await self._apply_retention(log, now_ms)
+            await slices.step()
         try:
             await self.checkpoint()
         except StorageError as error:
@@ -510,6 +513,12 @@ class LogDirectory:
             for log in list(self.logs.values())
             if log.start_offset <= self._checkpoints.start_offsets.get(_key(log), 0)
         )
+
+    async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
+        start_offset = await retained_from(log, now_ms)
+        if log.offline is None:  # else it was deleted meanwhile, or its disk failed
+            log.advance_start_offset(start_offset)
+            log.expire_producers(now_ms)
 
     # ----------------------------------------------------------------------------- end
 

@@ -7,6 +7,7 @@ warm. The exceptions are rare: opening, truncating, and the sync of a full segme
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from storage.log_types import (
     SyncTicket,
     TimestampOffset,
 )
+from storage.producer_files import ProducerFiles
 from storage.producer_state import ProducerStates
 from storage.recovery import (
     RecoveredSegments,
@@ -42,6 +44,7 @@ from storage.recovery import (
     recover_segments,
     replay,
 )
+from storage.reindex import reindex
 from storage.runs import runs_of
 from storage.segment import ColdRange
 from storage.segments import Segments
@@ -49,7 +52,6 @@ from storage.snapshots import (
     drop_snapshots_above,
     drop_snapshots_below,
     newest_snapshot,
-    write_snapshot,
 )
 
 logger = logging.getLogger(__name__)
@@ -92,6 +94,9 @@ class PartitionLog:
         self._owner = owner
         self.segments = Segments(disk, directory, recovered.segments)
         self._durability = Durability(disk, self.end_offset, self._tell_dirty, self._tell_unflushed)
+        self._producer_files = ProducerFiles(disk, directory)
+        self.reindexing = asyncio.Lock()
+        """Held while a segment's indexes are made anew: once is enough."""
 
     @classmethod
     def open(
@@ -132,7 +137,9 @@ class PartitionLog:
         log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
         request = request._replace(start_offset=log.start_offset)
         log.epochs = recover_epochs(request, recovered)
-        log.producers = recover_producers(request, recovered)
+        log.producers, replayed = recover_producers(request, recovered)
+        log._producer_files = ProducerFiles(disk, directory, replayed)
+        log._save_producers()
         if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
@@ -246,7 +253,7 @@ class PartitionLog:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self.producers.update(header, base_offset)
-        self._advance(last_offset + 1)
+        self._advance(last_offset + 1, 1, size)
         return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_as_follower(self, data: Buffer, *, verify_crc: bool = True) -> AppendResult:
@@ -286,7 +293,7 @@ class PartitionLog:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self.producers.update(header, header.base_offset)
-        self._advance(run[-1][1].next_offset)
+        self._advance(run[-1][1].next_offset, len(run), end - start)
 
     def _write(self, data: Buffer) -> int:
         """Append to the active segment's file; return the position. Raises StorageError."""
@@ -302,10 +309,20 @@ class PartitionLog:
                 ) from error
             raise self._refusal(error) from error
 
-    def _advance(self, end_offset: int) -> None:
+    def _advance(self, end_offset: int, batch_count: int, size: int) -> None:
         records = end_offset - self.end_offset
         self.end_offset = end_offset
+        if self._producer_files.appended(batch_count, size):
+            self._save_producers()
         self._durability.appended(records, end_offset, self.config)
+
+    def _save_producers(self) -> None:
+        """So that neither a truncation nor a recovery has far to replay."""
+        try:
+            self._producer_files.save_if_due(self.end_offset, self.producers, self.segments.bases)
+        except OSError as error:
+            # The log tells the same, only more slowly.
+            logger.warning("%s: producer snapshot not written: %s", self.directory, error)
 
     # ----------------------------------------------------------------------------- sync
 
@@ -406,8 +423,7 @@ class PartitionLog:
 
     def _write_snapshot(self) -> None:
         """Producer state as of the log's end, for recovery to begin from."""
-        path = write_snapshot(self._disk, self.directory, self.end_offset, self.producers)
-        self.require_synced(path)
+        self.require_synced(self._producer_files.write(self.end_offset, self.producers))
 
     # ----------------------------------------------------------------------------- read
 
@@ -456,7 +472,7 @@ class PartitionLog:
         while offset < self.end_offset:
             result = self.read(offset, 1 << 20)
             if result.cold is not None:
-                self.segments.place_of(offset)[0].file.read_now(*result.cold[1:])
+                self.segments.place_of(offset)[0].warm_now(result.cold)
                 continue
             view = memoryview(result.data)
             for at, header in batches(view):
@@ -469,14 +485,28 @@ class PartitionLog:
         Raises UnreadableLogError, StorageError. A segment that was deleted meanwhile is no error.
         """
         try:
-            await self._disk.warm(*cold)
+            if cold.size == 0:
+                await reindex(self, cold.path)
+            else:
+                await self._disk.warm(*cold)
         except FileNotFoundError as error:
+            if self._lose_indexes(cold.path):
+                return
             if self.offline is None and any(cold.path == each.path for each in self.segments):
                 raise UnreadableLogError(
                     cold.path, position=cold.position, offset=-1, reason="it is gone"
                 ) from error
         except OSError as error:
+            if is_unreadable(error) and self._lose_indexes(cold.path):
+                return
             raise self._unread(error, cold.path, cold.position, -1) from error
+
+    def _lose_indexes(self, path: str) -> bool:
+        """Whether ``path`` is that of an index: it will be made anew from the segment."""
+        segment = next((each for each in self.segments if path in each.index_paths()), None)
+        if segment is not None:
+            segment.indexes_lost = True
+        return segment is not None
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose time is at or after ``timestamp_ms``; None if there is none.
@@ -547,9 +577,12 @@ class PartitionLog:
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
+        if len(self.producers) == 0:
+            return  # none has written anything that counts, so none has in what is left
         self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
         offset = max(offset, self.start_offset)
-        replay(self.segments.all(), offset, self.producers.update_from)
+        replayed = replay(self.segments.all(), offset, self.producers.update_from)
+        self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
 
     def reset_to(self, offset: int) -> None:
         """Delete everything; the log is empty and begins at ``offset``.

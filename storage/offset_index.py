@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from stele.world import Disk, ReadFailedError
+from stele.world import Buffer, Disk, ReadFailedError
 from storage.index_file import write_entries
 
 ENTRY_SIZE: Final = 8
@@ -95,9 +95,31 @@ class OffsetIndex:
             data = disk.read_file(self.path)
         except (FileNotFoundError, ReadFailedError):
             return False
+        return self._take(data, log_size)
+
+    def load_warm(self, disk: Disk, log_size: int) -> bool | tuple[str, int, int]:
+        """As ``load``, but without waiting: path, position and size of what has to be warmed."""
+        self.reset()
+        try:
+            file = disk.open(self.path)
+        except FileNotFoundError:
+            return False
+        try:
+            size = file.size
+            data = file.read(0, size) if size else b""
+        except ReadFailedError:
+            return False
+        finally:
+            file.close()
+        if data is None or len(data) < size:
+            return self.path, 0, size
+        return self._take(data, log_size)
+
+    def _take(self, data: Buffer, log_size: int) -> bool:
         if len(data) % ENTRY_SIZE:
             return False
-        pairs = array("i", data)
+        pairs = array("i")
+        pairs.frombytes(data)
         if sys.byteorder == "little":
             pairs.byteswap()
         offsets, positions = pairs[0::2], pairs[1::2]

@@ -42,6 +42,7 @@ from stele.world import Buffer, Disk
 from storage.checkpoints import LEADER_EPOCH_FILE, read_epochs
 from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
+from storage.producer_files import Replayed
 from storage.producer_state import ProducerStates
 from storage.segment import (
     LOG_SUFFIX,
@@ -472,16 +473,21 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Le
     return epochs
 
 
-def recover_producers(request: RecoveryRequest, recovered: RecoveredSegments) -> ProducerStates:
+def recover_producers(
+    request: RecoveryRequest, recovered: RecoveredSegments
+) -> tuple[ProducerStates, Replayed]:
     """Producer state as of the log's end: the newest sound snapshot, and the batches since."""
     states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
+    replayed = Replayed(0, 0)
     if offset < recovered.scanned_from or recovered.has_producers:
-        replay(recovered.segments, max(offset, request.start_offset), states.update_from)
-    return states
+        first = max(offset, request.start_offset)
+        replayed = replay(recovered.segments, first, states.update_from)
+    return states, replayed
 
 
-def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]) -> None:
+def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]) -> Replayed:
     """Hand every batch from ``offset`` on to ``take``, in order, waiting for the device."""
+    count = size = 0
     for segment in segments:
         if segment.end_offset <= offset and segment is not segments[-1]:
             continue
@@ -489,7 +495,10 @@ def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], N
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch")
         for _, header in segment.headers(position):
+            count += 1
+            size += header.size_bytes
             if header.base_offset >= offset:
                 take(header)
         if segment is not segments[-1]:
             segment.unload()
+    return Replayed(count, size)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from stele.wire.batch import (
     HEADER_SIZE,
@@ -18,14 +18,16 @@ from stele.wire.batch import (
     check_crc,
     read_header,
 )
-from stele.world import Buffer, Disk, File
+from stele.world import Buffer, Disk, File, ReadFailedError
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex
+from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -53,7 +55,10 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 class ColdRange(NamedTuple):
-    """Bytes that are not in memory: await ``Disk.warm(*cold)``, then ask again."""
+    """Bytes that are not in memory: await ``PartitionLog.warm``, then ask again.
+
+    Without any bytes: the segment's indexes are missing or wrong, and have to be made anew.
+    """
 
     path: str
     position: int
@@ -72,7 +77,7 @@ class Segment:
     """Batches from ``base_offset`` up to ``end_offset``.
 
     Only a log's last segment is written to. A sealed one holds no file handle and no index in
-    memory until it is read.
+    memory until it is read; its time index is never loaded, but searched in its file.
     """
 
     __slots__ = (
@@ -81,11 +86,14 @@ class Segment:
         "_index",
         "_loaded",
         "_time_index",
+        "_time_loaded",
         "base_offset",
         "bytes_since_index",
         "created_ms",
+        "damage",
         "end_offset",
         "first_timestamp_ms",
+        "indexes_lost",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "path",
@@ -112,7 +120,12 @@ class Segment:
         self.size = self._file.size  # only whole batches once loaded
         self._index = OffsetIndex(stem + INDEX_SUFFIX, base_offset)
         self._time_index = TimeIndex(stem + TIME_INDEX_SUFFIX, base_offset)
-        self._loaded = True  # both indexes are in memory; if not, the files hold them
+        self._loaded = True  # the offset index is in memory; if not, the file holds it
+        self._time_loaded = True
+        self.indexes_lost = False
+        """The files are missing or wrong: nothing is found before ``reindex`` made them anew."""
+        self.damage: CorruptLogError | ReadFailedError | None = None
+        """Why they could not be made anew: each look-up raises it."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
@@ -127,16 +140,6 @@ class Segment:
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
-
-    @property
-    def index(self) -> OffsetIndex:
-        self._ensure_loaded()
-        return self._index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        self._ensure_loaded()
-        return self._time_index
 
     def index_paths(self) -> list[str]:
         return [self._index.path, self._time_index.path]
@@ -208,16 +211,18 @@ class Segment:
     def flush_indexes(self) -> None:
         if self._loaded:
             self._index.flush(self._disk)
+        if self._time_loaded:
             self._time_index.flush(self._disk)
 
     def unload(self) -> None:
         """Give back the handle, and the indexes if they are on file, of a sealed segment."""
         self.close()
-        if self._index.dirty or self._time_index.dirty:
-            return
-        self._index.reset()
-        self._time_index.reset()
-        self._loaded = False
+        if self._loaded and not self._index.dirty:
+            self._index.reset()
+            self._loaded = False
+        if self._time_loaded and not self._time_index.dirty:
+            self._time_index.reset()
+            self._time_loaded = False
 
     def close(self) -> None:
         if self._file is not None:
@@ -233,7 +238,9 @@ class Segment:
 
     def truncate(self, position: int) -> None:
         """Cut the file at a batch's start, sync it, and bring indexes and summary in line."""
-        self.index.truncate_to_position(position)
+        self.damage = None
+        self.load_now()
+        self._index.truncate_to_position(position)
         self.file.truncate(position)
         self.size = position
         self._disk.sync_now(self.path)
@@ -242,35 +249,86 @@ class Segment:
 
     # ----------------------------------------------------------------------------- loading
 
-    def _ensure_loaded(self) -> None:
-        if self._loaded:
+    def load_now(self) -> None:
+        """Have both indexes in memory, waiting for the device, made anew where they are wrong."""
+        if self._loaded and self._time_loaded and not self.indexes_lost:
             return
-        self._loaded = True
-        if not self.load_indexes():
-            self._replace_wrong_indexes()
+        if self.indexes_lost or not self.load_indexes():
+            logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
+            end_offset = self.end_offset  # a sealed segment's may lie behind its last record
+            self.rebuild_indexes(LogConfig().index_interval_bytes)
+            self.end_offset = end_offset
 
-    def _replace_wrong_indexes(self) -> None:
-        logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
-        end_offset = self.end_offset  # a sealed segment's may lie behind its last record
-        self.rebuild_indexes(LogConfig().index_interval_bytes)
-        self.end_offset = end_offset
-        try:
-            self.seal()
-        except OSError as error:
-            logger.warning("the indexes of %s stay in memory only: %s", self.path, error)
+    def warm_now(self, cold: ColdRange) -> None:
+        """Bring what a read missed into memory, waiting for the device."""
+        if cold.path == self.path and cold.size:
+            self.file.read_now(cold.position, cold.size)
+        else:
+            self.load_now()
+
+    def _load(self, *, wait: bool) -> ColdRange | None:
+        """Have the offset index in memory; what has to be warmed before, if anything."""
+        if self.indexes_lost and not wait:
+            return self.lost_indexes()
+        if self._loaded and not self.indexes_lost:
+            return None
+        if wait:
+            self.load_now()
+            return None
+        found = self._index.load_warm(self._disk, self.size)
+        if isinstance(found, tuple):
+            return ColdRange(*found)
+        self._loaded = True
+        if not found or not self._index_fits():
+            return self.lost_indexes()
+        return None
+
+    def lost_indexes(self) -> ColdRange:
+        """Note that the indexes are wrong: making them anew takes as long as the segment is big.
+
+        Raises CorruptLogError, ReadFailedError: that was tried, and the segment itself is wrong.
+        """
+        if self.damage is not None:
+            raise self.damage
+        self.indexes_lost = True
+        return ColdRange(self.path, 0, 0)
+
+    def beside(self) -> Segment:
+        """A second view of the file, with a handle and indexes of its own, to be scanned."""
+        directory = self.path.rpartition("/")[0]
+        return Segment(self._disk, directory, self.base_offset, created_ms=self.created_ms)
+
+    def take_indexes(self, scanned: Segment) -> None:
+        """Take the indexes and the summary that ``scanned``, of the same file, has made anew."""
+        self._index, self._time_index = scanned._index, scanned._time_index
+        self._loaded = self._time_loaded = True
+        self.indexes_lost = False
+        self.max_timestamp_ms = scanned.max_timestamp_ms
+        self.max_timestamp_offset = scanned.max_timestamp_offset
+        self.first_timestamp_ms = scanned.first_timestamp_ms
+        self.bytes_since_index = scanned.bytes_since_index
 
     def mark_unloaded(self, end_offset: int) -> None:
         """At start: take the segment for sealed, ending where the next one begins."""
         self.end_offset = end_offset
         self.unseen_bytes = self.size
         self.close()
-        self._loaded = False
+        self._loaded = self._time_loaded = False
 
     def load_indexes(self) -> bool:
         """Read the files; False if they do not fit the log and have to be made anew."""
-        self._loaded = True
-        if not (self._index.load(self._disk, self.size) and self._time_index.load(self._disk)):
-            return False
+        if not (self._loaded and self._index.dirty):  # else memory is newer than the file
+            self._loaded = True
+            if not self._index.load(self._disk, self.size):
+                return False
+        if not (self._time_loaded and self._time_index.dirty):
+            self._time_loaded = True
+            if not self._time_index.load(self._disk):
+                return False
+        return self._index_fits()
+
+    def _index_fits(self) -> bool:
+        """Whether the last entry leads to a batch that ends where it says."""
         known, position = self._index.last
         if known < 0:
             return True
@@ -284,7 +342,8 @@ class Segment:
         """Forget indexes and summary, before all batches are noted anew."""
         self._index.reset()
         self._time_index.reset()
-        self._loaded = True
+        self._loaded = self._time_loaded = True
+        self.indexes_lost = False
         self.end_offset = self.base_offset
         self.first_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
@@ -349,17 +408,36 @@ class Segment:
             reason=reason,
         )
 
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """Of all records, -1 if it is empty or they have none."""
+    # ----------------------------------------------------------------------------- times
+
+    def largest_timestamp(self) -> int | ColdRange:
+        """Of all records, in milliseconds; -1 if it is empty or they have none. A sealed segment's
+        stands in the last entry of its time index: one read."""
         if self.max_timestamp_ms == NO_TIMESTAMP and self.size:
-            was_loaded = self._loaded
-            last = self.time_index.last  # a sealed segment's last entry holds the greatest
-            if last is not None:
-                self.max_timestamp_ms, self.max_timestamp_offset = last
-            if not was_loaded:
-                self.unload()
+            found = self._of_times(lambda times: times.last)
+            if isinstance(found, ColdRange):
+                return found
+            if found is not None:
+                self.max_timestamp_ms, self.max_timestamp_offset = found
         return self.max_timestamp_ms
+
+    def offset_before_time(self, timestamp_ms: int) -> int | ColdRange:
+        """An offset before which every record is older than ``timestamp_ms``."""
+        return self._of_times(lambda times: times.offset_before(timestamp_ms))
+
+    def _of_times(self, ask: Callable[[TimeIndex | FileTimeIndex], T]) -> T | ColdRange:
+        if self.indexes_lost:
+            return self.lost_indexes()
+        if self._time_loaded:
+            return ask(self._time_index)
+        path = self._time_index.path
+        try:
+            with FileTimeIndex(self._disk, path, self.base_offset) as times:
+                return ask(times)
+        except ColdIndexError as cold:
+            return ColdRange(path, 0, cold.size)
+        except WrongIndexError:
+            return self.lost_indexes()
 
     # ----------------------------------------------------------------------------- reading
 
@@ -368,10 +446,12 @@ class Segment:
 
         ``wait`` waits for the device instead of answering with a cold range.
         """
-        known, position = self.index.entry_before(offset)
+        cold = self._load(wait=wait)
+        if cold is not None:
+            return cold
+        known, position = self._index.entry_before(offset)
         if position >= self.size > 0:
-            self._replace_wrong_indexes()
-            known, position = self.index.entry_before(offset)
+            return self._locate_without_indexes(offset, wait)
         while position < self.size:
             chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
             if chunk is None or len(chunk) < min(_FRAME.size, self.size - position):
@@ -380,8 +460,7 @@ class Segment:
             while at + _FRAME.size <= len(chunk):
                 base, length, magic, delta = _FRAME.unpack_from(chunk, at)
                 if known >= 0 and (base + delta != known or magic != MAGIC):
-                    self._replace_wrong_indexes()
-                    return self.locate(offset, wait=wait)
+                    return self._locate_without_indexes(offset, wait)
                 if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
                     raise self.corrupt(position + at, "no batch stands here", offset)
                 if base + delta >= offset:
@@ -392,6 +471,10 @@ class Segment:
                 raise self.corrupt(position, "the file ends inside a batch", offset)
             position += at
         return self.size
+
+    def _locate_without_indexes(self, offset: int, wait: bool) -> int | ColdRange:
+        cold = self.lost_indexes()
+        return self.locate(offset, wait=True) if wait else cold
 
     def read(
         self,
@@ -458,7 +541,9 @@ class Segment:
             return SegmentRead(data, base + delta + 1, position + first_size)
         return self._cut(data, position, limit_offset, max_bytes)
 
-    def _cut(self, data: Buffer, position: int, limit_offset: int, max_bytes: int) -> SegmentRead:
+    def _cut(
+        self, data: Buffer, position: int, limit_offset: int, max_bytes: int
+    ) -> SegmentRead | ColdRange:
         """The whole batches of ``data`` below ``limit_offset``; the first is known to be one.
 
         Only the headers behind the last index entry are looked at.
@@ -468,6 +553,9 @@ class Segment:
         available = len(data)
         if limit_offset >= self.end_offset and position + available == self.size:
             return SegmentRead(data, self.end_offset, self.size)
+        cold = self._load(wait=False)
+        if cold is not None:
+            return cold
         at = self._index.last_position_upto(position + available - _FRAME.size)
         if limit_offset < self.end_offset:
             at = min(at, self._index.entry_before(limit_offset)[1])
@@ -478,8 +566,9 @@ class Segment:
             if at == 0:
                 raise
         # The index led astray, or to a corrupt batch: without it that shows.
-        self._replace_wrong_indexes()
-        return self._walk(data, position, 0, limit_offset)
+        found = self._walk(data, position, 0, limit_offset)
+        self.lost_indexes()
+        return found
 
     def _walk(self, data: Buffer, position: int, at: int, limit_offset: int) -> SegmentRead:
         """From the batch at ``at`` in ``data`` to the last whole one below ``limit_offset``."""

@@ -38,16 +38,23 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
 
 
 def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
-    """The newest sound one that is not above ``end_offset``, and its offset; newer are removed."""
+    """The newest sound one that is not above ``end_offset``, and its offset; newer are removed,
+    durably: once the log has grown past one that came back, it would pass for right."""
+    found, at = ProducerStates(), 0
+    removed = False
     for offset in reversed(snapshot_offsets(disk, directory)):
         path = snapshot_path(directory, offset)
         if offset <= end_offset:
             try:
-                return ProducerStates.decode(disk.read_file(path)), offset
+                found, at = ProducerStates.decode(disk.read_file(path)), offset
+                break
             except (SnapshotError, ReadFailedError) as error:
                 logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
         disk.remove(path)
-    return ProducerStates(), 0
+        removed = True
+    if removed:
+        disk.sync_now(directory)
+    return found, at
 
 
 def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:

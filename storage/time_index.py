@@ -2,78 +2,92 @@
 
 On disk: 12-byte entries, big-endian, timestamp in milliseconds (i64) and offset relative to the
 segment's base (i32). An entry says: no record up to this offset is younger than the timestamp.
+Entries stay packed in memory, so that loading is one read and no loop. A sealed segment's file is
+searched where it is (``FileTimeIndex``): of a quarter of a million entries that takes 18 reads.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
-from bisect import bisect_left, bisect_right
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from stele.world import Disk, ReadFailedError
+from stele.world import Disk, File, ReadFailedError
 from storage.index_file import write_entries
 
 ENTRY_SIZE: Final = 12
 _ENTRY = struct.Struct(">qi")
 
 
-class TimeIndex:
-    """Entries rise strictly in timestamp and in offset."""
+class TimeEntry(NamedTuple):
+    """One entry. ``offset`` is relative to the segment's base."""
 
-    __slots__ = ("_flushed", "base_offset", "dirty", "offsets", "path", "timestamps_ms")
+    timestamp_ms: int
+    offset: int
+
+
+class TimeIndex:
+    """The entries of the segment that is written to. They rise strictly in both."""
+
+    __slots__ = ("_entries", "_flushed", "base_offset", "dirty", "path")
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        self.timestamps_ms = array("q")
-        self.offsets = array("i")  # relative to base_offset, parallel to timestamps_ms
+        self._entries = bytearray()
         self._flushed = 0  # the file's first so many entries are those in memory
         self.dirty = True  # the file is absent, or differs behind these
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self._entries) // ENTRY_SIZE
+
+    def _at(self, index: int) -> TimeEntry:
+        return TimeEntry._make(_ENTRY.unpack_from(self._entries, index * ENTRY_SIZE))
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Note the greatest timestamp so far and where it stands; nothing if it is not news."""
-        if self.timestamps_ms and timestamp_ms <= self.timestamps_ms[-1]:
-            return
-        if self.offsets and offset - self.base_offset <= self.offsets[-1]:
-            return
-        self.timestamps_ms.append(timestamp_ms)
-        self.offsets.append(offset - self.base_offset)
+        relative = offset - self.base_offset
+        if self._entries:
+            last = _ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_SIZE)
+            if timestamp_ms <= last[0] or relative <= last[1]:
+                return
+        self._entries += _ENTRY.pack(timestamp_ms, relative)
         self.dirty = True
 
     def offset_before(self, timestamp_ms: int) -> int:
         """Every record older than ``timestamp_ms``'s entry ends here: begin the search there."""
-        at = bisect_right(self.timestamps_ms, timestamp_ms - 1) - 1
-        return self.base_offset + (self.offsets[at] if at >= 0 else 0)
+        return self.base_offset + _offset_before(self._at, len(self), timestamp_ms)
 
     @property
     def last(self) -> tuple[int, int] | None:
         """The greatest timestamp and its offset."""
-        if not self.offsets:
+        if not self._entries:
             return None
-        return self.timestamps_ms[-1], self.base_offset + self.offsets[-1]
+        entry = self._at(len(self) - 1)
+        return entry.timestamp_ms, self.base_offset + entry.offset
 
     def truncate_to_offset(self, offset: int) -> None:
         """Forget entries at or above ``offset``. The file follows at ``flush``."""
-        keep = bisect_left(self.offsets, offset - self.base_offset)
-        if keep < len(self.offsets):
-            del self.offsets[keep:]
-            del self.timestamps_ms[keep:]
-            self._flushed = min(self._flushed, keep)
+        relative = offset - self.base_offset
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(middle).offset < relative:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self):
+            del self._entries[low * ENTRY_SIZE :]
+            self._flushed = min(self._flushed, low)
             self.dirty = True
 
     def flush(self, disk: Disk) -> None:
         """Bring the file in line with memory. Raises OSError; may be tried again."""
         if not self.dirty:
             return
-        start = self._flushed
-        pairs = zip(self.timestamps_ms[start:], self.offsets[start:], strict=True)
-        entries = b"".join(_ENTRY.pack(*pair) for pair in pairs)
-        write_entries(disk, self.path, start * ENTRY_SIZE, entries)
-        self._flushed = len(self.offsets)
+        start = self._flushed * ENTRY_SIZE
+        write_entries(disk, self.path, start, bytes(self._entries[start:]))
+        self._flushed = len(self)
         self.dirty = False
 
     def load(self, disk: Disk) -> bool:
@@ -83,24 +97,104 @@ class TimeIndex:
             data = disk.read_file(self.path)
         except (FileNotFoundError, ReadFailedError):
             return False
-        if len(data) % ENTRY_SIZE:
-            return False
-        for timestamp_ms, offset in _ENTRY.iter_unpack(data):
-            self.timestamps_ms.append(timestamp_ms)
-            self.offsets.append(offset)
-        if any(not a < b for a, b in zip(self.offsets, self.offsets[1:], strict=False)):
+        self._entries = bytearray(data)
+        falls = len(self) > 1 and not _rise(self._at(0), self._at(len(self) - 1))
+        if falls or len(data) % ENTRY_SIZE:
             self.reset()
             return False
-        self._flushed = len(self.offsets)
+        self._flushed = len(self)
         self.dirty = False
         return True
 
     def reset(self) -> None:
         """Empty it; the next flush rewrites the file."""
-        self.timestamps_ms = array("q")
-        self.offsets = array("i")
+        self._entries = bytearray()
         self._flushed = 0
         self.dirty = True
+
+
+class ColdIndexError(Exception):
+    """A part of the file is not in memory: warm the file, then ask again."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("not in memory")
+        self.size = size
+        """Of the whole file, in bytes."""
+
+
+class WrongIndexError(Exception):
+    """The file is absent, cannot be read, or is no sequence of entries."""
+
+
+class FileTimeIndex:
+    """The entries of a sealed segment, read one by one from its file.
+
+    Use as a context manager. Raises WrongIndexError, ColdIndexError, OSError.
+    """
+
+    __slots__ = ("_base_offset", "_count", "_file")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        try:
+            self._file: File = disk.open(path)
+        except FileNotFoundError:
+            raise WrongIndexError from None
+        self._base_offset = base_offset
+        self._count = self._file.size // ENTRY_SIZE
+
+    def __enter__(self) -> FileTimeIndex:
+        if self._file.size % ENTRY_SIZE:
+            self._file.close()
+            raise WrongIndexError
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _at(self, index: int) -> TimeEntry:
+        try:
+            data = self._file.read(index * ENTRY_SIZE, ENTRY_SIZE)
+        except ReadFailedError:
+            raise WrongIndexError from None
+        if data is None or len(data) < ENTRY_SIZE:
+            raise ColdIndexError(self._file.size)
+        return TimeEntry._make(_ENTRY.unpack(data))
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The greatest timestamp and its offset."""
+        if self._count == 0:
+            return None
+        entry = self._at(self._count - 1)
+        return entry.timestamp_ms, self._base_offset + entry.offset
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """As in ``TimeIndex``."""
+        return self._base_offset + _offset_before(self._at, self._count, timestamp_ms)
+
+
+def _rise(earlier: TimeEntry, later: TimeEntry) -> bool:
+    return earlier.timestamp_ms < later.timestamp_ms and earlier.offset < later.offset
+
+
+def _offset_before(at: Callable[[int], TimeEntry], count: int, timestamp_ms: int) -> int:
+    """The offset of the last entry below ``timestamp_ms``; 0, where all is still ahead, if there
+    is none, or if entries are met that do not rise: such an index proves nothing."""
+    low, high = 0, count  # entries below `low` are older, those from `high` on are not
+    below: TimeEntry | None = None
+    above: TimeEntry | None = None
+    while low < high:
+        middle = (low + high) // 2
+        entry = at(middle)
+        if (below is not None and not _rise(below, entry)) or (
+            above is not None and not _rise(entry, above)
+        ):
+            return 0
+        if entry.timestamp_ms < timestamp_ms:
+            low, below = middle + 1, entry
+        else:
+            high, above = middle, entry
+    return below.offset if below is not None and below.offset >= 0 else 0
 
 
 def decode_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stele.wire.batch import NO_TIMESTAMP, batches, decode
 from stele.world import Buffer
 from storage.log_types import TimestampOffset
-from storage.segment import Segment
+from storage.segment import ColdRange, Segment
+from storage.turns import Slices
 
 if TYPE_CHECKING:
     from storage.log import PartitionLog
+
+
+_SEGMENTS_PER_TURN: Final = 32
+_BATCHES_PER_TURN: Final = 64
 
 
 async def first_at_or_after(log: PartitionLog, timestamp_ms: int) -> TimestampOffset | None:
@@ -18,8 +23,12 @@ async def first_at_or_after(log: PartitionLog, timestamp_ms: int) -> TimestampOf
 
     Times need not rise with offsets: every segment is asked whether it has such a record at all.
     """
+    slices = Slices(_SEGMENTS_PER_TURN)
     for segment in log.segments.all():
-        if segment.end_offset <= log.start_offset or segment.largest_timestamp_ms < timestamp_ms:
+        if segment.end_offset <= log.start_offset:
+            continue
+        await slices.step()
+        if await largest_timestamp(log, segment) < timestamp_ms:
             continue
         found = await _first_in(log, segment, timestamp_ms)
         if found is not None:
@@ -29,25 +38,49 @@ async def first_at_or_after(log: PartitionLog, timestamp_ms: int) -> TimestampOf
 
 async def newest(log: PartitionLog) -> TimestampOffset | None:
     """The record with the greatest time (KIP-734), the first of several."""
-    newest_ms = max(segment.largest_timestamp_ms for segment in log.segments)
+    slices = Slices(_SEGMENTS_PER_TURN)
+    newest_ms = NO_TIMESTAMP
+    for segment in log.segments.all():
+        await slices.step()
+        newest_ms = max(newest_ms, await largest_timestamp(log, segment))
     return None if newest_ms == NO_TIMESTAMP else await first_at_or_after(log, newest_ms)
+
+
+async def largest_timestamp(log: PartitionLog, segment: Segment) -> int:
+    """Of all records of the segment; -1 also if it was deleted meanwhile. Raises OSError."""
+    while log.offline is None and segment in log.segments:
+        found = segment.largest_timestamp()
+        if not isinstance(found, ColdRange):
+            return found
+        await log.warm(found)
+    return NO_TIMESTAMP
 
 
 async def _first_in(
     log: PartitionLog, segment: Segment, timestamp_ms: int
 ) -> TimestampOffset | None:
-    offset = max(segment.time_index.offset_before(timestamp_ms), log.start_offset)
     generation = log.truncation_generation
-    while offset < segment.end_offset and log.truncation_generation == generation:
+    slices = Slices(_BATCHES_PER_TURN)
+    offset = -1
+    while log.truncation_generation == generation and segment in log.segments:
+        if offset < 0:
+            before = segment.offset_before_time(timestamp_ms)
+            if isinstance(before, ColdRange):
+                await log.warm(before)
+                continue
+            offset = before
+        offset = max(offset, log.start_offset)
+        if offset >= segment.end_offset:
+            break
         result = log.read(offset, log.config.index_interval_bytes)
         if result.cold is not None:
             await log.warm(result.cold)
-            offset = max(offset, log.start_offset)
             continue
         found = _first_of(result.data, timestamp_ms, log.start_offset)
         if found is not None:
             return found
         offset = result.next_offset
+        await slices.step()
     return None
 
 

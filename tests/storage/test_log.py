@@ -411,24 +411,24 @@ async def test_by_time_after_reopening_and_while_cold(disk: MemoryDisk) -> None:
 # ------------------------------------------------------------------------------- retention
 
 
-def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> None:
+async def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_ms=100))
     for number in range(40):
         append(log, make_batch(timestamp_ms=number * 10))
     log.update_high_watermark(40)
     second = log.segment_bases[1]
     last_of_first_ms = (second - 1) * 10
-    assert retained_from(log, last_of_first_ms + 100) == 0
-    assert retained_from(log, last_of_first_ms + 101) == second
-    assert retained_from(log, 10**9) == log.segment_bases[-1]
+    assert await retained_from(log, last_of_first_ms + 100) == 0
+    assert await retained_from(log, last_of_first_ms + 101) == second
+    assert await retained_from(log, 10**9) == log.segment_bases[-1]
 
 
-def test_retention_by_size(disk: MemoryDisk) -> None:
+async def test_retention_by_size(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_bytes=2000, retention_ms=-1))
     for _ in range(60):
         append(log, make_batch())
     log.update_high_watermark(60)
-    start = retained_from(log, 0)
+    start = await retained_from(log, 0)
     log.advance_start_offset(start)
     assert log.remove_dead_segments() > 0
     assert 2000 <= log.size_bytes < 3000
@@ -436,13 +436,13 @@ def test_retention_by_size(disk: MemoryDisk) -> None:
     assert read_all(log) == list(range(start, 60))
 
 
-def test_retention_stays_below_the_high_watermark(disk: MemoryDisk) -> None:
+async def test_retention_stays_below_the_high_watermark(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_ms=1))
     for _ in range(40):
         append(log, make_batch())
     second, third = log.segment_bases[1:3]
     log.update_high_watermark(third - 1)
-    assert retained_from(log, 10**12) == second
+    assert await retained_from(log, 10**12) == second
 
 
 def test_deleted_records_are_out_of_range(disk: MemoryDisk) -> None:

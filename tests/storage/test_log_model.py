@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest import mock
 
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stele.wire.batch import batches, read_header, stamp
+from storage import producer_files
 from storage.config import LogConfig
 from storage.log import PartitionLog, SyncTicket
 from tests.support.storage import HandClock, MemoryDisk, make_batch
@@ -37,11 +39,17 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.sequence = 0
         self.checkpointed = 0  # recovery point and high watermark on disk
+        # Snapshots within segments, too, as in logs that are much longer.
+        self.few = mock.patch.object(producer_files, "REPLAY_BATCHES", 3)
+        self.few.start()
         self.under_way: tuple[SyncTicket, Callable[[], None]] | None = None  # a sync
 
     @initialize()
     def open_first(self) -> None:
         self.log = self.open()
+
+    def teardown(self) -> None:
+        self.few.stop()
 
     def open(self, *, clean: bool = False) -> PartitionLog:
         self.under_way = None  # a process took it along

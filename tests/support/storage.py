@@ -69,6 +69,7 @@ def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int =
 class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    durable_as_of: int = 0  # which capture: a sync that ends late takes nothing back
 
 
 class Tear(Protocol):
@@ -95,6 +96,8 @@ class MemoryDisk:
         self.warmed: list[tuple[str, int, int]] = []
         self.synced: list[list[str]] = []  # the groups
         self.gate: asyncio.Event | None = None  # a group waits for it
+        self._captures = 0  # of files and directories, by syncs
+        self._entries_as_of: dict[str, int] = {}  # of a directory: the capture that is durable
 
     # ------------------------------------------------------------------------- damage
 
@@ -217,11 +220,14 @@ class MemoryDisk:
         if self.sync_error is not None:
             raise SyncFailedError(self.sync_error, os.strerror(self.sync_error), path)
         self._need_handle(path)
+        self._captures += 1
+        number = self._captures
         if path in self.inodes:
             inode, data = self.inodes[path], bytes(self.inodes[path].data)
 
             def settle() -> None:
-                inode.durable = data
+                if number > inode.durable_as_of:
+                    inode.durable, inode.durable_as_of = data, number
 
             return settle
         if path not in self.directories:
@@ -230,6 +236,9 @@ class MemoryDisk:
         below = {p for p in self.directories if os.path.dirname(p) == path}
 
         def settle_entries() -> None:
+            if number < self._entries_as_of.get(path, 0):
+                return
+            self._entries_as_of[path] = number
             old = [p for p in self.durable_inodes if os.path.dirname(p) == path]
             for name in old:
                 del self.durable_inodes[name]

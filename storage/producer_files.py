@@ -1,0 +1,76 @@
+"""When the producer snapshots of a log are written, so that there is never far to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final, NamedTuple
+
+from stele.world import Disk
+from storage.producer_state import ProducerStates
+from storage.snapshots import snapshot_path, write_snapshot
+
+REPLAY_BATCHES: Final = 8192
+"""Replaying so many headers takes some 20 ms."""
+_BYTES_PER_BATCH: Final = 16 << 10
+"""Reading so many bytes takes as long as looking at one header."""
+_BATCHES_PER_PRODUCER: Final = 8
+"""Writing a producer's state takes as long as replaying so many headers, at most."""
+_KEPT: Final = 2  # snapshots within a segment; those at segments' beginnings stay
+
+
+class Replayed(NamedTuple):
+    """How much stands between the newest snapshot and the log's end."""
+
+    batches: int
+    size_bytes: int
+
+
+class ProducerFiles:
+    """The snapshots of one log, beside those that are written where segments begin and end.
+
+    The state after a truncation, or a crash, is that of the newest snapshot below and of all
+    batches since. Without snapshots within a segment that may be a segment's worth of them.
+    """
+
+    __slots__ = ("_directory", "_disk", "_due", "_inner", "_to_replay")
+
+    def __init__(self, disk: Disk, directory: str, replayed: Replayed | None = None) -> None:
+        """``replayed``: what is behind the newest snapshot now."""
+        self._disk = disk
+        self._directory = directory
+        self._inner: list[int] = []  # offsets of those that were written within a segment
+        self._to_replay = 0 if replayed is None else _cost(*replayed)
+        self._due = REPLAY_BATCHES
+
+    def appended(self, batches: int, size_bytes: int) -> bool:
+        """So much more would have to be replayed. Whether ``save_if_due`` is to be called."""
+        self._to_replay += _cost(batches, size_bytes)
+        return self._to_replay >= self._due
+
+    def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> None:
+        """Write the state as of ``offset``, the log's end, if enough came since the last; not if
+        there is none. It is not synced: a torn one is told by its CRC. Raises OSError."""
+        self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
+        if self._to_replay < self._due:
+            return
+        if len(states) == 0:
+            self._due = self._to_replay + REPLAY_BATCHES  # ask again later
+            return
+        self.write(offset, states)
+        self._inner.append(offset)
+        while len(self._inner) > _KEPT:
+            self._remove(self._inner.pop(0), bases)
+
+    def _remove(self, offset: int, bases: Container[int]) -> None:
+        path = snapshot_path(self._directory, offset)
+        if offset not in bases and self._disk.exists(path):
+            self._disk.remove(path)
+
+    def write(self, offset: int, states: ProducerStates) -> str:
+        """Write the state as of ``offset``, unsynced; return the path. Raises OSError."""
+        self._to_replay = 0  # also if it fails: to try at every append would help nobody
+        return write_snapshot(self._disk, self._directory, offset, states)
+
+
+def _cost(batches: int, size_bytes: int) -> int:
+    return batches + size_bytes // _BYTES_PER_BATCH

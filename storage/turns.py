@@ -1,0 +1,29 @@
+"""Long work in slices, so that no turn of the event loop is long."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Slices:
+    """Gives the event loop to others after every so many steps of a long work.
+
+    Steps are counted, not timed: the simulator does in one turn what a node does in one. After an
+    ``await`` nothing holds any more but what is checked again.
+    """
+
+    __slots__ = ("_left", "_steps")
+
+    def __init__(self, steps: int) -> None:
+        """``steps``: what one turn may do, a millisecond or so."""
+        self._steps = steps
+        self._left = steps
+
+    async def step(self, count: int = 1) -> bool:
+        """So many steps were done, or are next. Whether others have run meanwhile."""
+        self._left -= count
+        if self._left > 0:
+            return False
+        self._left = self._steps
+        await asyncio.sleep(0)
+        return True

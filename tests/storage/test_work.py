@@ -1,0 +1,237 @@
+"""How much work an operation does, and how much of it in one turn of the event loop.
+
+Counted on a disk, not timed: what grows with a log's size, where it need not, fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import pytest
+
+from stele.wire.batch import read_header
+from storage import producer_files
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
+from storage.retention import retained_from
+from tests.support.counting import CountingDisk, Work
+from tests.support.storage import HandClock, append, make_batch
+
+T = TypeVar("T")
+
+BIG = LogConfig(segment_bytes=1 << 30, index_interval_bytes=512)
+BATCH_BYTES = len(make_batch())
+
+
+def open_log(disk: CountingDisk, config: LogConfig = BIG) -> PartitionLog:
+    return PartitionLog.open(disk, "/d/t-0", config, HandClock())
+
+
+def fill(log: PartitionLog, count: int, *, producer: bool = False) -> None:
+    for number in range(count):
+        identity = (5, 0, number) if producer else None
+        batch = make_batch(producer=identity, timestamp_ms=number)
+        log.append_as_leader(batch, read_header(batch), leader_epoch=0, now_ms=number)
+
+
+def close_cleanly(log: PartitionLog, disk: CountingDisk) -> None:
+    epochs = log.checkpoint_epochs()
+    assert epochs is not None
+    disk.replace_file_now(*epochs)
+    log.prepare_clean_shutdown()
+    log.sync_now()
+    log.close()
+
+
+def reopened(disk: CountingDisk, end: int, config: LogConfig = BIG) -> PartitionLog:
+    """After a clean shutdown; nothing lies above the high watermark."""
+    return PartitionLog.open(
+        disk,
+        "/d/t-0",
+        config,
+        HandClock(),
+        recovery_point=end,
+        high_watermark_checkpoint=end,
+        clean_shutdown=True,
+    )
+
+
+async def longest_turn(disk: CountingDisk, work: Awaitable[T]) -> tuple[T, Work]:
+    """What came of it, and the most that was read in one turn of the event loop."""
+    longest = disk.fresh()
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        turn = disk.fresh()
+        await asyncio.sleep(0)
+        if (turn.bytes_read, turn.total_calls) > (longest.bytes_read, longest.total_calls):
+            longest = turn
+    return task.result(), longest
+
+
+# ------------------------------------------------------------------------------- truncation
+
+
+@pytest.mark.parametrize("producer", [False, True])
+def test_a_truncation_reads_the_tail_only(monkeypatch: pytest.MonkeyPatch, producer: bool) -> None:
+    monkeypatch.setattr(producer_files, "REPLAY_BATCHES", 64)
+    read = []
+    for count in (400, 3200):
+        disk = CountingDisk()
+        log = open_log(disk)
+        fill(log, count, producer=producer)
+        work = disk.fresh()
+        assert log.truncate_to(count - 1) == count - 1
+        state = log.producers.get(5)
+        assert (state.last_sequence if state else None) == (count - 2 if producer else None)
+        read.append(work.bytes_read)
+    for bytes_read in read:
+        assert bytes_read < 200 * BATCH_BYTES
+
+
+def test_a_truncation_after_a_restart_reads_the_tail_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_files, "REPLAY_BATCHES", 64)
+    disk = CountingDisk()
+    log = open_log(disk)
+    fill(log, 2000, producer=True)
+    log.sync_now()
+    log.close()
+    log = open_log(disk)
+    work = disk.fresh()
+    log.truncate_to(1990)
+    assert work.bytes_read < 200 * BATCH_BYTES
+
+
+def test_snapshots_within_a_segment_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_files, "REPLAY_BATCHES", 16)
+    disk = CountingDisk()
+    log = open_log(disk)
+    fill(log, 1000, producer=True)
+    assert len([path for path in disk.inodes if path.endswith(".snapshot")]) <= 3
+    # Each cut takes the newest below it and rolls it forward.
+    for end in (999, 970, 500, 3):
+        log.truncate_to(end)
+        state = log.producers.get(5)
+        assert state is not None
+        assert state.last_sequence == end - 1
+
+
+# ------------------------------------------------------------------------------- times
+
+
+async def test_the_first_retention_check_reads_an_entry_for_each_segment() -> None:
+    config = LogConfig(segment_bytes=40_000, index_interval_bytes=100, retention_ms=600)
+    disk = CountingDisk()
+    log = open_log(disk, config)
+    fill(log, 2000)
+    log.update_high_watermark(2000)
+    segments = len(log.segment_bases)
+    close_cleanly(log, disk)
+    log = reopened(disk, 2000, config)
+    log.update_high_watermark(2000)
+    work = disk.fresh()
+    assert await retained_from(log, 2000) > 0
+    assert work.bytes_read <= 12 * segments
+    assert work.calls["open"] <= segments
+
+
+async def test_a_look_up_by_time_searches_in_the_file() -> None:
+    config = LogConfig(segment_bytes=200_000, index_interval_bytes=100)
+    disk = CountingDisk()
+    log = open_log(disk, config)
+    fill(log, 8000)
+    close_cleanly(log, disk)
+    log = reopened(disk, 8000, config)
+    work = disk.fresh()
+    found = await log.offset_for_timestamp(100)
+    assert found is not None
+    assert found.offset == 100
+    index_bytes = len(disk.inodes[f"/d/t-0/{0:020d}.index"].data)
+    assert work.bytes_read < index_bytes + 10_000  # the offset index, some entries, some batches
+
+
+async def test_a_look_up_by_time_of_many_segments_yields() -> None:
+    config = LogConfig(segment_bytes=200, index_interval_bytes=100)
+    disk = CountingDisk()
+    log = open_log(disk, config)
+    fill(log, 1000)
+    close_cleanly(log, disk)
+    log = reopened(disk, 1000, config)
+    found, turn = await longest_turn(disk, log.offset_for_timestamp(10**9))
+    assert found is None
+    assert turn.total_calls < 200
+
+
+# ------------------------------------------------------------------------------- lost indexes
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+async def test_lost_indexes_are_made_anew_in_slices(suffix: str) -> None:
+    disk = CountingDisk()
+    config = LogConfig(segment_bytes=4000 * BATCH_BYTES, index_interval_bytes=100)
+    log = open_log(disk, config)
+    fill(log, 6000)
+    close_cleanly(log, disk)
+    sound = disk.read_file(f"/d/t-0/{0:020d}.{suffix}")
+    disk.remove(f"/d/t-0/{0:020d}.{suffix}")
+    log = reopened(disk, 6000, config)
+    if suffix == "index":
+        cold = log.read(3000, 100).cold
+        assert cold is not None
+        turns = 0
+        warming = asyncio.ensure_future(log.warm(cold))
+        while not warming.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 4000 // 256
+        assert read_header(log.read(3000, 100).data).base_offset == 3000
+    else:
+        found = await log.offset_for_timestamp(3000)
+        assert found is not None
+        assert found.offset == 3000
+    if suffix == "timeindex":
+        assert disk.read_file(f"/d/t-0/{0:020d}.{suffix}")[-12:] == sound[-12:]
+
+
+async def test_who_cuts_the_log_meanwhile_is_not_overruled() -> None:
+    disk = CountingDisk()
+    config = LogConfig(segment_bytes=4000 * BATCH_BYTES, index_interval_bytes=100)
+    log = open_log(disk, config)
+    fill(log, 6000)
+    close_cleanly(log, disk)
+    disk.remove(f"/d/t-0/{0:020d}.index")
+    log = reopened(disk, 6000, config)
+    cold = log.read(3000, 100).cold
+    assert cold is not None
+    warming = asyncio.ensure_future(log.warm(cold))
+    await asyncio.sleep(0)
+    log.truncate_to(1000)
+    await warming
+    assert append(log, make_batch(timestamp_ms=1)) == 1000
+    for offset in (0, 500, 999, 1000):
+        assert read_header(log.read(offset, 100).data).base_offset == offset
+
+
+async def test_a_corrupt_segment_without_index_is_told_as_corrupt() -> None:
+    disk = CountingDisk()
+    config = LogConfig(segment_bytes=400 * BATCH_BYTES, index_interval_bytes=100)
+    log = open_log(disk, config)
+    fill(log, 600)
+    close_cleanly(log, disk)
+    disk.remove(f"/d/t-0/{0:020d}.index")
+    disk.inodes[f"/d/t-0/{0:020d}.log"].data[BATCH_BYTES * 50 :] = b""
+    log = reopened(disk, 600, config)
+    cold = log.read(10, 100).cold
+    assert cold is not None
+    await log.warm(cold)
+    assert read_header(log.read(10, 100).data).base_offset == 10
+    disk.inodes[f"/d/t-0/{0:020d}.log"].data[BATCH_BYTES * 20 + 16] ^= 0xFF
+    disk.remove(f"/d/t-0/{0:020d}.index")
+    log = reopened(disk, 600, config)
+    cold = log.read(10, 100).cold
+    assert cold is not None
+    await log.warm(cold)
+    with pytest.raises(CorruptLogError):
+        log.read(10, 100)
