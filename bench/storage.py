@@ -25,11 +25,12 @@ from rich.table import Table
 from runtime.real.disk import RealDisk
 from stele.real import RealClock
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
-from storage.checkpoints import MetaProperties
+from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
 
+KEY = TopicPartition("bench", 0)
 REPEATS = 5
 SIZES = (300, 16 << 10, 128 << 10, 1 << 20)
 Batch = tuple[bytearray, BatchHeader]
@@ -73,7 +74,7 @@ def append_leader(disk: RealDisk, path: str, size: int, *, idempotent: bool) -> 
     count = max(min(1000, (32 << 20) // size), 10)
 
     def run(number: int) -> tuple[float, int]:
-        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock())
+        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
         records = make_batch(size)[1].record_count
         batches = [
             make_batch(size, sequence=n * records if idempotent else -1) for n in range(count)
@@ -92,7 +93,7 @@ def append_follower(disk: RealDisk, path: str, size: int, *, per_fetch: int) -> 
     fetches = max(min(1000, (32 << 20) // (size * per_fetch)), 5)
 
     def run(number: int) -> tuple[float, int]:
-        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock())
+        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
         offset, answers = 0, []
         for _ in range(fetches):
             answer = bytearray()
@@ -130,7 +131,7 @@ def table_of_appends(disk: RealDisk, path: str) -> Table:
 
 
 def filled(disk: RealDisk, path: str, batch_size: int, total: int) -> PartitionLog:
-    log = PartitionLog.open(disk, path, LogConfig(), RealClock())
+    log = PartitionLog.open(disk, path, LogConfig(), RealClock(), key=KEY)
     while log.size_bytes < total:
         batch, header = make_batch(batch_size)
         log.append_as_leader(batch, header, leader_epoch=0, now_ms=0)
@@ -244,6 +245,7 @@ def table_of_recoveries(disk: RealDisk, path: str) -> Table:
                 directory,
                 LogConfig(),
                 RealClock(),
+                key=KEY,
                 recovery_point=end if clean else 0,
                 clean_shutdown=clean,
             ).close()

@@ -103,6 +103,7 @@ class QuorumLog:
                 self.directory,
                 LogConfig(segment_bytes=segment_bytes, retention_ms=NO_LIMIT, flush_messages=1),
                 self._clock,
+                key=_PARTITION,
                 recovery_point=point,
                 high_watermark_checkpoint=point,
                 owner=self,

@@ -278,6 +278,7 @@ class LogDirectory:
             f"{self.path}/{partition}",
             config,
             self._clock,
+            key=partition,
             start_offset=self._checkpoints.start_offsets.get(partition, 0),
             recovery_point=self._checkpoints.recovery_points.get(partition, 0),
             high_watermark_checkpoint=self._checkpoints.high_watermarks.get(partition, 0),
@@ -355,6 +356,7 @@ class LogDirectory:
         self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
         self.corrupt.pop(key, None)
         self.corrupt_topic_ids.pop(key, None)
+        self._unnoted.discard(key)
         if log is not None:
             del self.logs[key]
             self._commit.remove(log)
@@ -373,6 +375,7 @@ class LogDirectory:
             self._set_aside(key, _CORRUPT_SUFFIX, topic_id)
             del self.corrupt[key]
             self.corrupt_topic_ids.pop(key, None)
+            self._unnoted.discard(key)
         return self.create(topic, partition, topic_id, config)
 
     def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
@@ -421,7 +424,7 @@ class LogDirectory:
             self.on_log_failed(log, error)
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
-        self._checkpoints.lower(_key(log), offset)
+        self._checkpoints.lower(log.key, offset)
 
     # ----------------------------------------------------------------------------- sync
 
@@ -482,7 +485,7 @@ class LogDirectory:
         Raises StorageError: the directory is offline then, or it may be tried again.
         """
         self._check_online()
-        points = {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()}
+        points = {log: min(log.synced_offset, log.high_watermark) for log in self.logs.values()}
         try:
             await self._checkpoints.write(points, points)
         except OSError as error:
@@ -511,7 +514,7 @@ class LogDirectory:
         return sum(
             log.remove_dead_segments()
             for log in list(self.logs.values())
-            if log.start_offset <= self._checkpoints.start_offsets.get(_key(log), 0)
+            if log.start_offset <= self._checkpoints.start_offsets.get(log.key, 0)
         )
 
     async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
@@ -543,8 +546,8 @@ class LogDirectory:
             log.prepare_clean_shutdown()
         await self._commit.flush()
         await self._checkpoints.write(
-            {key: log.synced_offset for key, log in self.logs.items()},
-            {key: min(log.synced_offset, log.high_watermark) for key, log in self.logs.items()},
+            {log: log.synced_offset for log in self.logs.values()},
+            {log: min(log.synced_offset, log.high_watermark) for log in self.logs.values()},
         )
         if not self._unnoted.isdisjoint(self.corrupt):
             return  # recovery has to find again what could not be noted
@@ -557,10 +560,3 @@ def _aside_name(key: TopicPartition, label: str, suffix: str) -> str:
     """Kafka's form, ``<topic>-<partition>.<label><suffix>``, the topic cut to what fits."""
     rest = f"-{key.partition}.{label}{suffix}"
     return key.topic[: _NAME_MAX_BYTES - len(rest)] + rest
-
-
-def _key(log: PartitionLog) -> TopicPartition:
-    """The partition of a log in a log directory."""
-    key = parse_partition_directory(log.name)
-    assert key is not None  # LogDirectory names its logs so
-    return key

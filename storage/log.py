@@ -16,7 +16,7 @@ from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
 from stele.world import Buffer, Clock, Disk
 from storage import time_search
-from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
+from storage.checkpoints import LEADER_EPOCH_FILE, TopicPartition, encode_epochs
 from storage.config import LogConfig
 from storage.durability import Durability
 from storage.errors import (
@@ -68,11 +68,15 @@ class PartitionLog:
         clock: Clock,
         recovered: RecoveredSegments,
         *,
+        key: TopicPartition,
         topic_id: bytes | None,
         owner: LogOwner | None,
     ) -> None:
         """Use ``open``."""
         self.directory = directory
+        self.key = key
+        """Its name, which a later log may bear, too: two logs are the same only if they are one
+        object."""
         self.topic_id = topic_id
         self.config = config
         self.epochs = LeaderEpochs()
@@ -106,6 +110,7 @@ class PartitionLog:
         config: LogConfig,
         clock: Clock,
         *,
+        key: TopicPartition,
         start_offset: int = 0,
         recovery_point: int = 0,
         high_watermark_checkpoint: int = 0,
@@ -132,7 +137,9 @@ class PartitionLog:
             now_ms=clock.time_ms(),
         )
         recovered = recover_segments(request)
-        log = cls(disk, directory, config, clock, recovered, topic_id=topic_id, owner=owner)
+        log = cls(
+            disk, directory, config, clock, recovered, key=key, topic_id=topic_id, owner=owner
+        )
         log.start_offset = max(log.start_offset, start_offset)
         log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
         request = request._replace(start_offset=log.start_offset)
@@ -154,7 +161,7 @@ class PartitionLog:
     @property
     def name(self) -> str:
         """``<topic>-<partition>``."""
-        return self.directory.rpartition("/")[2]
+        return str(self.key)
 
     @property
     def synced_offset(self) -> int:

@@ -22,6 +22,8 @@ from storage.log import PartitionLog
 _NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way
 
 _Offsets = dict[TopicPartition, int]
+OffsetsOfLogs = Mapping[PartitionLog, int]
+"""By the log itself: another one may bear its name before they are on disk."""
 
 
 class OffsetCheckpoints:
@@ -88,15 +90,15 @@ class OffsetCheckpoints:
 
     async def write(
         self,
-        recovery_points: Mapping[TopicPartition, int],
-        high_watermarks: Mapping[TopicPartition, int],
+        recovery_points: OffsetsOfLogs,
+        high_watermarks: OffsetsOfLogs,
     ) -> None:
         """Replace what has changed of the three files, and of the logs' leader epochs before.
 
         Raises StorageError when the disk is full, OSError when it failed.
         """
-        generations = {key: log.truncation_generation for key, log in self._logs.items()}
-        starts = {key: log.start_offset for key, log in self._logs.items() if log.start_offset}
+        generations = {log: log.truncation_generation for log in self._logs.values()}
+        starts = {log: log.start_offset for log in self._logs.values() if log.start_offset}
         async with self._writing:
             # A recovery point may be on disk only when the epochs below it are.
             await self._write_epochs()
@@ -110,51 +112,48 @@ class OffsetCheckpoints:
             )
 
     async def _write_epochs(self) -> None:
-        written: list[tuple[TopicPartition, str]] = []
-        for key, log in self._logs.items():
-            changed = log.checkpoint_epochs()
-            if changed is None:
-                continue
-            path, data = changed
-            try:
-                self._write_new(path, data)
-            except StorageError:
-                log.epochs.dirty = True
-                raise
-            written.append((key, path))
-        if not written:
-            return
+        written: list[tuple[PartitionLog, str]] = []
         try:
+            for log in self._logs.values():
+                changed = log.checkpoint_epochs()
+                if changed is not None:
+                    path, data = changed
+                    written.append((log, path))
+                    self._write_new(path, data)
+            if not written:
+                return
             await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
-            for key, path in written:
-                if key in self._logs:
+            for log, path in written:
+                if self._is_here(log):
                     self._disk.rename(path + _NEW_SUFFIX, path)
-            await self._disk.sync([f"{self._path}/{key}" for key, _ in written])
-        except BaseException:  # cancelled, most likely: the next checkpoint must write them
-            for key, _ in written:
-                if key in self._logs:
-                    self._logs[key].epochs.dirty = True
+            await self._disk.sync([log.directory for log, _ in written])
+        except BaseException:  # cancelled, or the disk is full: the next one must write them all
+            for log, _ in written:
+                log.epochs.dirty = True
             raise
+
+    def _is_here(self, log: PartitionLog) -> bool:
+        """Whether it is not deleted, nor made anew under its name, nor held as corrupt."""
+        return self._logs.get(log.key) is log
 
     async def _write_offsets(
         self,
-        files: Sequence[tuple[str, _Offsets, Mapping[TopicPartition, int]]],
-        generations: Mapping[TopicPartition, int],
+        files: Sequence[tuple[str, _Offsets, OffsetsOfLogs]],
+        generations: OffsetsOfLogs,
     ) -> None:
         """Replace checkpoint files. Between sync and rename nothing runs, so a log that was cut
         or deleted meanwhile is left as its cut has put it."""
 
-        def current(held: _Offsets, offsets: Mapping[TopicPartition, int]) -> _Offsets:
+        def current(held: _Offsets, offsets: OffsetsOfLogs) -> _Offsets:
             # Corrupt logs keep theirs: they are what proves the corruption.
             kept = {key: offset for key, offset in held.items() if key in self._corrupt}
-            for key, offset in offsets.items():
-                log = self._logs.get(key)
-                if log is None:
+            for log, offset in offsets.items():
+                if not self._is_here(log):
                     continue
-                if log.truncation_generation == generations[key]:
-                    kept[key] = offset
-                elif key in held:
-                    kept[key] = held[key]
+                if log.truncation_generation == generations[log]:
+                    kept[log.key] = offset
+                elif log.key in held:
+                    kept[log.key] = held[log.key]
             return kept
 
         while True:

@@ -1,5 +1,6 @@
 """A directory of logs: opening, checkpoints, deleting, corruption, ending, bad input."""
 
+import asyncio
 import errno
 
 import pytest
@@ -181,6 +182,65 @@ async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDis
     again = open_directory(disk)
     assert again.corrupt == {}
     assert again.logs[TopicPartition("t", 0)].topic_id == other
+
+
+async def make_anew_during_a_checkpoint(disk: MemoryDisk, waits_for: str) -> LogDirectory:
+    """``t-0`` has three records and goes, and comes again as another with two, while the
+    checkpoint of three syncs the file that ``waits_for`` is a part of the name of."""
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(3):
+        append(log, make_batch(), epoch=3)
+    await directory.flush()
+    if "epoch" not in waits_for:
+        await directory.checkpoint()  # of the epochs: they are on disk
+    log.update_high_watermark(3)
+    disk.gate = asyncio.Event()
+    checkpoint = asyncio.ensure_future(directory.checkpoint())
+    await asyncio.sleep(0)
+    assert any(waits_for in path for path in disk.synced[-1])
+    directory.delete("t", 0)
+    fresh = directory.create("t", 0, bytes(16))
+    disk.gate.set()
+    disk.gate = None
+    await checkpoint
+    for _ in range(2):
+        append(fresh, make_batch())
+    await directory.flush()
+    return directory
+
+
+@pytest.mark.parametrize("waits_for", ["leader-epoch", "recovery-point"])
+async def test_a_checkpoint_of_a_deleted_log_says_nothing_of_one_made_anew(
+    disk: MemoryDisk, waits_for: str
+) -> None:
+    directory = await make_anew_during_a_checkpoint(disk, waits_for)
+    assert directory.offline is None
+    assert checkpoint_file(disk, "recovery-point").get(TopicPartition("t", 0), 0) == 0
+    disk.power_loss()
+    again = open_directory(disk)
+    assert again.corrupt == {}
+    log = again.logs[TopicPartition("t", 0)]
+    assert (log.topic_id, log.end_offset) == (bytes(16), 2)
+    assert log.epochs.entries == [(0, 0)]
+
+
+async def test_epochs_that_found_no_room_are_written_by_the_next_checkpoint(
+    disk: MemoryDisk,
+) -> None:
+    """Those of the logs before the one that found none, too."""
+    directory = open_directory(disk)
+    for partition in (0, 1):
+        append(directory.create("t", partition, TOPIC_ID), make_batch(), epoch=7)
+    await directory.flush()
+    disk.capacity = disk.used() + 8  # one such file has 8 bytes
+    with pytest.raises(StorageError, match="No space"):
+        await directory.checkpoint()
+    disk.capacity = None
+    await directory.checkpoint()
+    for partition in (0, 1):
+        path = f"{PATH}/t-{partition}/leader-epoch-checkpoint"
+        assert disk.read_file(path) == b"0\n1\n7 0\n"
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.group_commit import GroupCommit
@@ -45,7 +46,14 @@ def owner(disk: MemoryDisk) -> Owner:
 
 def open_logs(disk: MemoryDisk, owner: Owner, count: int, **config: Any) -> list[PartitionLog]:
     return [
-        PartitionLog.open(disk, f"/d/t-{n}", LogConfig(**config), HandClock(), owner=owner)
+        PartitionLog.open(
+            disk,
+            f"/d/t-{n}",
+            LogConfig(**config),
+            HandClock(),
+            key=TopicPartition("t", n),
+            owner=owner,
+        )
         for n in range(count)
     ]
 

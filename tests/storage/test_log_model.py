@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stele.wire.batch import batches, read_header, stamp
 from storage import producer_files
+from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog, SyncTicket
 from tests.support.storage import HandClock, MemoryDisk, make_batch
@@ -58,6 +59,7 @@ class LogMachine(RuleBasedStateMachine):
             DIRECTORY,
             CONFIG,
             HandClock(),
+            key=TopicPartition("t", 0),
             start_offset=self.start,
             recovery_point=self.checkpointed,
             high_watermark_checkpoint=self.checkpointed,

@@ -13,6 +13,7 @@ import pytest
 
 from stele.wire.batch import read_header
 from storage import producer_files
+from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
@@ -22,12 +23,13 @@ from tests.support.storage import HandClock, append, make_batch
 
 T = TypeVar("T")
 
+KEY = TopicPartition("t", 0)
 BIG = LogConfig(segment_bytes=1 << 30, index_interval_bytes=512)
 BATCH_BYTES = len(make_batch())
 
 
 def open_log(disk: CountingDisk, config: LogConfig = BIG) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", config, HandClock())
+    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY)
 
 
 def fill(log: PartitionLog, count: int, *, producer: bool = False) -> None:
@@ -53,6 +55,7 @@ def reopened(disk: CountingDisk, end: int, config: LogConfig = BIG) -> Partition
         "/d/t-0",
         config,
         HandClock(),
+        key=KEY,
         recovery_point=end,
         high_watermark_checkpoint=end,
         clean_shutdown=True,

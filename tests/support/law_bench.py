@@ -23,7 +23,7 @@ from raft.voter_history import VoterHistory
 from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
 from stele.world import Disk
-from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties
+from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.storage import HandClock
@@ -228,7 +228,8 @@ class LawBench:
         disk = self.disk(broker_id)
         if disk.exists(directory):
             disk.remove_tree(directory)
-        log = PartitionLog.open(disk, directory, LogConfig(), HandClock())
+        key = TopicPartition(TOPIC, PARTITION.partition)
+        log = PartitionLog.open(disk, directory, LogConfig(), HandClock(), key=key)
         for batch in batches:
             log.append_as_follower(batch)
         log.sync_now()

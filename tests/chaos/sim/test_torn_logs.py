@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from chaos.sim.disk import DiskFaults
 from chaos.sim.simulation import Simulation
 from stele.world import World
+from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
@@ -17,7 +18,7 @@ FILE = f"{LOG}/{0:020d}.log"
 
 
 def open_log(world: World) -> PartitionLog:
-    log = PartitionLog.open(world.disk, LOG, LogConfig(), world.clock)
+    log = PartitionLog.open(world.disk, LOG, LogConfig(), world.clock, key=TopicPartition("t", 0))
     for path in (LOG, "/d", "/"):
         world.disk.sync_now(path)
     return log
