@@ -7,7 +7,7 @@ requests, the metadata, the fetchers that follow other brokers, the ISR proposal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from broker.deadlines import DeadlineWheel
 from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
@@ -17,6 +17,7 @@ from broker.partition_effects import Followed, IsrAnswer, Led, Proposed
 from broker.relaxed_flush import RelaxedFlush
 from broker.replica import Replica, ReplicaState
 from broker.replica_config import ReplicaConfig
+from broker.replica_descriptions import DirectoryDescription, ReplicaDescriptions
 from broker.replicas import ReplicaCounters, Replicas
 from broker.replicas_fetch import FetchRequests
 from broker.replicas_metadata import MetadataApplier
@@ -41,6 +42,7 @@ from stele.world import World
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, UnreadableLogError
 from storage.log import PartitionLog
+from storage.producer_state import ProducerEntry
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +121,7 @@ class ReplicaManager:
             still_wanted=self._still_wanted,
             answered=self._isr_answered,
         )
+        self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
         self._housekeeping = Housekeeping(self._replicas, config, self._directories, self._applier)
 
     # ------------------------------------------------------------------------- life
@@ -224,6 +227,16 @@ class ReplicaManager:
     def leader_of(self, partition: PartitionId) -> LeaderHint:
         """Who leads by the metadata applied last; -1 for nobody or unknown."""
         return self._replicas.hint(partition)
+
+    async def describe_directories(
+        self, wanted: Collection[tuple[str, int]] | None
+    ) -> list[DirectoryDescription]:
+        """The log directories, with their replicas of the partitions ``wanted`` (None: all)."""
+        return await self._descriptions.directories(wanted)
+
+    def producers_of(self, partition: PartitionId) -> list[ProducerEntry]:
+        """As ``ReplicaDescriptions.producers``."""
+        return self._descriptions.producers(partition)
 
     @property
     def counters(self) -> ReplicaCounters:

@@ -133,6 +133,10 @@ _NODE = (
         "fetch.max.bytes", Type.INT, "57671680",
         "The most bytes one answer to a client's fetch holds.", minimum=1024,
     ),
+    ConfigKey(
+        "max.request.partition.size.limit", Type.INT, "2000",
+        "The most partitions that one answer to DescribeTopicPartitions holds.", minimum=1,
+    ),
     # The quorum.
     ConfigKey(
         "controller.quorum.election.timeout.ms", Type.INT, "1000",

@@ -85,6 +85,7 @@ class NodeConfig:
     queued_max_requests: int
     connections_max_idle_ms: int
     fetch_max_bytes: int
+    max_request_partition_size_limit: int
 
     controller_quorum_election_timeout_ms: int
     controller_quorum_fetch_timeout_ms: int
@@ -131,6 +132,7 @@ _PLAIN = (
     "queued.max.requests",
     "connections.max.idle.ms",
     "fetch.max.bytes",
+    "max.request.partition.size.limit",
     "controller.quorum.election.timeout.ms",
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.backoff.max.ms",

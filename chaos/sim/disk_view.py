@@ -107,8 +107,12 @@ class SimDisk:
 
     def free_bytes(self, path: str) -> int:
         self._alive()
+        return max(0, self.total_bytes(path) - self._disk.used_bytes())
+
+    def total_bytes(self, path: str) -> int:
+        self._alive()
         quota = self._disk.faults.quota_bytes
-        return max(0, (1 << 40 if quota is None else quota) - self._disk.used_bytes())
+        return 1 << 40 if quota is None else quota
 
     def lock(self, path: str) -> Callable[[], None]:
         if not self.exists(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +29,13 @@ def kafka_python(bootstrap: str) -> Iterator[Any]:
     client = KafkaAdminClient(bootstrap_servers=bootstrap)
     yield client
     client.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def topic_resource(name: str, **changes: tuple[AlterConfigOpType, str | None]) -> ConfigResource:
@@ -83,7 +91,8 @@ def test_confluent_adds_partitions_and_elects(
     topic = create_topic(partitions=2)
     (future,) = confluent.create_partitions([NewPartitions(topic, 4)]).values()
     future.result(30)
-    assert len(confluent.list_topics(topic, timeout=30).topics[topic].partitions) == 4
+    # Any broker may be asked, and may be a moment behind the one that forwarded.
+    until(lambda: len(confluent.list_topics(topic, timeout=30).topics[topic].partitions) == 4)
     (future,) = confluent.create_partitions([NewPartitions(topic, 4)]).values()
     with pytest.raises(KafkaException, match="4 partitions"):
         future.result(30)
@@ -109,5 +118,22 @@ def test_kafka_python_alters_and_describes_configs(
 def test_kafka_python_adds_partitions(kafka_python: Any, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=1)
     kafka_python.create_partitions({topic: 3})
-    (found,) = kafka_python.describe_topics([topic])
-    assert len(found["partitions"]) == 3
+    until(lambda: len(kafka_python.describe_topics([topic])[0]["partitions"]) == 3)
+
+
+def test_kafka_python_describes_directories_quorum_and_producers(
+    kafka_python: Any, bootstrap: str, create_topic: CreateTopic
+) -> None:
+    from kafka import KafkaProducer, TopicPartition
+
+    topic = create_topic(partitions=2)
+    with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        producer.send(topic, b"value", partition=0).get(30)
+    described = str(kafka_python.describe_log_dirs())
+    assert topic in described
+    (log,) = kafka_python.describe_metadata_quorum()["topics"]
+    (partition,) = log["partitions"]
+    assert partition["leader_id"] in {each["replica_id"] for each in partition["current_voters"]}
+    page = kafka_python.describe_topic_partitions([topic])
+    assert topic in str(page)
+    assert kafka_python.describe_producers([TopicPartition(topic, 0)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from broker.fetch_session import FetchSessions
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
 from broker.publisher import MetadataPublisher
+from broker.replica_descriptions import DirectoryDescription
 from broker.replica_manager import ReplicaCounters, ReplicaManager
 from broker.types import (
     Cancel,
@@ -35,12 +36,13 @@ from raft.quorum import FeatureLevels
 from runtime.config import NodeConfig, from_settings
 from runtime.kafka_connection import KafkaServerProtocol
 from runtime.metrics import MetricsRegistry
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
-from stele.wire.v1 import admin_pb2, controller_pb2
+from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.world import Service
+from storage.producer_state import ProducerEntry
 from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
 from tests.support.decisions import deciding
 
@@ -79,6 +81,9 @@ class FakeReplicas(ReplicaManager):
         self.produce_results: dict[PartitionId, ProduceResult] = {}
         self.fetch_results: dict[PartitionId, FetchResult] = {}
         self.offset_result = OffsetResult(ErrorCode.NONE, 42, 1000, 3)
+        self.directories: list[DirectoryDescription] = []
+        self.described: list[Collection[tuple[str, int]] | None] = []
+        self.producers: dict[PartitionId, list[ProducerEntry]] = {}
         self.hold = False  # whether answers wait for `release`
         self.raises: Exception | None = None
         self._held: list[Callable[[], None]] = []
@@ -138,6 +143,17 @@ class FakeReplicas(ReplicaManager):
         self.epoch_queries += queries
         return [self.offset_result for _ in queries]
 
+    async def describe_directories(
+        self, wanted: Collection[tuple[str, int]] | None
+    ) -> list[DirectoryDescription]:
+        self.described.append(wanted)
+        return self.directories
+
+    def producers_of(self, partition: PartitionId) -> list[ProducerEntry]:
+        if partition not in self.producers:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.producers[partition]
+
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.applied.append(image)
 
@@ -172,6 +188,7 @@ class FakeController:
                 "/stele.v1.Admin/ListPartitionReassignments": self._list_moves,
                 "/stele.v1.Admin/UpdateFeatures": self._update_features,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
+                "/stele.v1.Admin/DescribeQuorum": self._describe_quorum,
                 **deciding(self._edges),
             }
         )
@@ -246,6 +263,24 @@ class FakeController:
         if all(each.error == ErrorCode.OPERATION_NOT_ATTEMPTED for each in answer.features):
             for each in answer.features:
                 each.error = ErrorCode.NONE
+        return answer.SerializeToString()
+
+    async def _describe_quorum(self, payload: bytes) -> bytes:
+        raft_pb2.DescribeQuorumRequest.FromString(payload)
+        if self.refuse_with:
+            return raft_pb2.DescribeQuorumResponse(error=self.refuse_with).SerializeToString()
+        voter = raft_pb2.ReplicaState(
+            replica_id=100,
+            directory_id=b"d" * 16,
+            log_end_offset=42,
+            last_fetch_time_ms=1000,
+            last_caught_up_time_ms=2000,
+            endpoint="[::1]:9093",
+        )
+        observer = raft_pb2.ReplicaState(replica_id=ME, log_end_offset=41, last_fetch_time_ms=-1)
+        answer = raft_pb2.DescribeQuorumResponse(
+            leader_id=100, epoch=7, high_watermark=40, voters=[voter], observers=[observer]
+        )
         return answer.SerializeToString()
 
     async def _list_moves(self, payload: bytes) -> bytes:

@@ -187,6 +187,9 @@ class MemoryDisk:
     def free_bytes(self, path: str) -> int:
         return 1 << 40 if self.capacity is None else self.capacity - self.used()
 
+    def total_bytes(self, path: str) -> int:
+        return 1 << 40 if self.capacity is None else self.capacity
+
     def used(self) -> int:
         return sum(len(inode.data) for inode in self.inodes.values())
 

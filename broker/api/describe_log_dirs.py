@@ -1,0 +1,55 @@
+"""DescribeLogDirs (35), versions 1-4: this broker's log directories and what is in them (KIP-113).
+
+Deviations: replicas do not move between the directories of a broker, so none is a future one.
+"""
+
+from __future__ import annotations
+
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from broker.replica_descriptions import DirectoryDescription
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import describe_log_dirs as messages
+from stele.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    directories = await context.replicas.describe_directories(wanted)
+    return DescribeLogDirsResponse(results=[_result(directory) for directory in directories])
+
+
+def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for each in directory.replicas:
+        topic = topics.setdefault(each.topic, DescribeLogDirsTopic(name=each.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(each.partition, each.size_bytes, each.offset_lag)
+        )
+    return DescribeLogDirsResult(
+        error_code=directory.error,
+        log_dir=directory.path,
+        topics=list(topics.values()),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )
+
+
+def refuse(
+    call: Call, request: DescribeLogDirsRequest, error: ErrorCode
+) -> DescribeLogDirsResponse:
+    """Before version 3 the error has no place: no directory is described then."""
+    return DescribeLogDirsResponse(error_code=error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,99 @@
+"""DescribeQuorum (55), versions 0-2, answered by the leader of the metadata log (KIP-595, KIP-853).
+
+Deviations: of a controller there is one listener, which speaks gRPC; it is told as CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.api.call import Call, Served
+from broker.api.topic_requests import error_code
+from broker.context import BrokerContext
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import describe_quorum as messages
+from stele.wire.kafka.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from stele.wire.v1 import raft_pb2 as pb
+from storage.directory import METADATA_TOPIC
+
+_LISTENER = "CONTROLLER"
+_TIMEOUT_S = 10.0
+"""The request carries no time-out of its own."""
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    asked = [
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if asked != [(METADATA_TOPIC, 0)]:
+        return _refused_partitions(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        answer = await context.controller.call(
+            "/stele.v1.Admin/DescribeQuorum",
+            pb.DescribeQuorumRequest(),
+            pb.DescribeQuorumResponse,
+            timeout_s=_TIMEOUT_S,
+        )
+    except ApiError as error:
+        return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
+    if answer.error != ErrorCode.NONE:
+        return refuse(call, request, error_code(answer.error))
+    partition = PartitionData(
+        leader_id=answer.leader_id,
+        leader_epoch=answer.epoch,
+        high_watermark=answer.high_watermark,
+        current_voters=[_replica(each) for each in answer.voters],
+        observers=[_replica(each) for each in answer.observers],
+    )
+    return DescribeQuorumResponse(
+        topics=[TopicData(METADATA_TOPIC, [partition])], nodes=list(_nodes(answer.voters))
+    )
+
+
+def _replica(replica: pb.ReplicaState) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.replica_id,
+        replica_directory_id=replica.directory_id.ljust(16, b"\x00"),
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_time_ms,
+        last_caught_up_timestamp=replica.last_caught_up_time_ms,
+    )
+
+
+def _nodes(voters: Iterable[pb.ReplicaState]) -> Iterable[Node]:
+    for voter in voters:
+        host, separator, port = voter.endpoint.rpartition(":")
+        listeners = [Listener(_LISTENER, host.strip("[]"), int(port))] if separator else []
+        yield Node(voter.replica_id, listeners)
+
+
+def _refused_partitions(request: DescribeQuorumRequest, error: ErrorCode) -> DescribeQuorumResponse:
+    """The metadata log has one partition, and there is no other log of a quorum."""
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(
+                topic.topic_name,
+                [PartitionData(each.partition_index, error) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(call: Call, request: DescribeQuorumRequest, error: ErrorCode) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)
