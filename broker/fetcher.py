@@ -281,6 +281,10 @@ class PeerFetcher:
         """Write down what an answer brought; return when it is durable."""
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code), "the fetch session ended")
+        if response.session_id == INVALID_SESSION_ID:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH, "the leader does not know this broker's epoch yet"
+            )
         session.id = response.session_id
         written: list[Following] = []
         for topic in response.responses:

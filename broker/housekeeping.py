@@ -57,11 +57,18 @@ class Housekeeping:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def check_isr(self) -> None:
-        """Tell the machines the time."""
+        """Tell the machines the time, those that it may change."""
         now_ms = self._replicas.now_ms()
-        for replica in list(self._replicas):
-            if replica.state is ReplicaState.ONLINE and replica.machine.is_leader:
-                self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
+        unsettled = self._replicas.unsettled
+        for partition in list(unsettled):
+            replica = self._replicas.by_id.get(partition)
+            is_online = replica is not None and replica.state is ReplicaState.ONLINE
+            if replica is None or not is_online or not replica.machine.is_leader:
+                del unsettled[partition]
+                continue
+            self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
+            if replica.machine.is_settled:
+                del unsettled[partition]
 
     async def checkpoint(self) -> None:
         """High watermarks, recovery points, log starts and epochs; and what failed for space."""
@@ -83,7 +90,10 @@ class Housekeeping:
             directory.remove_deleted()
         for replica in self._replicas:
             if replica.state is ReplicaState.ONLINE:
-                replica.machine.started_at(replica.position)
+                position = replica.position
+                if position.start_offset != replica.machine.log.start_offset:
+                    replica.machine.started_at(position)
+                    replica.stir_followers()
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if directory.offline is None]

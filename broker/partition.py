@@ -25,7 +25,7 @@ from broker.partition_effects import (
     Refused,
     Token,
 )
-from broker.partition_progress import FollowerProgress
+from broker.partition_progress import Attendance, FollowerProgress
 from broker.partition_waiters import OffsetWaiters
 from metadata.image import RECOVERING, PartitionState
 from stele.errors import ErrorCode
@@ -181,7 +181,7 @@ class PartitionMachine:
         if state.partition_epoch < known.partition_epoch or state.leader_epoch < known.leader_epoch:
             return []
         effects: list[Effect] = []
-        self._log = log
+        self._move_to(log)
         self._state = state
         self._min_insync_replicas = min_insync_replicas
         if state.leader == self.broker_id:
@@ -265,9 +265,15 @@ class PartitionMachine:
 
     # ------------------------------------------------------------------------ log's events
 
+    def _move_to(self, log: LogPosition) -> None:
+        if log.end_offset != self._log.end_offset:
+            for progress in self._progress.values():
+                progress.roused()
+        self._log = log
+
     def appended(self, log: LogPosition, now_ms: float) -> list[Effect]:
         """The leader's log grew."""
-        self._log = log
+        self._move_to(log)
         effects: list[Effect] = [Appended(log.end_offset)]
         self._settle(effects, now_ms)
         return effects
@@ -284,7 +290,7 @@ class PartitionMachine:
 
     def started_at(self, log: LogPosition) -> None:
         """The log's start rose: retention took whole segments, all below the high watermark."""
-        self._log = log
+        self._move_to(log)
         self.high_watermark = max(self.high_watermark, log.start_offset)
 
     def copied(self, log: LogPosition, leader_high_watermark: int) -> None:
@@ -332,12 +338,18 @@ class PartitionMachine:
     # ------------------------------------------------------------------ followers' fetches
 
     def fetched(
-        self, broker_id: int, offset: int, status: BrokerStatus, now_ms: float
+        self,
+        broker_id: int,
+        offset: int,
+        status: BrokerStatus,
+        now_ms: float,
+        attendance: Attendance | None = None,
     ) -> list[Effect]:
         """A replica that ``check_follower`` passed fetches from ``offset`` and so has all below.
 
         The caller has compared epochs: the follower's log does not diverge below ``offset``. An
-        offset past the log's end counts for nothing.
+        offset past the log's end counts for nothing. While the follower then ``rests`` here, what
+        the session's later requests say of it stands in ``attendance``: they need not be told.
         """
         progress = self._progress[broker_id]
         if offset > self._log.end_offset:
@@ -353,6 +365,7 @@ class PartitionMachine:
             offset=offset,
             leader_end=self._log.end_offset,
             now_ms=now_ms,
+            attendance=attendance,
         )
         progress.eligible = status.eligible
         effects: list[Effect] = []
@@ -361,6 +374,24 @@ class PartitionMachine:
         if is_news or not is_member:
             self._settle(effects, now_ms)
         return effects
+
+    def rests(self, broker_id: int, attendance: Attendance) -> bool:
+        """Whether another fetch of a follower's session would change nothing but its time.
+
+        A follower outside of the ISR never rests: each of its fetches may have it proposed.
+        """
+        progress = self._progress.get(broker_id)
+        return (
+            progress is not None
+            and progress.rests_in is attendance
+            and broker_id in self._state.isr
+        )
+
+    def left(self, broker_id: int, attendance: Attendance) -> None:
+        """A follower's session covers this partition no longer, or cannot be served from it."""
+        progress = self._progress.get(broker_id)
+        if progress is not None and progress.rests_in is attendance:
+            progress.roused()
 
     def _grow(
         self, effects: list[Effect], broker_id: int, progress: FollowerProgress, now_ms: float
@@ -408,8 +439,22 @@ class PartitionMachine:
         self._settle(effects, now_ms)
         return effects
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether time alone changes nothing: every replica is in the ISR and has everything."""
+        if not self.is_leader:
+            return True
+        end_offset, isr = self._log.end_offset, self._state.isr
+        return self._state.leader_recovery_state != RECOVERING and all(
+            progress.end_offset == end_offset and broker_id in isr
+            for broker_id, progress in self._progress.items()
+        )
+
     def ticked(self, now_ms: float) -> list[Effect]:
-        """Time passed: members that lag for too long are to leave the ISR."""
+        """Time passed: members that lag for too long are to leave the ISR.
+
+        While the machine ``is_settled`` it need not be told.
+        """
         effects: list[Effect] = []
         if not self.is_leader:
             return effects

@@ -10,6 +10,19 @@ UNKNOWN_OFFSET = -1
 NEVER = float("-inf")
 
 
+class Attendance:
+    """When the last request of one fetch session came; shared by all its partitions.
+
+    Within a session a follower names only what changed. Each of its requests says of all the
+    others, which have everything, that they still do: that is noted here, once for all of them.
+    """
+
+    __slots__ = ("last_fetch_ms",)
+
+    def __init__(self) -> None:
+        self.last_fetch_ms = NEVER
+
+
 @dataclass(slots=True)
 class FollowerProgress:
     """One follower as seen in the present leader epoch; a new incarnation starts afresh."""
@@ -27,9 +40,24 @@ class FollowerProgress:
     # that end was caught up then, however fast the leader appends.
     last_fetch_ms: float = NEVER
     last_fetch_leader_end: int = UNKNOWN_OFFSET
+    # The session in which the follower rests: it has all that the leader has, and each request
+    # of the session is a fetch from there that need not be counted here. None otherwise.
+    rests_in: Attendance | None = None
 
-    def fetched(self, *, broker_epoch: int, offset: int, leader_end: int, now_ms: float) -> None:
-        """Count a fetch from ``offset`` that came when the leader's log ended at ``leader_end``."""
+    def fetched(
+        self,
+        *,
+        broker_epoch: int,
+        offset: int,
+        leader_end: int,
+        now_ms: float,
+        attendance: Attendance | None = None,
+    ) -> None:
+        """Count a fetch from ``offset`` that came when the leader's log ended at ``leader_end``.
+
+        ``attendance``: of the session that the fetch belongs to.
+        """
+        self.roused()
         if broker_epoch != self.broker_epoch or offset < self.end_offset:
             # Another incarnation, or one that lost or cut its tail: what it had proves nothing.
             grace_ms = self.caught_up_ms if self.end_offset == UNKNOWN_OFFSET else NEVER
@@ -44,6 +72,18 @@ class FollowerProgress:
         self.end_offset = offset
         self.last_fetch_ms = now_ms
         self.last_fetch_leader_end = leader_end
+        if offset >= leader_end:
+            self.rests_in = attendance
+
+    def roused(self) -> None:
+        """The leader's log goes on, or the session covers the partition no longer.
+
+        The session's last request was the last fetch from where the follower rested.
+        """
+        attendance, self.rests_in = self.rests_in, None
+        if attendance is not None:
+            self.caught_up_ms = max(self.caught_up_ms, attendance.last_fetch_ms)
+            self.last_fetch_ms = max(self.last_fetch_ms, attendance.last_fetch_ms)
 
     def is_caught_up(self, *, leader_end: int, now_ms: float, lag_max_ms: float) -> bool:
         """Whether the follower has everything, or had it no longer than ``lag_max_ms`` ago."""

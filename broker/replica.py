@@ -8,6 +8,7 @@ from typing import Protocol
 
 from broker.partition import PartitionMachine
 from broker.partition_effects import LogPosition
+from broker.partition_progress import Attendance
 from broker.types import LeaderHint, PartitionId
 from metadata.effective import TopicConfig
 from stele.errors import ErrorCode
@@ -34,6 +35,17 @@ class ProduceToken(Protocol):
 Wake = Callable[[], None]
 
 
+class Watcher(Protocol):
+    """A follower's fetch session that covers a partition."""
+
+    replica_id: int
+    attendance: Attendance
+
+    def stir(self, partition: PartitionId, *, wakes: bool) -> None:
+        """Something changed: look at the partition again, with ``wakes`` before the next fetch."""
+        ...
+
+
 class Replica:
     """The driver's handle to one partition. The machine decides; this only holds together."""
 
@@ -47,6 +59,7 @@ class Replica:
         "machine",
         "state",
         "topic",
+        "watchers",
     )
 
     def __init__(
@@ -67,8 +80,11 @@ class Replica:
         # Set exactly while the state is ONLINE.
         self._log = log
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
-        # Parked fetches, in order of arrival: of followers, which wait for the log's end, and of
-        # consumers, which wait for the high watermark. Each stands here under all its partitions.
+        # The sessions of followers that have looked at this replica and cover it still.
+        self.watchers: dict[Watcher, None] = {}
+        # Parked fetches, in order of arrival: of followers without a session, which wait for the
+        # log's end, and of consumers, which wait for the high watermark. Each stands here under
+        # all its partitions.
         self.followers: dict[object, Wake] = {}
         self.consumers: dict[object, Wake] = {}
 
@@ -105,7 +121,20 @@ class Replica:
     def leader_hint(self) -> LeaderHint:
         return LeaderHint(self.machine.leader, self.machine.leader_epoch)
 
+    def unwatch(self, watcher: Watcher) -> None:
+        """The session covers the partition no longer."""
+        if watcher in self.watchers:
+            del self.watchers[watcher]
+            self.machine.left(watcher.replica_id, watcher.attendance)
+
+    def stir_followers(self) -> None:
+        """There is something that followers hear of with the next answer."""
+        for watcher in self.watchers:
+            watcher.stir(self.id, wakes=False)
+
     def wake_followers(self) -> None:
+        for watcher in self.watchers:
+            watcher.stir(self.id, wakes=True)
         for wake in list(self.followers.values()):
             wake()
 

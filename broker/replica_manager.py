@@ -290,7 +290,9 @@ class ReplicaManager:
         replica = self._replicas.by_id.get(partition)
         if replica is not None:
             effects = replica.machine.answered(proposal, answer, self._replicas.now_ms())
+            self._replicas.unsettled[partition] = None
             self._replicas.carry_out(replica, effects)
+            replica.stir_followers()
 
     def _removed(self, replica: Replica) -> None:
         self._fetchers.leave(replica.id)

@@ -53,6 +53,9 @@ class Replicas:
         self.broker_id = broker_id
         self.clock = clock
         self.by_id: dict[PartitionId, Replica] = {}
+        # Replicas that time may change: every one that leads and is not settled stands here.
+        # Those that are, or lead no more, leave when they are looked at.
+        self.unsettled: dict[PartitionId, None] = {}
         # As applied last.
         self.image: MetadataImage = EMPTY
         self.counters = ReplicaCounters()
@@ -93,10 +96,12 @@ class Replicas:
         for effect in effects:
             match effect:
                 case Appended():
+                    self.unsettled[replica.id] = None
                     replica.wake_followers()
                 case Advanced(high_watermark):
                     if replica.state is ReplicaState.ONLINE:  # the ISR's answer may come later
                         replica.log.update_high_watermark(high_watermark)
+                    replica.stir_followers()
                     replica.wake_consumers()
                 case Acknowledged(tokens):
                     for token in tokens:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from broker.deadlines import Deadline, DeadlineWheel
+from broker.fetch_session import FetchSession
 from broker.partition_effects import BrokerStatus
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
@@ -99,7 +100,7 @@ class FetchRequests:
         self._woken: list[_WaitingFetch] = []
         # All that wait, in order of arrival.
         self._waiting: dict[_WaitingFetch, None] = {}
-        # Of those, the one of each follower.
+        # Of those, the one of each follower without a session.
         self._of_follower: dict[int, _WaitingFetch] = {}
         # What consumers may still read in this turn of the loop; the fetches that came when it
         # was used up, all in `_waiting` too.
@@ -110,9 +111,10 @@ class FetchRequests:
     def fetch(self, query: FetchQuery, done: Done) -> Cancel:
         waiting = _WaitingFetch(query, done)
         if waiting.is_follower:
-            # A follower sends another behind a waiting one when it has something new to say.
+            # A follower sends another behind a waiting one when it has something new to say. In a
+            # session it was answered before what is new was taken up.
             before = self._of_follower.get(query.replica_id)
-            if before is not None:
+            if before is not None and query.session is None:
                 self._deadline_passed(before)
             self._begin(waiting)
         elif self._turn_bytes > 0:
@@ -132,7 +134,7 @@ class FetchRequests:
         if self._finish(waiting, reading):
             return
         self._waiting[waiting] = None
-        if waiting.is_follower:
+        if waiting.is_follower and query.session is None:
             self._of_follower[query.replica_id] = waiting
         waiting.deadline = self._deadlines.add(
             query.max_wait_ms, lambda: self._deadline_passed(waiting)
@@ -162,6 +164,13 @@ class FetchRequests:
     # --------------------------------------------------------------------------- waiting
 
     def _park(self, waiting: _WaitingFetch) -> None:
+        session = waiting.query.session
+        if session is not None:
+            session.wake = functools.partial(self._wake, waiting)
+            session.answer_waiting = functools.partial(self._deadline_passed, waiting)
+            if session.was_woken:
+                self._wake(waiting)
+            return
         is_follower = waiting.is_follower
         wake = functools.partial(self._wake, waiting)
         for entry in waiting.query.entries:
@@ -204,6 +213,9 @@ class FetchRequests:
         self._waiting.pop(waiting, None)
         if self._of_follower.get(waiting.query.replica_id) is waiting:
             del self._of_follower[waiting.query.replica_id]
+        session = waiting.query.session
+        if session is not None:
+            session.wake = session.answer_waiting = None
         for replica in waiting.parked:
             replica.followers.pop(waiting, None)
             replica.consumers.pop(waiting, None)
@@ -293,14 +305,18 @@ class FetchRequests:
 
     def _read(self, waiting: _WaitingFetch, reading: _Reading, *, counts: bool = False) -> None:
         """``counts``: a follower's fetch has just come, and its positions acknowledge."""
-        query = waiting.query
+        query, session = waiting.query, waiting.query.session
         status = self._replicas.status(query.replica_id)
         now_ms = self._replicas.now_ms() if counts else None
-        for entry in query.entries:
+        if session is not None and counts:
+            session.begin_look(query.replica_epoch, status)
+        for entry in query.entries if session is None else session.to_look_at():
             result = self._read_entry(waiting, entry, status, reading, now_ms)
             reading.results.append(result)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
+        if session is not None and now_ms is not None:
+            session.end_look(now_ms)
 
     def _read_entry(
         self,
@@ -315,10 +331,15 @@ class FetchRequests:
         if replica is None:
             error = self._replicas.refusal(entry.id)
             return FetchResult(entry.id, error, leader=self._replicas.hint(entry.id))
+        session = query.session
+        if session is not None:
+            session.watch(replica)
         error = self._refusal(replica, entry, query, status)
         if error is ErrorCode.NONE and entry.id in waiting.unread:
             error = ErrorCode.KAFKA_STORAGE_ERROR
         if error is not ErrorCode.NONE:
+            if session is not None:
+                replica.machine.left(query.replica_id, session.attendance)
             return FetchResult(entry.id, error, leader=replica.leader_hint)
         machine, log = replica.machine, replica.log
         result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=log.start_offset)
@@ -328,11 +349,7 @@ class FetchRequests:
                 if not log.start_offset <= entry.fetch_offset <= log.end_offset:
                     raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
                 if now_ms is not None:
-                    # All below the position is on the follower's disk.
-                    at = entry.fetch_offset
-                    effects = machine.fetched(query.replica_id, at, status, now_ms)
-                    if effects:
-                        self._replicas.carry_out(replica, effects)
+                    self._acknowledge(replica, entry, query, status, now_ms)
                 limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
                 if entry.fetch_offset < limit:
                     self._read_log(replica, entry, limit, result, reading)
@@ -341,9 +358,43 @@ class FetchRequests:
         except CorruptLogError as corrupt:
             self._on_corrupt(replica, corrupt)
             result.error = ErrorCode.KAFKA_STORAGE_ERROR
+        if session is not None:
+            self._judge_rest(replica, entry, session, result)
         # Without transactions the last stable offset is the high watermark.
         result.high_watermark = result.last_stable_offset = machine.high_watermark
         return result
+
+    def _acknowledge(
+        self,
+        replica: Replica,
+        entry: FetchEntry,
+        query: FetchQuery,
+        status: BrokerStatus,
+        now_ms: float,
+    ) -> None:
+        """All below the position is on the follower's disk."""
+        attendance = query.session.attendance if query.session is not None else None
+        effects = replica.machine.fetched(
+            query.replica_id, entry.fetch_offset, status, now_ms, attendance
+        )
+        if entry.fetch_offset < replica.log.end_offset:
+            self._replicas.unsettled[replica.id] = None
+        if effects:
+            self._replicas.carry_out(replica, effects)
+
+    def _judge_rest(
+        self, replica: Replica, entry: FetchEntry, session: FetchSession, result: FetchResult
+    ) -> None:
+        """Whether the session need not look at the partition before something changes."""
+        machine = replica.machine
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            machine.left(session.replica_id, session.attendance)
+        else:
+            result.at_rest = (
+                not result.records
+                and entry.fetch_offset == machine.log.end_offset
+                and machine.rests(session.replica_id, session.attendance)
+            )
 
     def _read_log(
         self,

@@ -118,7 +118,9 @@ class MetadataApplier:
         )
         if rebuilt and not effects:  # it followed already, but had no log to fetch into
             effects = [Followed(change.after.leader, change.after.leader_epoch)]
+        self._replicas.unsettled[partition] = None
         self._replicas.carry_out(replica, effects)
+        replica.stir_followers()
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:
         """Over the log that is there, or an empty one. Raises StorageError."""

@@ -100,7 +100,7 @@ def fetch(
     query: FetchQuery,
     done: Callable[[list[FetchResult]], None],
 ) -> Cancel:
-    """The one way in of fetches; ``query.entries`` is filled from the items.
+    """The one way in of fetches; ``query.entries`` is filled from the items. A session has none.
 
     A fetch of which any item is refused does not wait: the client must hear of it.
     """
@@ -115,7 +115,7 @@ def fetch(
 
     def finish(results: list[FetchResult]) -> None:
         leave()
-        done(_merge(items, FetchEntry, results))
+        done(results if query.session is not None else _merge(items, FetchEntry, results))
 
     query.entries = [item for item in items if isinstance(item, FetchEntry)]
     if len(query.entries) < len(items):

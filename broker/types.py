@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.world import Buffer
+
+if TYPE_CHECKING:
+    from broker.fetch_session import FetchSession
 
 
 class PartitionId(NamedTuple):
@@ -70,6 +73,8 @@ class FetchQuery:
     replica_id: int = -1
     replica_epoch: int = -1
     read_committed: bool = False
+    # Of a follower that has one: it knows what is to be read, and `entries` is empty.
+    session: FetchSession | None = None
 
 
 Cancel = Callable[[], None]
@@ -91,6 +96,8 @@ class FetchResult:
     diverging: EpochEnd | None = None
     records: list[Buffer] = field(default_factory=list)
     leader: LeaderHint = NO_HINT
+    # In a session: the follower has everything, and only a change here makes news of it.
+    at_rest: bool = False
 
 
 LATEST_TIMESTAMP = -1

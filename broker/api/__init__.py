@@ -109,9 +109,10 @@ class KafkaApis:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def forget(self, connection: KafkaServerProtocol) -> None:
-        """The connection is lost: withdraw what it still waits for."""
+        """The connection is lost: withdraw what it still waits for, and end its session."""
         for withdraw in self._withdrawals.pop(connection, {}).values():
             withdraw()
+        self._context.sessions.forget(connection)
 
     # ------------------------------------------------------------------ Dispatch
 
@@ -132,7 +133,9 @@ class KafkaApis:
             logger.info("closing %s: %s", connection.peer, reason)
             connection.close()
 
-        call = Call(header.api_version, connection.listener_name, header.client_id, close)
+        call = Call(
+            header.api_version, connection.listener_name, header.client_id, close, connection
+        )
         reply = self._measured(ApiKey(header.api_key).name, respond)
 
         def start() -> None:

@@ -25,6 +25,8 @@ class Call:
     client_id: str | None = None
     close: Callable[[str], None] = lambda reason: None
     """Closes the connection where the client can be told nothing, but must notice."""
+    connection: object = None
+    """What stands for the connection: its fetch session belongs to it."""
 
 
 Reply = Callable[[Struct | None], None]

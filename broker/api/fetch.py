@@ -1,6 +1,7 @@
 """Fetch (1), versions 4-18: read record batches, for consumers and followers alike.
 
-Deviations: only brokers get a fetch session, others the session id 0 (KIP-227 allows that);
+Deviations: only brokers get a fetch session, by their broker epoch and for one connection; others
+get the session id 0 (KIP-227 allows that);
 no follower is ever named as a nearer replica (KIP-392); nothing is tiered.
 """
 
@@ -71,16 +72,20 @@ class _Names:
 def handle(
     context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
-    names = _Names(context.image(), call.version)
+    image = context.image()
+    names = _Names(image, call.version)
     replica_id, replica_epoch = request.replica_id, -1
     if request.replica_state is not None:
         replica_id = request.replica_state.replica_id
         replica_epoch = request.replica_state.replica_epoch
+    registration = image.broker(replica_id) if replica_epoch >= 0 else None
     try:
         session = context.sessions.open(
+            owner=call.connection,
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             replica_id=replica_id,
+            is_proven=registration is not None and registration.broker_epoch == replica_epoch,
             entries=_entries(names, request.topics),
             forgotten=[
                 PartitionId(names.key(topic.topic, topic.topic_id), partition)
@@ -103,6 +108,7 @@ def handle(
         replica_id=replica_id,
         replica_epoch=replica_epoch,
         read_committed=request.isolation_level == READ_COMMITTED,
+        session=session.session,
     )
     if replica_id < 0:
         query.max_bytes = min(query.max_bytes, context.config.fetch_max_bytes)

@@ -132,9 +132,12 @@ def test_hints_and_diverging_epochs() -> None:
     run_virtual(main())
 
 
-def _replicate(session_id: int, session_epoch: int, *topics: FetchTopic) -> FetchRequest:
+def _replicate(
+    session_id: int, session_epoch: int, *topics: FetchTopic, broker_epoch: int = 2
+) -> FetchRequest:
+    """Broker 2 has the epoch that ``Edges`` registers it with."""
     return FetchRequest(
-        replica_state=ReplicaState(2, 44),
+        replica_state=ReplicaState(2, broker_epoch),
         max_wait_ms=500,
         min_bytes=1,
         session_id=session_id,
@@ -152,7 +155,7 @@ def test_a_follower_gets_a_session() -> None:
         assert answer.session_id > 0
         assert len(answer.responses[0].partitions) == 2
         query = edges.replicas.fetched[-1]
-        assert (query.replica_id, query.replica_epoch) == (2, 44)
+        assert (query.replica_id, query.replica_epoch) == (2, 2)
 
         unchanged = await client.call(API, 18, _replicate(answer.session_id, 1))
         assert unchanged.responses == []
@@ -178,6 +181,7 @@ def test_a_deleted_topic_in_a_session_is_told() -> None:
         client = edges.client("INTERNAL")
         answer = await client.call(API, 18, _replicate(0, 0, _topic("a", 0)))
         edges.remove_topic("a")
+        edges.replicas.fetch_results[A0] = FetchResult(A0, ErrorCode.UNKNOWN_TOPIC_ID)
         answer = await client.call(API, 18, _replicate(answer.session_id, 1))
         partition = answer.responses[0].partitions[0]
         assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -226,5 +230,23 @@ def test_a_handler_that_raises(version: int) -> None:
         errors = [p.error_code for t in answer.responses for p in t.partitions]
         assert (errors or [answer.error_code]) == [ErrorCode.UNKNOWN_SERVER_ERROR]
         assert not client.transport.closed
+
+    run_virtual(main())
+
+
+def test_who_names_another_broker_epoch_gets_no_session_and_takes_none() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1, 2]])
+        follower, liar = edges.client("INTERNAL"), edges.client("EXTERNAL")
+        answer = await follower.call(API, 18, _replicate(0, 0, _topic("a", 0)))
+        for broker_epoch in (-1, 0, 3):
+            forged = _replicate(0, 0, _topic("a", 0), broker_epoch=broker_epoch)
+            assert (await liar.call(API, 18, forged)).session_id == 0
+        stolen = await liar.call(API, 18, _replicate(answer.session_id, 1))
+        assert stolen.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert len(edges.context.sessions) == 1
+        again = await follower.call(API, 18, _replicate(answer.session_id, 1))
+        assert again.error_code == ErrorCode.NONE
 
     run_virtual(main())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.sim.process import ProcessEndedError
+from chaos.sim.session_laws import unnoticed
 from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
 from tests.support.broker import make_batch
@@ -131,6 +132,14 @@ class Chaos:
             self.faults.append(f"{fault.__name__}({node.broker_id})")
             await fault(node)
 
+    async def watch(self) -> None:
+        """What the leaders do not look at must not need it, whatever happens."""
+        while not self.stopping:
+            await asyncio.sleep(0.01)
+            for node in self.cluster.nodes.values():
+                if not node.process.dead:
+                    assert not list(unnoticed(node.manager._replicas, node.sessions)), self.faults
+
     # ------------------------------------------------------------------------------ verdict
 
     def values(self, node: Node) -> dict[int, bytes | None]:
@@ -167,6 +176,7 @@ def test_nothing_acknowledged_or_read_is_ever_lost(seed: int, min_insync: int) -
         await until(lambda: all(P0 in n.manager._replicas.by_id for n in cluster.nodes.values()))
         clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
         clients.append(asyncio.ensure_future(chaos.consume()))
+        clients.append(asyncio.ensure_future(chaos.watch()))
         await chaos.break_things(12)
         chaos.stopping = True
         await asyncio.gather(*clients)

@@ -119,6 +119,8 @@ class FakeReplicas(ReplicaManager):
     def fetch(self, query: FetchQuery, done: Callable[[list[FetchResult]], None]) -> Cancel:
         if self.raises is not None:
             raise self.raises
+        if query.session is not None:
+            query.entries = query.session.to_look_at()
         self.fetched.append(query)
         results = [
             self.fetch_results.get(e.id) or FetchResult(e.id, ErrorCode.NONE, 10, 10, 0)

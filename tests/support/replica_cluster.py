@@ -59,6 +59,7 @@ class Node:
         self.name = f"b{broker_id}"
         self.process: Process
         self.manager: ReplicaManager
+        self.sessions: FetchSessions
         self.directory: LogDirectory
         self.image: MetadataImage = EMPTY
         self.epoch = -1
@@ -98,10 +99,11 @@ class Node:
             corruption_found=self.corrupt.append,
         )
         self.manager.start()
+        self.sessions = FetchSessions(world.rng)
         metrics = BrokerMetrics(MetricsRegistry())
         context = SimpleNamespace(
             image=lambda: self.image,
-            sessions=FetchSessions(world.rng),
+            sessions=self.sessions,
             replicas=self.manager,
             metrics=metrics,
             config=SimpleNamespace(fetch_max_bytes=1 << 30),
@@ -196,7 +198,7 @@ class _FetchOnly:
         message: kafka.Struct,
         respond: Respond,
     ) -> None:
-        call = Call(version=header.api_version, listener=LISTENER)
+        call = Call(version=header.api_version, listener=LISTENER, connection=connection)
         fetch_api.handle(self._context, call, message, respond)  # type: ignore[arg-type]
 
 
