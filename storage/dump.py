@@ -137,7 +137,7 @@ def dump_snapshot(data: Buffer) -> Iterator[Row]:
             "producerEpoch": entry.epoch,
             "coordinatorEpoch": entry.coordinator_epoch,
             "currentTxnFirstOffset": entry.transaction_first_offset,
-            "lastTimestamp": entry.last_timestamp_ms,
+            "lastTimestamp": entry.last_append_ms,
             "firstSequence": last.base_sequence if last else -1,
             "lastSequence": last.last_sequence if last else -1,
             "lastOffset": last.last_offset if last else -1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 from collections.abc import Callable, Iterator
 
@@ -235,7 +236,7 @@ class PartitionLog:
         if header.producer_id >= 0 and check_sequence:
             original = self.producers.check(header)
             if original is not None:
-                time_ms = original.timestamp_ms if config.log_append_time else NO_TIMESTAMP
+                time_ms = original.append_time_ms if config.log_append_time else NO_TIMESTAMP
                 return AppendResult(original.base_offset, original.last_offset, time_ms, True)
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -259,7 +260,7 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
-            self.producers.update(header, base_offset)
+            self.producers.update(header, base_offset, now_ms)
         self._advance(last_offset + 1, 1, size)
         return AppendResult(base_offset, last_offset, append_time_ms)
 
@@ -288,6 +289,7 @@ class PartitionLog:
         end = run[-1][0] + run[-1][1].size_bytes
         offset = self._write(view[start:end]) - start
         interval = self.config.index_interval_bytes
+        now_ms = self._clock.time_ms()
         for at, header in run:
             segment.note(
                 header.last_offset,
@@ -299,7 +301,7 @@ class PartitionLog:
             if header.leader_epoch != self.epochs.latest_epoch:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                self.producers.update(header, header.base_offset)
+                self.producers.update(header, header.base_offset, now_ms)
         self._advance(run[-1][1].next_offset, len(run), end - start)
 
     def _write(self, data: Buffer) -> int:
@@ -588,7 +590,8 @@ class PartitionLog:
             return  # none has written anything that counts, so none has in what is left
         self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
         offset = max(offset, self.start_offset)
-        replayed = replay(self.segments.all(), offset, self.producers.update_from)
+        take = functools.partial(self.producers.update_from, now_ms=self._clock.time_ms())
+        replayed = replay(self.segments.all(), offset, take)
         self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
 
     def reset_to(self, offset: int) -> None:
@@ -648,7 +651,7 @@ class PartitionLog:
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for ``producer.id.expiration.ms``."""
-        self.producers.expire(now_ms - self.config.producer_id_expiration_ms)
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # ----------------------------------------------------------------------------- end
 

@@ -6,6 +6,13 @@ delta i32, timestamp i64, coordinator epoch i32, first offset of the open transa
 producer has an entry for each of its batches that are remembered, the oldest first: Kafka, which
 writes the last one only, takes the last one of several. A batch that was in flight over an orderly
 restart of the leader, with others behind it, would else pass for one out of order.
+
+The timestamp is when the batch was appended. Kafka puts the greatest time of its records there, and
+forgets by it a producer that is busy, if only its records are old (a backfill, a mirror). A batch
+does not carry the time of its append, unless that is what the topic's records are stamped with. So
+a replica goes by its own clock: a leader and a follower by when they appended the batch, a log that
+was opened by when it read it again. A producer may be remembered for longer by that, never shorter
+than for ``producer.id.expiration.ms``.
 """
 
 from __future__ import annotations
@@ -44,7 +51,7 @@ class AppendedBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     last_offset: int
-    timestamp_ms: int
+    append_time_ms: int
 
 
 @dataclass(slots=True)
@@ -55,7 +62,7 @@ class ProducerEntry:
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
     """Of ``epoch`` only, oldest first, each one's sequences following the one before."""
-    last_timestamp_ms: int = NONE
+    last_append_ms: int = NONE
     coordinator_epoch: int = NONE
     transaction_first_offset: int = NONE
 
@@ -124,8 +131,12 @@ class ProducerStates:
             )
         return None
 
-    def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a batch that was appended at ``base_offset``; on followers unchecked."""
+    def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """Remember a batch that was appended at ``base_offset``; on followers unchecked.
+
+        ``now_ms``: when, if the batch itself does not tell.
+        """
+        append_time_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_id, header.producer_epoch)
@@ -133,7 +144,7 @@ class ProducerStates:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        entry.last_timestamp_ms = header.max_timestamp_ms
+        entry.last_append_ms = append_time_ms
         if header.base_sequence != NONE:  # control batches carry none
             entry.batches.append(
                 AppendedBatch(
@@ -141,18 +152,19 @@ class ProducerStates:
                     header.last_sequence,
                     base_offset,
                     base_offset + header.last_offset_delta,
-                    header.max_timestamp_ms,
+                    append_time_ms,
                 )
             )
 
-    def update_from(self, header: BatchHeader) -> None:
+    def update_from(self, header: BatchHeader, now_ms: int) -> None:
         """Remember a batch that stands in the log, if a producer id is on it."""
         if header.producer_id >= 0:
-            self.update(header, header.base_offset)
+            self.update(header, header.base_offset, now_ms)
 
-    def expire(self, older_than_ms: int) -> None:
-        """Forget producers whose last batch is older. ``producer.id.expiration.ms``."""
-        gone = [e.producer_id for e in self if e.last_timestamp_ms < older_than_ms]
+    def expire(self, now_ms: int, silence_ms: int) -> None:
+        """Forget producers of which nothing was appended for so long. ``producer.id.expiration.ms``
+        by KIP-98; by the time of the append, not by that of the records."""
+        gone = [e.producer_id for e in self if now_ms - e.last_append_ms >= silence_ms]
         for producer_id in gone:
             del self._entries[producer_id]
 
@@ -195,7 +207,7 @@ def _encode_entry(entry: ProducerEntry, batch: AppendedBatch | None) -> bytes:
         batch.last_sequence if batch else NONE,
         batch.last_offset if batch else NONE,
         batch.last_offset - batch.base_offset if batch else 0,
-        batch.timestamp_ms if batch and batch is not last else entry.last_timestamp_ms,
+        batch.append_time_ms if batch and batch is not last else entry.last_append_ms,
         entry.coordinator_epoch,
         entry.transaction_first_offset,
     )
@@ -206,7 +218,7 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     entry = ProducerEntry(
         producer_id,
         epoch,
-        last_timestamp_ms=timestamp_ms,
+        last_append_ms=timestamp_ms,
         coordinator_epoch=coordinator,
         transaction_first_offset=first,
     )

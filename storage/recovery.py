@@ -21,6 +21,7 @@ point tells these apart.)
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
@@ -481,7 +482,8 @@ def recover_producers(
     replayed = Replayed(0, 0)
     if offset < recovered.scanned_from or recovered.has_producers:
         first = max(offset, request.start_offset)
-        replayed = replay(recovered.segments, first, states.update_from)
+        take = functools.partial(states.update_from, now_ms=request.now_ms)
+        replayed = replay(recovered.segments, first, take)
     return states, replayed
 
 

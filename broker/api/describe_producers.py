@@ -55,7 +55,7 @@ def _state(entry: ProducerEntry) -> ProducerState:
         producer_id=entry.producer_id,
         producer_epoch=entry.epoch,
         last_sequence=entry.last_sequence,
-        last_timestamp=entry.last_timestamp_ms,
+        last_timestamp=entry.last_append_ms,
         coordinator_epoch=entry.coordinator_epoch,
         current_txn_start_offset=entry.transaction_first_offset,
     )

@@ -62,7 +62,7 @@ def test_producers() -> None:
         edges.add_topic("a", [[1], [2]])
         batch = AppendedBatch(0, 4, 10, 14, 1000)
         edges.replicas.producers[PartitionId(topic_id("a"), 0)] = [
-            ProducerEntry(7, 2, deque([batch]), last_timestamp_ms=1000)
+            ProducerEntry(7, 2, deque([batch]), last_append_ms=1000)
         ]
         request = producers.DescribeProducersRequest(
             [producers.TopicRequest("a", [0, 1, 5]), producers.TopicRequest("x", [0])]

@@ -257,6 +257,40 @@ async def test_a_partition_whose_file_never_reached_the_disk_is_there_without_an
     assert (log.topic_id, log.end_offset) == (None, 0)
 
 
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("role", ["leader", "follower", "restarted", "killed"])
+async def test_retention_forgets_no_producer_that_was_at_work_of_late(
+    disk: MemoryDisk, role: str
+) -> None:
+    """Its records are older than ``producer.id.expiration.ms``: a backfill."""
+    clock = HandClock(now_ms=30 * DAY_MS)
+    directory = LogDirectory.open(disk, PATH, clock, CONFIG)
+    directory.start()
+    log = directory.create("t", 0, TOPIC_ID)
+    batch = make_batch(timestamp_ms=5, producer=(4, 0, 0))
+    if role == "follower":
+        log.append_as_follower(batch)
+    else:
+        append(log, batch, now_ms=clock.time_ms())
+    await directory.flush()
+    clock.now_ms += DAY_MS // 2
+    if role in ("restarted", "killed"):
+        if role == "restarted":
+            await directory.close()
+        else:
+            kill(directory)
+        directory = LogDirectory.open(disk, PATH, clock, CONFIG)
+        log = directory.logs[TopicPartition("t", 0)]
+    await directory.enforce_retention()
+    repeated = make_batch(timestamp_ms=5, producer=(4, 0, 0))
+    assert append(log, repeated, now_ms=clock.time_ms()) == 0
+    clock.now_ms += DAY_MS
+    await directory.enforce_retention()
+    assert len(log.producers) == 0
+
+
 # ------------------------------------------------------------------------------- failure
 
 

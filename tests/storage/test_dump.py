@@ -46,7 +46,7 @@ def test_indexes_show_whole_offsets() -> None:
 
 def test_snapshots_and_text() -> None:
     states = ProducerStates()
-    states.update(header_of(make_batch(3, producer=(5, 1, 7))), 100)
+    states.update(header_of(make_batch(3, producer=(5, 1, 7))), 100, 0)
     (row,) = dump_file(f"{SEGMENT}.snapshot", states.encode())
     assert (row["producerId"], row["lastSequence"], row["lastOffset"]) == (5, 9, 102)
     assert "error" in next(iter(dump_file(f"{SEGMENT}.snapshot", b"no")))

@@ -6,9 +6,11 @@ import pytest
 from crc32c import crc32c
 
 from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import stamp
 from storage.producer_state import ProducerStates, SnapshotError, decode_snapshot
 from tests.support.storage import header_of, make_batch
 
+APPENDED_MS = 2_000_000  # the records are older
 MAX = 2**31 - 1
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -20,7 +22,7 @@ def states_after(*batches: tuple[int, int, int]) -> ProducerStates:
     offset = 100
     for epoch, sequence, count in batches:
         header = header_of(make_batch(count, producer=(7, epoch, sequence)))
-        states.update(header, offset)
+        states.update(header, offset, APPENDED_MS)
         offset += count
     return states
 
@@ -77,7 +79,7 @@ def test_the_snapshot_has_kafkas_layout() -> None:
     assert (version, count) == (1, 1)
     assert crc == crc32c(data[6:])
     entry = struct.unpack_from(">qhiqiqiq", data, 10)
-    assert entry == (7, 3, 13, 103, 3, 1_000_003, -1, -1)
+    assert entry == (7, 3, 13, 103, 3, APPENDED_MS, -1, -1)
     assert len(data) == 10 + 46
 
 
@@ -119,7 +121,33 @@ def test_a_damaged_snapshot_is_told(damage: str) -> None:
 
 def test_silent_producers_are_forgotten() -> None:
     states = states_after((0, 0, 1))
-    states.expire(1_000_000)
+    states.expire(APPENDED_MS + 499, 500)
     assert len(states) == 1
-    states.expire(1_000_001)
+    states.expire(APPENDED_MS + 500, 500)
     assert len(states) == 0
+
+
+def test_a_busy_producer_of_old_records_is_not_forgotten() -> None:
+    """Also across a snapshot, and however old the records are."""
+    states = ProducerStates()
+    for sequence in range(3):
+        header = header_of(make_batch(timestamp_ms=5, producer=(7, 0, sequence)))
+        assert states.check(header) is None
+        states.update(header, sequence, APPENDED_MS + sequence)
+        states.expire(APPENDED_MS + 100, 500)
+    states = ProducerStates.decode(states.encode())
+    states.expire(APPENDED_MS + 501, 500)
+    assert states.check(header) is not None
+    states.expire(APPENDED_MS + 502, 500)
+    assert states.check(header) is None
+
+
+def test_a_batch_that_tells_when_it_was_appended_is_believed() -> None:
+    """By every replica, and whenever it is read again."""
+    batch = make_batch(timestamp_ms=5, producer=(7, 0, 0))
+    stamp(batch, 0, base_offset=0, leader_epoch=0, log_append_time_ms=1000)
+    states = ProducerStates()
+    states.update(header_of(batch), 0, APPENDED_MS)
+    original = states.check(header_of(batch))
+    assert original is not None
+    assert original.append_time_ms == 1000

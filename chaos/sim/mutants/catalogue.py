@@ -390,8 +390,8 @@ STORAGE = [
     bug(
         "storage: forget producers after a truncation",
         "storage/log.py",
-        "        replay(self.segments.all(), offset, self.producers.update_from)\n",
-        "        self.producers.clear()\n",
+        "        replayed = replay(self.segments.all(), offset, take)\n",
+        "        replayed = replay([], offset, take)\n        self.producers.clear()\n",
         "diverge",
     ),
     bug(
@@ -423,7 +423,7 @@ STORAGE = [
     bug(
         "storage: followers remember no producers",
         "storage/log.py",
-        "                self.producers.update(header, header.base_offset)\n",
+        "                self.producers.update(header, header.base_offset, now_ms)\n",
         "                pass\n",
     ),
     bug(
