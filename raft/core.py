@@ -247,7 +247,8 @@ class RaftCore:
     def persisted(self, ticket: int, now: float) -> Ready:
         """Everything that Readys up to this ticket asked to persist is durable."""
         replica = self._replica
-        replica.persisted(ticket)
+        if replica.persisted(ticket, now):
+            election.promise_kept(replica)
         election.count_own_vote(replica, now)
         if isinstance(replica.state, Leader):
             replication.answer_parked(replica, replica.state)
@@ -385,21 +386,24 @@ class RaftCore:
         election.announce(replica, now)
         replication.fetch(replica, now)
         read_index.advance(replica, now)
-        return replica.take_ready(self._deadline())
+        return replica.take_ready(now, self._deadline())
 
     def _deadline(self) -> float:
         replica, state = self._replica, self._replica.state
         match state:
             case Unattached():
-                return state.stand_at
+                return election.stand_at(replica, state.stand_at)
             case Follower():
-                return min(state.stand_at, replication.fetch_at(replica))
+                stand_at = election.stand_at(replica, state.stand_at)
+                return min(stand_at, replication.fetch_at(replica))
             case Prospective():
                 return min(state.give_up_at, state.asking.deadline)
             case Candidate():
-                return min(state.stand_again_at, state.asking.deadline)
+                stand_at = election.stand_at(replica, state.stand_again_at)
+                return min(stand_at, state.asking.deadline)
             case Resigned():
-                return min(state.stand_at, state.asking.deadline)
+                stand_at = election.stand_at(replica, state.stand_at)
+                return min(stand_at, state.asking.deadline)
             case Observer():
                 return min(state.doubt_at, replication.fetch_at(replica))
             case Leader():

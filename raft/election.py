@@ -131,7 +131,8 @@ def _defer(replica: Replica, now: float) -> None:
     """Leave the one who got our pre-vote the time to win."""
     state = replica.state
     if isinstance(state, Unattached | Follower | Resigned):
-        state.stand_at = max(state.stand_at, now + replica.timing.suspicion(replica.rng))
+        delay = replica.timing.suspicion(replica.rng) + patience(replica)
+        state.stand_at = max(state.stand_at, now + delay)
 
 
 def on_begin_epoch_request(
@@ -289,13 +290,14 @@ def judge(replica: Replica, now: float) -> None:
     elif isinstance(state, Candidate):
         if state.tally.won:
             replica.become_leader(now, sorted(state.tally.granted))
-        elif now >= state.stand_again_at:
+        elif now >= stand_at(replica, state.stand_again_at):
             replica.become_prospective(now)
         elif (state.tally.lost or _stalled(replica, state)) and not state.lost:
             state.lost = True
             replica.losses += 1
             backoff = replica.timing.election_backoff(replica.losses, replica.rng)
-            state.stand_again_at = min(state.stand_again_at, now + backoff)
+            # A vote may still be on its way through a slow disk.
+            state.stand_again_at = min(state.stand_again_at, now + backoff + patience(replica))
 
 
 def _stalled(replica: Replica, state: Candidate) -> bool:
@@ -311,6 +313,33 @@ def _give_up(replica: Replica, now: float, state: Prospective) -> None:
         replica.become_unattached(now, replica.timing.election_backoff(replica.losses, replica.rng))
 
 
+def stand_at(replica: Replica, due_at: float) -> float:
+    """When a replica stands that is due then: not while its disk owes it an epoch or a vote.
+
+    Nobody would hear of it before; and giving up what the disk is about to have, for one epoch more
+    that the disk would have to take, a slow disk would never let anybody be elected.
+    """
+    return due_at if replica.promises_durable else NEVER
+
+
+def promise_kept(replica: Replica) -> None:
+    """The disk has the last epoch and vote: only now do others hear, and election timeouts begin.
+
+    Those whose votes a candidate waits for have a disk, too, which may be as slow.
+    """
+    state = replica.state
+    if isinstance(state, Candidate):
+        state.stand_again_at += replica.sync_took_s + patience(replica)
+    elif isinstance(state, Unattached) and replica.voted is not None:
+        state.stand_at += replica.sync_took_s
+
+
+def patience(replica: Replica) -> float:
+    """How long another replica's disk may take, going by this one's last time: bounded, for one
+    stall says nothing of the next election."""
+    return min(2 * replica.sync_took_s, 2 * replica.timing.election_timeout_s)
+
+
 def count_own_vote(replica: Replica, now: float) -> None:
     """A candidate's own vote counts once it would survive a crash."""
     state = replica.state
@@ -322,7 +351,9 @@ def count_own_vote(replica: Replica, now: float) -> None:
 def tick(replica: Replica, now: float) -> None:
     """Do what the clock asks of a voter."""
     state = replica.state
-    if isinstance(state, Unattached | Follower | Resigned) and now >= state.stand_at:
+    if isinstance(state, Unattached | Follower | Resigned) and now >= stand_at(
+        replica, state.stand_at
+    ):
         if replica.may_stand:
             replica.become_prospective(now)
         else:
@@ -335,8 +366,10 @@ def tick(replica: Replica, now: float) -> None:
 
 
 def check_quorum_at(replica: Replica, state: Leader) -> float:
-    """When the leader has to resign unless it is fetched from."""
-    return state.quorum_heard_at(replica.voters) + replica.timing.fetch_timeout_s
+    """When the leader has to resign unless it is fetched from: who fetches has written before, and
+    synced, what the last answer held."""
+    heard_at = state.quorum_heard_at(replica.voters)
+    return heard_at + replica.timing.fetch_timeout_s + patience(replica)
 
 
 # ------------------------------------------------------------------- announcing an epoch

@@ -98,8 +98,10 @@ class Replica:
         self._promise_changed = False
         self._ticket = 0
         self._promise_ticket = 0  # messages wait until it is persisted: epoch or vote changed in it
+        self.sync_took_s = 0.0  # the last one, from the asking on
         self._persisted_ticket = 0
-        self._unpersisted: list[tuple[int, int]] = []  # (ticket, log end offset), both ascending
+        # (ticket, log end offset, when it was asked for), all ascending.
+        self._unpersisted: list[tuple[int, int, float]] = []
 
     # -------------------------------------------------------------------------- facts
 
@@ -204,7 +206,9 @@ class Replica:
             raise InvariantError("a Ready truncates first: it has appended already")
         self.log.truncate_to(offset)
         self.history.truncate_to(offset)
-        self._unpersisted = [(ticket, min(end, offset)) for ticket, end in self._unpersisted]
+        self._unpersisted = [
+            (ticket, min(end, offset), at) for ticket, end, at in self._unpersisted
+        ]
         self._ready.truncate_to = offset
 
     def take_piece(self, piece: SnapshotPiece) -> None:
@@ -218,7 +222,9 @@ class Replica:
             raise InvariantError("a Ready installs first: it has touched the log already")
         self.log.reset_to(snapshot)
         self._install_voters(snapshot, voters)
-        self._unpersisted = [(ticket, snapshot.end_offset) for ticket, _ in self._unpersisted]
+        self._unpersisted = [
+            (ticket, snapshot.end_offset, at) for ticket, _, at in self._unpersisted
+        ]
         self.snapshot = snapshot
         self.high_watermark = snapshot.end_offset
         self._ready.install = snapshot
@@ -243,7 +249,7 @@ class Replica:
         self.high_watermark = offset
         return True
 
-    def take_ready(self, deadline: float) -> Ready:
+    def take_ready(self, now: float, deadline: float) -> Ready:
         """Hand out what has piled up, and begin anew."""
         ready, self._ready = self._ready, Ready()
         ready.deadline = deadline
@@ -252,7 +258,7 @@ class Replica:
         if ready.hard_state or ready.append or ready.truncate_to is not None:
             self._ticket += 1
             ready.ticket = self._ticket
-            self._unpersisted.append((self._ticket, self.log.end_offset))
+            self._unpersisted.append((self._ticket, self.log.end_offset, now))
         if self._promise_changed:
             self._promise_ticket = self._ticket
         self._hard_state_changed = self._promise_changed = False
@@ -266,13 +272,17 @@ class Replica:
             self._voters = ready.voters = voters
         return ready
 
-    def persisted(self, ticket: int) -> None:
-        """Everything up to this ticket is durable."""
+    def persisted(self, ticket: int, now: float) -> bool:
+        """Everything up to this ticket is durable. Whether the last promise has become so."""
+        was_durable = self.promises_durable
         if not self._persisted_ticket <= ticket <= self._ticket:
             raise ValueError(f"ticket {ticket} is not in {self._persisted_ticket}..{self._ticket}")
         self._persisted_ticket = ticket
         while self._unpersisted and self._unpersisted[0][0] <= ticket:
-            self.log.durable_to(self._unpersisted.pop(0)[1])
+            _, end_offset, asked_at = self._unpersisted.pop(0)
+            self.log.durable_to(end_offset)
+            self.sync_took_s = now - asked_at
+        return self.promises_durable and not was_durable
 
     @property
     def promises_durable(self) -> bool:

@@ -26,6 +26,22 @@ def run(seed: int, voters: int, observers: int) -> Simulation:
     return simulation
 
 
+@pytest.mark.parametrize("voters", [1, 3, 5])
+def test_a_leader_is_elected_though_a_sync_outlasts_an_election_timeout(voters: int) -> None:
+    """Election timeouts are 1 to 2 s, a silent leader is doubted after 2 s."""
+    for seed in range(SEEDS_PER_TEST):
+        simulation = Simulation(seed, voters)
+        simulation.slow_syncs_s = 1.1, 1.7
+        simulation.start_all()
+        simulation.run_for(30.0)
+        (leader,) = simulation.leaders()
+        epoch = leader.running.epoch
+        assert epoch < 10, f"seed {seed}"
+        simulation.run_for(30.0)
+        assert simulation.leaders() == [leader], f"seed {seed}"
+        assert leader.running.epoch == epoch, f"seed {seed}"
+
+
 def histories(simulation: Simulation) -> list[list[Batch]]:
     return [node.history for node in simulation.nodes.values()]
 

@@ -116,6 +116,7 @@ class Simulation:
         self.lost_disks: dict[ReplicaKey, list[Batch]] = {}
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.kind = True  # no faults while kind
+        self.slow_syncs_s: tuple[float, float] | None = None  # least and most, of every disk
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self.served: list[Served] = []  # by our id of a received request
@@ -249,6 +250,8 @@ class Simulation:
             node.begin_sync()
             life = node.life
             delay_s = 0.001 if self.kind else self.rng.uniform(0, self.faults.sync_s)
+            if self.slow_syncs_s is not None:
+                delay_s = self.rng.uniform(*self.slow_syncs_s)
             self.at(delay_s, lambda: self._end_sync(node, life))
         self._schedule_tick(node)
 
