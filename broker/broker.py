@@ -10,6 +10,7 @@ from typing import Protocol
 from broker.api import KafkaApis
 from broker.context import BrokerContext
 from broker.controller_client import ControllerClient
+from broker.deposed import VisibleImage
 from broker.fetch_session import FetchSessions
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
@@ -20,6 +21,7 @@ from broker.producer_ids import ProducerIds
 from broker.publisher import MetadataPublisher
 from broker.replica_config import ReplicaConfig
 from broker.replica_manager import ReplicaManager
+from broker.room import Rooms
 from broker.types import PartitionId
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
@@ -83,6 +85,7 @@ class Broker:
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
         self._directories: list[LogDirectory] = []
+        self._rooms = Rooms(world.disk, world.clock, [*config.log_dirs, config.metadata_log_dir])
         self._serving = False
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
@@ -193,9 +196,13 @@ class Broker:
             lease_valid=self._lease_valid,
             directory_failed=self._directory_failed,
             corruption_found=self._corruption_found,
+            rooms=self._rooms,
         )
         self._lifecycle = self._make_lifecycle()
+        self._replicas.set_deposed(lambda: self._lifecycle.deposed)
+        self._rooms.on_change = self._lifecycle.room_changed
         self._metrics.read_replicas(lambda: self._replicas.counters)
+        self._metrics.read_directories(self._directories, self._rooms)
         self._publisher = MetadataPublisher(
             broker_id=config.node_id,
             incarnation_id=self._incarnation_id,
@@ -208,7 +215,9 @@ class Broker:
             config=config,
             cluster_id=self._cluster_id,
             clock=world.clock,
-            image=lambda: self._publisher.image,
+            image=VisibleImage(
+                config.node_id, lambda: self._publisher.image, lambda: self._lifecycle.deposed
+            ),
             wait_until=self._publisher.wait_until,
             replicas=self._replicas,
             sessions=FetchSessions(world.rng),
@@ -261,6 +270,7 @@ class Broker:
             metadata_offset=lambda: self._publisher.offset,
             corrupt=self._replicas.corrupt_replicas,
             unsynced=self._replicas.unsynced_replicas,
+            room=lambda: self._rooms.room,
             on_epoch=self._replicas.set_broker_epoch,
             on_failure=self._on_fatal,
         )

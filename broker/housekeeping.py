@@ -10,6 +10,7 @@ from broker.replica import ReplicaState
 from broker.replica_config import ReplicaConfig
 from broker.replicas import Replicas
 from broker.replicas_metadata import MetadataApplier
+from broker.room import CHECK_INTERVAL_S, Rooms
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 
@@ -20,7 +21,7 @@ _ISR_CHECK_MAX_S = 1.0
 
 
 class Housekeeping:
-    """Four loops, each with its own interval."""
+    """Loops, each with its own interval."""
 
     def __init__(
         self,
@@ -28,11 +29,13 @@ class Housekeeping:
         config: ReplicaConfig,
         directories: Sequence[LogDirectory],
         applier: MetadataApplier,
+        rooms: Rooms,
     ) -> None:
         self._replicas = replicas
         self._config = config
         self._directories = tuple(directories)
         self._applier = applier
+        self._rooms = rooms
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -46,6 +49,7 @@ class Housekeeping:
             ("checkpoints", checkpoint_s, self.checkpoint),
             ("flush", flush_s, self.flush_overdue),
             ("retention", retention_s, self.enforce_retention),
+            ("room", CHECK_INTERVAL_S, self.check_room),
         ):
             task = asyncio.get_running_loop().create_task(_every(interval_s, work), name=name)
             self._tasks.append(task)
@@ -69,6 +73,10 @@ class Housekeeping:
             self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
             if replica.machine.is_settled:
                 del unsettled[partition]
+
+    async def check_room(self) -> None:
+        """Whether the disks have room."""
+        self._rooms.check()
 
     async def checkpoint(self) -> None:
         """High watermarks, recovery points, log starts and epochs; and what failed for space."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from broker.controller_client import BACKOFF_MAX_S, BACKOFF_MIN_S, ControllerClient
+from broker.room import Room
 from broker.types import PartitionId
 from metadata.features import supported_ranges
 from stele.errors import ApiError, ErrorCode
@@ -97,13 +98,15 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
         unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
+        room: Callable[[], Room] = lambda: Room.ENOUGH,
         on_epoch: Callable[[int], None] = lambda epoch: None,
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
         """``endpoints``: where this broker is found, once its ports are bound;
         ``registration_timeout_ms``: how long to ask again while another process holds the id;
         ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
-        ``unsynced``: replicas to report at registration; ``on_epoch``: told every new epoch;
+        ``unsynced``: replicas to report at registration; ``room``: how the disks of this broker
+        are, told by every heartbeat; ``on_epoch``: told every new epoch;
         ``on_failure``: told why this broker can never join.
         """
         self.identity = identity
@@ -116,6 +119,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._corrupt = corrupt
         self._unsynced = unsynced
+        self._room = room
         self._on_epoch = on_epoch
         self._on_failure = on_failure
 
@@ -140,6 +144,9 @@ class BrokerLifecycle:
         self._may_shut_down = False
         self._stopping = False
 
+        # A metadata offset at which it led nothing, as the controller told it; see `deposed`.
+        self._leads_nothing_at = 0
+
         self._sequence = 0
         # When each unanswered heartbeat of the present stream was sent, oldest first.
         self._sent_at: dict[int, float] = {}
@@ -158,6 +165,15 @@ class BrokerLifecycle:
     def fenced(self) -> bool:
         """Whether the controller's last answer said fenced; True before the first."""
         return self._fenced
+
+    @property
+    def deposed(self) -> bool:
+        """Whether this broker goes by metadata older than those by which it led nothing.
+
+        Whatever it believes to lead, others lead: it must not act as a leader until it has
+        applied as much.
+        """
+        return self._metadata_offset() < self._leads_nothing_at
 
     @property
     def state(self) -> BrokerState:
@@ -252,6 +268,10 @@ class BrokerLifecycle:
     def fence(self) -> None:
         """Ask to be fenced for good, so that others lead: this broker can serve no more."""
         self._want_fence = True
+        self._wake.set()
+
+    def room_changed(self) -> None:
+        """A disk is full, or no longer: tell the controller at once."""
         self._wake.set()
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
@@ -430,6 +450,7 @@ class BrokerLifecycle:
                 pass
             self._wake.clear()
             self._sequence += 1
+            room = self._room()
             request = HeartbeatRequest(
                 broker_id=self.identity.broker_id,
                 broker_epoch=self._epoch,
@@ -438,6 +459,8 @@ class BrokerLifecycle:
                 want_fence=self._want_fence,
                 want_shutdown=self._want_shutdown,
                 sequence=self._sequence,
+                out_of_room=room is not Room.ENOUGH,
+                yields=room is Room.YIELDS,
             )
             self._sent_at[self._sequence] = self._clock.monotonic()
             try:
@@ -489,6 +512,7 @@ class BrokerLifecycle:
                 )
             return False
         self._acknowledge(answer.sequence)
+        self._leads_nothing_at = max(self._leads_nothing_at, answer.leads_nothing_at)
         if answer.fenced != self._fenced:
             logger.info(
                 "broker %d is %s",

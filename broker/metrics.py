@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.replica_manager import ReplicaCounters
+from broker.room import Rooms
 from runtime.metrics import MetricsRegistry
 from stele.world import Clock
+from storage.directory import LogDirectory
 
 _TOTALS = (
     ("bytes_in", "Bytes of record batches from producers (BytesInPerSec)."),
@@ -88,3 +90,28 @@ class BrokerMetrics:
             self._registry.total(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
         for field, help_text in _PRESENT:
             self._registry.gauge(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
+
+    def read_directories(self, directories: Sequence[LogDirectory], rooms: Rooms) -> None:
+        """Declare what each log directory can still take; the list is complete by the scrapes."""
+
+        def by_path(read: Callable[[LogDirectory], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {each.path: read(each) for each in directories}
+
+        self._registry.gauges(
+            "stele_log_directory_free_bytes",
+            "Bytes that are free on the file system of a log directory.",
+            "directory",
+            by_path(lambda each: float(rooms.free_bytes(each.path))),
+        )
+        self._registry.gauges(
+            "stele_log_directory_offline",
+            "1 for a log directory whose disk failed (LogDirectoryOffline).",
+            "directory",
+            by_path(lambda each: float(each.offline is not None)),
+        )
+        self._registry.gauges(
+            "stele_log_directory_full",
+            "1 for a log directory that refused a write for want of space, until there is room.",
+            "directory",
+            by_path(lambda each: float(each.path in rooms.full)),
+        )

@@ -17,7 +17,7 @@ class BrokerStatus(NamedTuple):
     """What the metadata says of a broker that replicates a partition."""
 
     epoch: int = UNKNOWN_BROKER_EPOCH
-    eligible: bool = False  # registered, neither fenced nor shutting down: may join an ISR
+    eligible: bool = False  # may join an ISR: neither fenced, nor shutting down, nor without room
 
 
 class LogPosition(NamedTuple):

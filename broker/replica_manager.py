@@ -23,6 +23,7 @@ from broker.replicas_fetch import FetchRequests
 from broker.replicas_metadata import MetadataApplier
 from broker.replicas_offsets import OffsetRequests
 from broker.replicas_produce import ProduceRequests
+from broker.room import Rooms
 from broker.types import (
     Cancel,
     EpochQuery,
@@ -68,6 +69,7 @@ class ReplicaManager:
         directory_failed: Callable[[str], None],
         corruption_found: Callable[[PartitionId], None] = lambda partition: None,
         open_link: OpenLink | None = None,
+        rooms: Rooms | None = None,
     ) -> None:
         """``directories`` are opened already (recovery done); they are closed by ``stop``.
 
@@ -77,6 +79,7 @@ class ReplicaManager:
         ``directory_failed`` is told the path of a directory that was taken offline.
         ``corruption_found`` is told of a replica that was found corrupt while it served: it has
         to be reported as those found at start, so that somebody else may lead.
+        ``rooms`` is told of writes that are refused for want of space.
         ``open_link`` is how a leader is reached; by default over the Kafka protocol.
         """
         self._broker_id = broker_id
@@ -122,7 +125,11 @@ class ReplicaManager:
             answered=self._isr_answered,
         )
         self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
-        self._housekeeping = Housekeeping(self._replicas, config, self._directories, self._applier)
+        paths = [directory.path for directory in self._directories]
+        self._rooms = rooms or Rooms(world.disk, world.clock, paths)
+        self._housekeeping = Housekeeping(
+            self._replicas, config, self._directories, self._applier, self._rooms
+        )
 
     # ------------------------------------------------------------------------- life
 
@@ -131,6 +138,7 @@ class ReplicaManager:
         for directory in self._directories:
             directory.on_offline = self._directory_offline
             directory.on_log_failed = self._log_failed
+            directory.on_full = self._rooms.refused
             directory.start()
         self._housekeeping.start()
 
@@ -161,6 +169,10 @@ class ReplicaManager:
     def set_broker_epoch(self, epoch: int) -> None:
         """The epoch of the present registration; goes into Fetch and AlterPartition."""
         self._broker_epoch = epoch
+
+    def set_deposed(self, deposed: Callable[[], bool]) -> None:
+        """``deposed`` says whether this broker leads nothing, whatever the metadata here say."""
+        self._replicas.deposed = deposed
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.

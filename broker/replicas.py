@@ -59,6 +59,8 @@ class Replicas:
         # As applied last.
         self.image: MetadataImage = EMPTY
         self.counters = ReplicaCounters()
+        # Whether this broker leads nothing, whatever the image says.
+        self.deposed: Callable[[], bool] = lambda: False
         # What effects lead to; the manager puts the parts together.
         self.on_led: Callable[[Replica, Led], None] = _ignore
         self.on_followed: Callable[[Replica, Followed], None] = _ignore
@@ -75,12 +77,14 @@ class Replicas:
         registration = self.image.broker(broker_id)
         if registration is None:
             return BrokerStatus()
-        return BrokerStatus(registration.broker_epoch, registration.active)
+        return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
 
     def hint(self, partition: PartitionId) -> LeaderHint:
         """Who leads, by the metadata applied last."""
         state = self.image.partition(partition.topic_id, partition.partition)
-        return LeaderHint() if state is None else LeaderHint(state.leader, state.leader_epoch)
+        if state is None or (state.leader == self.broker_id and self.deposed()):
+            return LeaderHint()
+        return LeaderHint(state.leader, state.leader_epoch)
 
     def refusal(self, partition: PartitionId) -> ErrorCode:
         """Why a partition that has no replica here cannot be served."""

@@ -297,6 +297,8 @@ class FetchRequests:
             )
         else:
             error = machine.fence(entry.current_leader_epoch)
+        if error is ErrorCode.NONE and self._replicas.deposed():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is ErrorCode.NONE and replica.state is not ReplicaState.ONLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return error

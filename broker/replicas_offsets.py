@@ -67,6 +67,8 @@ class OffsetRequests:
         error = replica.machine.fence(current_leader_epoch)
         if error is not ErrorCode.NONE:
             raise ApiError(error)
+        if self._replicas.deposed():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.state is not ReplicaState.ONLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return replica

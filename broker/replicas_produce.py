@@ -249,7 +249,7 @@ class ProduceRequests:
         if replica is None:
             raise ApiError(self._replicas.refusal(entry.id))
         machine = replica.machine
-        if not machine.is_leader:
+        if not machine.is_leader or self._replicas.deposed():
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.state is not ReplicaState.ONLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is {replica.state.value}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.listeners import check_listeners
 from controller.machine import Context, ControllerResult, Decision
@@ -191,6 +191,8 @@ def heartbeat(
         if not fenced:
             _fence(decision, registration)
             fenced = True
+    elif not fenced:
+        _change_room(decision, registration, request)
     elif fenced and caught_up:
         # Others may have been unfenced since it registered.
         check_listeners(
@@ -199,7 +201,7 @@ def heartbeat(
             registration.broker_id,
             registration.inter_broker_listener,
         )
-        _unfence(decision, registration)
+        _unfence(decision, replace(registration, out_of_room=request.out_of_room))
         fenced = False
     return decision.result(BrokerStanding(fenced, caught_up, may_shut_down))
 
@@ -277,6 +279,7 @@ def _state(
             broker_epoch=registration.broker_epoch,
             fenced=fenced,
             in_controlled_shutdown=in_controlled_shutdown,
+            out_of_room=registration.out_of_room,
         )
     )
 
@@ -300,3 +303,28 @@ def _begin_shutdown(decision: Decision, registration: BrokerRegistration) -> Non
 def _unfence(decision: Decision, registration: BrokerRegistration) -> None:
     decision.add(_state(registration, fenced=False, in_controlled_shutdown=False))
     decision.extend(changes(decision.image, decision.context.static, is_leaderless))
+
+
+def _change_room(
+    decision: Decision, registration: BrokerRegistration, request: HeartbeatRequest
+) -> None:
+    """A broker has run out of room, or has room again.
+
+    When it yields, what it leads is led by others with room, where there are any. Once it has
+    room, it leads what was left to a leader without. Whatever else it led comes back to it by a
+    preferred election.
+    """
+    broker_id, changed = registration.broker_id, request.out_of_room != registration.out_of_room
+    if changed:
+        told = replace(registration, out_of_room=request.out_of_room)
+        shutting_down = registration.in_controlled_shutdown
+        decision.add(_state(told, fenced=False, in_controlled_shutdown=shutting_down))
+    yields = request.out_of_room and request.yields
+    if not (yields or (changed and not request.out_of_room)):
+        return
+    image = decision.image
+
+    def concerned(state: PartitionState) -> bool:
+        return broker_id in state.isr and (yields or not image.has_room(state.leader))
+
+    decision.extend(changes(image, decision.context.static, concerned))

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
+from immutables import Map
 
 from controller import cluster
 from controller.active import DecisionMaker
 from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
-from metadata.image import GRPC, BrokerRegistration, Endpoint
+from metadata.image import GRPC, BrokerRegistration, Endpoint, Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
@@ -52,6 +53,10 @@ class Heartbeats:
         self._liveness = Liveness(session_timeout_ms / 1000)
         # The offset of the decision that began each broker's controlled shutdown, by epoch.
         self._shutdown_offsets: dict[int, int] = {}
+        # Of brokers that yield: the topics and brokers by which they have yielded what they could.
+        self._yielded: dict[int, tuple[object, object]] = {}
+        # Of brokers without room: whether they lead anything, by the topics that were looked at.
+        self._led_by_full: dict[int, tuple[Map[bytes, Topic], bool]] = {}
         self._streams: dict[int, Stream] = {}
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._number = 0
@@ -61,6 +66,8 @@ class Heartbeats:
     def claimed(self) -> None:
         """This node has become the active controller."""
         self._shutdown_offsets.clear()
+        self._led_by_full.clear()
+        self._yielded.clear()
         registrations = self._decisions.newest.sorted_brokers()
         self._liveness.claimed(self._clock.monotonic(), registrations)
         self._wake()
@@ -135,6 +142,7 @@ class Heartbeats:
             response.fenced = standing.fenced
             response.caught_up = standing.caught_up
             response.may_shut_down = standing.may_shut_down
+            response.leads_nothing_at = self._leads_nothing_at(request)
         response.leader_id = self._leader_id()
         return response
 
@@ -149,19 +157,58 @@ class Heartbeats:
             self._liveness.heartbeat(self._clock.monotonic(), registration, stream)
             self._wake()
         before = self._decisions.newest
-        standing = self._decisions.submit(
-            lambda context: cluster.heartbeat(
-                context,
-                request,
-                shutdown_offset=self._shutdown_offsets.get(request.broker_epoch),
-            )
-        )
+        standing = self._decide(request)
         after = self._decisions.newest
         if request.want_shutdown:
             self._shutdown_offsets.setdefault(request.broker_epoch, after.offset)
         changing = standing.fenced != self._committed_fenced(request.broker_id)
         if (after is not before or changing) and not await self._decisions.settled():
             raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost")
+        return standing
+
+    def _leads_nothing_at(self, request: HeartbeatRequest) -> int:
+        """0 where it leads something, or where it can see for itself.
+
+        A broker whose disk is full may be unable to keep the metadata that says so.
+        """
+        image = self._decisions.committed
+        if not request.out_of_room or request.metadata_offset >= image.offset:
+            return 0
+        known = self._led_by_full.get(request.broker_id)
+        if known is None or known[0] is not image.topics:
+            leads = any(
+                state.leader == request.broker_id for _, _, state in image.sorted_partitions()
+            )
+            known = self._led_by_full[request.broker_id] = image.topics, leads
+        return 0 if known[1] else image.offset
+
+    def _decide(self, request: HeartbeatRequest) -> BrokerStanding:
+        """Raises ApiError."""
+        shutdown_offset = self._shutdown_offsets.get(request.broker_epoch)
+
+        def submit(asked: HeartbeatRequest) -> BrokerStanding:
+            return self._decisions.submit(
+                lambda context: cluster.heartbeat(context, asked, shutdown_offset=shutdown_offset)
+            )
+
+        asked, newest = HeartbeatRequest(), self._decisions.newest
+        asked.CopyFrom(request)
+        # To yield is to look at every partition: once while nothing changes.
+        known = self._yielded.get(request.broker_id, (None, None))
+        if known[0] is newest.topics and known[1] is newest.brokers:
+            asked.yields = False
+        try:
+            standing = submit(asked)
+        except ApiError as error:
+            registration = newest.broker(request.broker_id)
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or registration is None:
+                raise
+            # Our own disk is full, too. That must not cost the broker its session.
+            asked.out_of_room, asked.yields = registration.out_of_room, False
+            return submit(asked)
+        if request.yields:
+            newest = self._decisions.newest
+            self._yielded[request.broker_id] = newest.topics, newest.brokers
         return standing
 
     def _committed_fenced(self, broker_id: int) -> bool:

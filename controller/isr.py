@@ -78,15 +78,18 @@ def _error(
         len(members) > 1 or state.leader_recovery_state != RECOVERING
     ):
         return ErrorCode.INVALID_REQUEST
-    return _eligibility(image, proposal.isr)
+    return _eligibility(image, state, proposal.isr)
 
 
 def _eligibility(
-    image: MetadataImage, members: Sequence[AlterPartitionRequest.Member]
+    image: MetadataImage,
+    state: PartitionState,
+    members: Sequence[AlterPartitionRequest.Member],
 ) -> ErrorCode:
     """A member must be active in the registration that the leader heard it fetch under.
 
-    A broker that restarted in between may lack what its earlier process had.
+    A broker that restarted in between may lack what its earlier process had. Nobody joins whose
+    disk is full: it was taken out for that.
     """
     for member in members:
         registration = image.broker(member.broker_id)
@@ -94,6 +97,7 @@ def _eligibility(
             registration is None
             or not registration.active
             or registration.broker_epoch != member.broker_epoch
+            or not (registration.may_join_isr or member.broker_id in state.isr)
         ):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -49,6 +49,7 @@ class Rules:
     is_active: Callable[[int], bool]  # may the broker lead
     min_insync_replicas: int
     unclean_allowed: bool
+    has_room: Callable[[int], bool] = lambda broker_id: True  # for what it would have to write
 
     @classmethod
     def of(cls, image: MetadataImage, topic: str, static: Mapping[str, str]) -> Rules:
@@ -56,6 +57,7 @@ class Rules:
             image.is_active,
             min_insync_replicas(image, topic),
             unclean_election_enabled(image, topic, static),
+            image.has_room,
         )
 
 
@@ -90,6 +92,7 @@ def change(
     planned = (assignment or present).applied_to(state)
     wanted = set(planned.isr if isr is None else isr) - lossy
     remaining = tuple(sorted(wanted - leaving)) or tuple(sorted(wanted))
+    remaining = _with_room(planned, remaining, rules)
     eligible = tuple(replica for replica in planned.elr if replica not in lossy)
     choice = _choose(planned, remaining, eligible, rules, election)
     now_recovery = state.leader_recovery_state if recovery is None else recovery
@@ -152,13 +155,17 @@ def _choose(
     def may_lead(replica: int) -> bool:
         return replica in isr and rules.is_active(replica)
 
-    if election is Election.PREFERRED and may_lead(state.preferred_leader):
+    able = [replica for replica in state.replicas if may_lead(replica)]
+    # Where nobody has room, what there is can still be read, and nobody leads better than another:
+    # leadership stays where it is.
+    roomy = [replica for replica in able if rules.has_room(replica)]
+    if election is Election.PREFERRED and state.preferred_leader in roomy:
         return _Choice(state.preferred_leader, isr)
-    if state.leader != NO_LEADER and may_lead(state.leader):
-        return _Choice(state.leader, isr)
-    for replica in state.replicas:
-        if may_lead(replica):
-            return _Choice(replica, isr)
+    for candidates in (roomy, able):
+        if state.leader in candidates:
+            return _Choice(state.leader, isr)
+        if candidates:
+            return _Choice(candidates[0], isr)
     for replica in state.replicas:
         if replica in eligible and rules.is_active(replica):
             return _Choice(replica, (replica,))
@@ -167,6 +174,18 @@ def _choose(
             if rules.is_active(replica):
                 return _Choice(replica, (replica,), unclean=True)
     return _Choice(NO_LEADER, isr)
+
+
+def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tuple[int, ...]:
+    """The ISR without members that have no room, where it is large enough without them.
+
+    They would only fall behind, and hold the high watermark back until then. Where it would be
+    too small they stay: nothing more is committed then, and they have all that was.
+    """
+    roomy = tuple(replica for replica in isr if rules.has_room(replica))
+    enough = max(1, min(rules.min_insync_replicas, state.replication_factor))
+    able = [replica for replica in roomy if rules.is_active(replica)]
+    return roomy if len(able) >= enough else isr
 
 
 def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
@@ -237,7 +256,8 @@ def new_partition(
     isr = sorted(replica for replica in replicas if rules.is_active(replica))
     if not isr:
         return None
-    leader = next(replica for replica in replicas if replica in isr)
+    able = [replica for replica in replicas if replica in isr]
+    leader = next(filter(rules.has_room, able), able[0])
     return pb.MetadataRecord(
         partition=pb.PartitionRecord(
             topic_id=topic_id,

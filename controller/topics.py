@@ -110,7 +110,12 @@ def _records(
         )
         records.append(pb.MetadataRecord(config=config))
     # Nothing but liveness decides about a new partition: all its replicas have everything.
-    rules = Rules(decision.image.is_active, min_insync_replicas=1, unclean_allowed=False)
+    rules = Rules(
+        decision.image.is_active,
+        min_insync_replicas=1,
+        unclean_allowed=False,
+        has_room=decision.image.has_room,
+    )
     for number, assignment in enumerate(replicas):
         record = new_partition(topic_id, number, assignment, rules)
         if record is None:

@@ -193,6 +193,7 @@ class MetadataDelta:
             registration,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            out_of_room=record.out_of_room,
         )
         self._brokers = self._brokers.set(record.broker_id, changed)
         self._touched_brokers.add(record.broker_id)

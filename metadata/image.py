@@ -86,11 +86,17 @@ class BrokerRegistration:
     # A fenced broker leads nothing and is in no ISR, except as the last one that was in it.
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    out_of_room: bool = False  # a disk of it is full
 
     @property
     def active(self) -> bool:
-        """Whether it may lead and be in an ISR."""
+        """Whether it may lead and stay in an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def may_join_isr(self) -> bool:
+        """Whether it may join an ISR that it is not in. Without room it would only fall behind."""
+        return self.active and not self.out_of_room
 
     def endpoint(self, listener: str, protocol: str = PLAINTEXT) -> Endpoint | None:
         """The endpoint of that listener name and protocol, if it has one."""
@@ -186,6 +192,11 @@ class MetadataImage:
         """Whether a broker is registered, not fenced and not shutting down."""
         registration = self.brokers.get(broker_id)
         return registration is not None and registration.active
+
+    def has_room(self, broker_id: int) -> bool:
+        """Whether a broker's disks can take more, as far as it has told."""
+        registration = self.brokers.get(broker_id)
+        return registration is None or not registration.out_of_room
 
     # ---------------------------------------------------------------- topics
 

@@ -92,6 +92,7 @@ def _broker(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]:
         broker_epoch=registration.broker_epoch,
         fenced=registration.fenced,
         in_controlled_shutdown=registration.in_controlled_shutdown,
+        out_of_room=registration.out_of_room,
     )
     yield pb.MetadataRecord(broker_state=state)
 

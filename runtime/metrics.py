@@ -125,6 +125,23 @@ class _GaugeFamily:
         return GaugeMetricFamily(self.name, self.help, value=self.read())
 
 
+class _GaugesFamily:
+    """Values that are read at the scrape, told apart by one label."""
+
+    __slots__ = ("help", "label", "name", "read")
+
+    def __init__(
+        self, name: str, help_text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self.name, self.help, self.label, self.read = name, help_text, label, read
+
+    def collect(self) -> Metric:
+        family = GaugeMetricFamily(self.name, self.help, labels=[self.label])
+        for value, number in sorted(self.read().items()):
+            family.add_metric([value], number)
+        return family
+
+
 class _TotalFamily(_GaugeFamily):
     """A counter that somebody else keeps."""
 
@@ -134,7 +151,7 @@ class _TotalFamily(_GaugeFamily):
         return CounterMetricFamily(self.name, self.help, value=self.read())
 
 
-_Family = _CounterFamily | _HistogramFamily | _GaugeFamily
+_Family = _CounterFamily | _HistogramFamily | _GaugeFamily | _GaugesFamily
 
 
 class MetricsRegistry:
@@ -182,6 +199,12 @@ class MetricsRegistry:
     def gauge(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A value taken by calling ``read`` at every scrape."""
         self._add(name, _GaugeFamily(name, help_text, read))
+
+    def gauges(
+        self, name: str, help_text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Values by a label's value, taken by calling ``read`` at every scrape."""
+        self._add(name, _GaugesFamily(name, help_text, label, read))
 
     def total(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A counter that is kept elsewhere, taken by calling ``read`` at every scrape."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 
 from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
 from raft.core import RaftCore, ReplicaView
@@ -47,6 +48,7 @@ _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL_S = 2.0  # also the tail whose damage looks like a torn write
 RESIGN_GRACE_S = 0.5
+_NO_ROOM_PAUSE_S = 1.0  # before what did not fit on the disk is fetched again
 
 
 class Quorum:
@@ -325,10 +327,15 @@ class Quorum:
         self._step(RequestReceived(request_id, message))
 
     def _on_answer(self, call: Call, response: Response) -> None:
-        if not self._has_room(response):
-            self._step(CallFailed(call.request_id))
-        else:
+        if self._has_room(response):
             self._step(ResponseReceived(call.request_id, response))
+        elif isinstance(response, FetchResponse):
+            # The leader was heard, so it is not looked for; what it sent is fetched again.
+            heard = ResponseReceived(call.request_id, replace(response, batches=()))
+            pause_s = min(_NO_ROOM_PAUSE_S, self._config.fetch_timeout_ms / 2000)
+            asyncio.get_running_loop().call_later(pause_s, self._step, heard)
+        else:
+            self._step(CallFailed(call.request_id))
 
     def _has_room(self, response: Response) -> bool:
         """A full disk is no failed disk: what was fetched is dropped, and fetched again."""

@@ -381,6 +381,9 @@ class QuorumLog:
     def failed(self, log: PartitionLog, error: OSError) -> None:
         """Nothing to do: the StorageError that follows stops the replica."""
 
+    def refused(self, log: PartitionLog, size_bytes: int) -> None:
+        """Nothing to do: whoever appends asks for room first (``require_room``)."""
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         if offset < self._recovery_point and not self._replacing:
             raise CorruptMetadataLogError(

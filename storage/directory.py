@@ -30,6 +30,7 @@ from storage.errors import (
     StorageError,
     UnreadableLogError,
     is_device_failure,
+    is_disk_full,
     is_unreadable,
 )
 from storage.group_commit import GroupCommit
@@ -138,6 +139,8 @@ class LogDirectory:
         """Called once, when the device failed (``storage.errors.Failure``)."""
         self.on_log_failed: Callable[[PartitionLog, OSError], None] | None = None
         """Called when one log is offline, and the directory is not."""
+        self.on_full: Callable[[str, int], None] | None = None
+        """Called with the path of the directory and the write's bytes when the disk has no room."""
         self._unflushed: dict[PartitionLog, float] = {}  # since when, on the monotonic clock
         self._disk = disk
         self._clock = clock
@@ -322,6 +325,8 @@ class LogDirectory:
                 file.close()
             log = self._open_log(key, config or self._config, topic_id)
         except OSError as error:
+            if is_disk_full(error):
+                self._tell_full(0)
             raise self._refusal(f"{directory} cannot be made", error) from error
         log.require_synced(self.path, directory, metadata_path)
         self.logs[key] = log
@@ -422,6 +427,13 @@ class LogDirectory:
             self._go_offline(error)
         elif self.on_log_failed is not None:
             self.on_log_failed(log, error)
+
+    def refused(self, log: PartitionLog, size_bytes: int) -> None:
+        self._tell_full(size_bytes)
+
+    def _tell_full(self, size_bytes: int) -> None:
+        if self.on_full is not None:
+            self.on_full(self.path, size_bytes)
 
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         self._checkpoints.lower(log.key, offset)

@@ -312,6 +312,7 @@ class PartitionLog:
             if not self.segments.active.intact:
                 raise self._fail(error) from error
             if is_disk_full(error):
+                self._tell_full(len(data))
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
@@ -402,6 +403,10 @@ class PartitionLog:
             return UnreadableLogError(path, position=position, offset=offset, reason=reason)
         return self._refusal(error)
 
+    def _tell_full(self, size_bytes: int) -> None:
+        if self._owner is not None:
+            self._owner.refused(self, size_bytes)
+
     def _check_online(self) -> None:
         if self.offline is not None:
             raise StorageError(f"{self.directory} is offline: {self.offline}")
@@ -421,6 +426,8 @@ class PartitionLog:
         try:
             self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
         except OSError as error:
+            if is_disk_full(error):
+                self._tell_full(0)
             raise self._refusal(error) from error
         try:
             old.seal()

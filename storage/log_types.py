@@ -27,6 +27,10 @@ class LogOwner(Protocol):
         """The log is offline: the device failed, or a change of the log was cut short."""
         ...
 
+    def refused(self, log: PartitionLog, size_bytes: int) -> None:
+        """Nothing of so many bytes was written: the disk is full."""
+        ...
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
 

@@ -86,6 +86,10 @@ class Fabric:
         """Add to the latency of one direction; 0 takes it back."""
         self._slowness[(source, target)] = extra_s
 
+    @property
+    def has_cuts(self) -> bool:
+        return bool(self._cuts)
+
     def heal(self, source: str | None = None, target: str | None = None) -> None:
         """Mend one direction, or everything. What was held back follows as TCP would repeat it."""
         if source is None or target is None:

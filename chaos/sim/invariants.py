@@ -30,6 +30,7 @@ from chaos.sim.majority_laws import (
 )
 from chaos.sim.quorum_laws import ReadsAreLinearizable, VotersChangeOneByOne
 from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
+from chaos.sim.room_law import LeadersHaveRoom
 from chaos.sim.session_laws import NothingGoesUnnoticed
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from chaos.sim.wire_laws import (
@@ -95,6 +96,7 @@ class Invariants:
             (MembersHaveEverything(self._metadata, self.highest), _COSTLY_EVERY_LOOKS),
             (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
             (NothingGoesUnnoticed(), _COSTLY_EVERY_LOOKS),
+            (LeadersHaveRoom(), _COSTLIEST_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

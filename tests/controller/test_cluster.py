@@ -324,3 +324,52 @@ class TestInterBrokerListener:
                 machine.register(broker_id, number, endpoints=listeners, inter_broker_listener=own)
                 machine.heartbeat(broker_id)
         assert not any(each.fenced for each in machine.image.sorted_brokers())
+
+
+class TestRoom:
+    @pytest.fixture
+    def three(self) -> Machine:
+        machine = Machine()
+        for broker_id in (1, 2, 3):
+            machine.register(broker_id)
+            machine.heartbeat(broker_id)
+        machine.create("t", {0: [1, 2, 3]}, min_insync_replicas="2")
+        return machine
+
+    def test_it_leads_on_until_it_yields(self, three: Machine) -> None:
+        three.heartbeat(1, out_of_room=True)
+        assert three.partition("t").leader == 1
+        three.heartbeat(1, out_of_room=True, yields=True)
+        assert (three.partition("t").leader, three.partition("t").isr) == (2, (2, 3))
+        three.heartbeat(1, out_of_room=True, yields=True)
+        assert three.last_records == ()
+
+    def test_it_is_not_elected(self, three: Machine) -> None:
+        three.heartbeat(2, out_of_room=True)
+        three.fence(1)
+        assert three.partition("t").leader == 3
+
+    def test_whoever_has_room_first_leads_again(self, three: Machine) -> None:
+        for broker_id in (2, 3, 1):
+            three.heartbeat(broker_id, out_of_room=True)
+        for broker_id in (2, 3, 1):
+            three.heartbeat(broker_id, out_of_room=True, yields=True)
+        epoch = three.partition("t").leader_epoch
+        assert (three.partition("t").leader, three.partition("t").isr) == (1, (1, 2, 3))
+        three.heartbeat(3)
+        state = three.partition("t")
+        assert (state.leader, state.isr, state.leader_epoch) == (3, (1, 2, 3), epoch + 1)
+
+    def test_it_joins_no_isr(self, three: Machine) -> None:
+        three.heartbeat(1, out_of_room=True, yields=True)
+        answer = three.alter("t", 1, 2, 3)
+        assert answer.error == ErrorCode.INELIGIBLE_REPLICA
+        three.heartbeat(1)
+        assert three.alter("t", 1, 2, 3).isr == [1, 2, 3]
+
+    def test_a_new_process_begins_with_what_it_tells(self, three: Machine) -> None:
+        three.heartbeat(1, out_of_room=True)
+        three.register(1, 1)
+        assert three.image.has_room(1)
+        three.heartbeat(1, out_of_room=True)
+        assert (three.image.has_room(1), three.image.is_active(1)) == (False, True)

@@ -205,3 +205,33 @@ class TestElectLeaders:
         assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 1
         assert machine.partition("t", 0).leader == 1
         assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "full", "min_isr", "leader", "isr"),
+    [
+        # Others with room lead, and nobody waits for the one without.
+        (isr_of(1, 2, 3), {1}, 2, 2, (2, 3)),
+        (isr_of(1, 2, 3), {2}, 2, 1, (1, 3)),
+        # Too few have room: the ISR keeps who has everything; who has room leads.
+        (isr_of(1, 2, 3), {1, 2}, 2, 3, (1, 2, 3)),
+        (isr_of(1, 2), {1}, 2, 2, (1, 2)),
+        # Nobody has room: leadership stays where it is.
+        (isr_of(1, 2, 3, leader=2), {1, 2, 3}, 2, 2, (1, 2, 3)),
+        (isr_of(1), {1}, 1, 1, (1,)),
+        (isr_of(1, 2, 3, leader=NO_LEADER), {1, 2, 3}, 1, 1, (1, 2, 3)),
+    ],
+)
+@pytest.mark.parametrize("election", [Election.CLEAN, Election.PREFERRED])
+def test_a_broker_without_room(
+    state: PartitionState,
+    full: set[int],
+    min_isr: int,
+    leader: int,
+    isr: tuple[int, ...],
+    election: Election,
+) -> None:
+    rules = Rules({1, 2, 3}.__contains__, min_isr, False, lambda broker: broker not in full)
+    record = change(KEY, state, rules, election=election)
+    changed = state if record is None else changed_state(state, record.partition_change)
+    assert (changed.leader, changed.isr) == (leader, isr)

@@ -30,6 +30,9 @@ class Owner:
     def failed(self, log: PartitionLog, error: OSError) -> None:
         raise error
 
+    def refused(self, log: PartitionLog, size_bytes: int) -> None:
+        raise AssertionError(size_bytes)
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         pass
 

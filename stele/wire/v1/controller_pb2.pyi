@@ -68,7 +68,7 @@ class RegisterBrokerResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence", "out_of_room", "yields")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,8 @@ class HeartbeatRequest(_message.Message):
     WANT_FENCE_FIELD_NUMBER: _ClassVar[int]
     WANT_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
+    YIELDS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -83,10 +85,12 @@ class HeartbeatRequest(_message.Message):
     want_fence: bool
     want_shutdown: bool
     sequence: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ...) -> None: ...
+    out_of_room: bool
+    yields: bool
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message")
+    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message", "leads_nothing_at")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +98,7 @@ class HeartbeatResponse(_message.Message):
     CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     MAY_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LEADS_NOTHING_AT_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     sequence: int
@@ -101,7 +106,8 @@ class HeartbeatResponse(_message.Message):
     caught_up: bool
     may_shut_down: bool
     message: str
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
+    leads_nothing_at: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ..., leads_nothing_at: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "partitions")

@@ -1,0 +1,52 @@
+"""What a broker shows of the metadata that was told by the controller that it leads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from metadata.image import NO_LEADER, MetadataImage, Topic
+
+
+class VisibleImage:
+    """The image as clients may see it.
+
+    A broker without room for the metadata log goes by old metadata. Others lead by now what it
+    led then. It does not know who, but it must not send clients to itself for ever.
+    """
+
+    def __init__(
+        self, broker_id: int, image: Callable[[], MetadataImage], deposed: Callable[[], bool]
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._deposed = deposed
+        self._hidden: tuple[MetadataImage, MetadataImage] | None = None  # the true one, and this
+
+    def __call__(self) -> MetadataImage:
+        image = self._image()
+        if not self._deposed():
+            self._hidden = None
+            return image
+        if self._hidden is None or self._hidden[0] is not image:
+            self._hidden = image, without_leader(image, self._broker_id)
+        return self._hidden[1]
+
+
+def without_leader(image: MetadataImage, broker_id: int) -> MetadataImage:
+    """The image in which nobody leads what that broker leads."""
+
+    def hidden(topic: Topic) -> Topic:
+        return replace(
+            topic,
+            partitions=tuple(
+                replace(state, leader=NO_LEADER) if state.leader == broker_id else state
+                for state in topic.partitions
+            ),
+        )
+
+    topics = image.topics
+    for topic in image.sorted_topics():
+        if any(state.leader == broker_id for state in topic.partitions):
+            topics = topics.set(topic.topic_id, hidden(topic))
+    return replace(image, topics=topics)
