@@ -2,7 +2,8 @@
 
 A fetch that waits stands in a list of each of its partitions and in the deadline wheel; it costs
 no task. Those that something woke are looked at together, once the events at hand are handled:
-so one answer carries what several produce requests wrote.
+so one answer carries what several produce requests wrote. A consumer's fetch that waits for more
+bytes counts them by their positions in the log; bytes are read at the moment of the answer only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,19 @@ Done = Callable[[list[FetchResult]], None]
 class _WaitingFetch:
     """A fetch between its arrival and its answer."""
 
-    __slots__ = ("deadline", "done", "parked", "query", "unread", "warming", "woken")
+    __slots__ = (
+        "counted",
+        "counted_bytes",
+        "deadline",
+        "done",
+        "is_due",
+        "parked",
+        "query",
+        "stirred",
+        "unread",
+        "warming",
+        "woken",
+    )
 
     def __init__(self, query: FetchQuery, done: Done) -> None:
         self.query = query
@@ -49,10 +62,21 @@ class _WaitingFetch:
         self.warming: _Warming | None = None
         # Partitions of which a read failed: that is their answer.
         self.unread: set[PartitionId] = set()
+        # Of a consumer's: how much each partition has to give, as counted last, and the entries
+        # to be counted anew; once it is due, it is read and answered.
+        self.counted: dict[PartitionId, int] = {}
+        self.counted_bytes = 0  # of all of them together
+        self.stirred: dict[PartitionId, FetchEntry] = {}
+        self.is_due = False
 
     @property
     def is_follower(self) -> bool:
         return self.query.replica_id >= 0
+
+    @property
+    def min_bytes(self) -> int:
+        """More than the answer may hold is not waited for."""
+        return min(self.query.min_bytes, self.query.max_bytes)
 
 
 class _Warming:
@@ -127,11 +151,12 @@ class FetchRequests:
     def _begin(self, waiting: _WaitingFetch) -> None:
         """The first look: answer, or wait."""
         query = waiting.query
-        reading = _Reading(query.max_bytes)
-        self._read(waiting, reading, counts=waiting.is_follower)
-        if not waiting.is_follower:
-            self._use_turn(reading.read_bytes)
-        if self._finish(waiting, reading):
+        if not waiting.is_follower and query.max_wait_ms > 0 and waiting.min_bytes > 1:
+            waiting.stirred = {entry.id: entry for entry in query.entries}
+            is_answered = self._count(waiting) and self._look(waiting)
+        else:
+            is_answered = self._look(waiting)
+        if is_answered:
             return
         self._waiting[waiting] = None
         if waiting.is_follower and query.session is None:
@@ -140,6 +165,17 @@ class FetchRequests:
             query.max_wait_ms, lambda: self._deadline_passed(waiting)
         )
         self._park(waiting)
+
+    def _look(self, waiting: _WaitingFetch) -> bool:
+        """Read for the first time, and answer if that is enough."""
+        reading = self._reading(waiting)
+        self._read(waiting, reading, counts=waiting.is_follower)
+        if not waiting.is_follower:
+            self._use_turn(reading.read_bytes)
+        return self._finish(waiting, reading)
+
+    def _reading(self, waiting: _WaitingFetch) -> _Reading:
+        return _Reading(waiting.query.max_bytes)
 
     def _use_turn(self, read_bytes: int) -> None:
         if read_bytes and self._turn_bytes == TURN_BYTES:
@@ -172,14 +208,16 @@ class FetchRequests:
                 self._wake(waiting)
             return
         is_follower = waiting.is_follower
-        wake = functools.partial(self._wake, waiting)
         for entry in waiting.query.entries:
             replica = self._replicas.by_id.get(entry.id)
             if replica is not None:
-                (replica.followers if is_follower else replica.consumers)[waiting] = wake
+                parked = replica.followers if is_follower else replica.consumers
+                parked[waiting] = functools.partial(self._wake, waiting, entry)
                 waiting.parked.append(replica)
 
-    def _wake(self, waiting: _WaitingFetch) -> None:
+    def _wake(self, waiting: _WaitingFetch, entry: FetchEntry | None = None) -> None:
+        if entry is not None:
+            waiting.stirred[entry.id] = entry
         if waiting.woken or waiting.warming is not None:
             return
         waiting.woken = True
@@ -196,15 +234,55 @@ class FetchRequests:
     def _retry(self, waiting: _WaitingFetch) -> None:
         if waiting.done is None:
             return
-        reading = _Reading(waiting.query.max_bytes)
+        if not waiting.is_follower and not self._count(waiting):
+            return
+        reading = self._reading(waiting)
         self._read(waiting, reading)
         self._finish(waiting, reading)
+
+    def _count(self, waiting: _WaitingFetch) -> bool:
+        """Whether a consumer's fetch is to be answered: there is enough, or something to tell.
+
+        Only what was stirred since the last time is looked at, and nothing is read.
+        """
+        stirred, waiting.stirred = waiting.stirred, {}
+        for entry in stirred.values():
+            if waiting.is_due:
+                break
+            available = self._available_bytes(waiting, entry)
+            if available is None:
+                waiting.is_due = True
+            else:
+                size = min(available, entry.max_bytes)
+                waiting.counted_bytes += size - waiting.counted.get(entry.id, 0)
+                waiting.counted[entry.id] = size
+        if not waiting.is_due:
+            waiting.is_due = waiting.counted_bytes >= waiting.min_bytes
+        return waiting.is_due
+
+    def _available_bytes(self, waiting: _WaitingFetch, entry: FetchEntry) -> int | None:
+        """What a partition has to give; None where reading tells more, or there is an error."""
+        replica = self._replicas.by_id.get(entry.id)
+        if replica is None or entry.id in waiting.unread:
+            return None
+        status = self._replicas.status(waiting.query.replica_id)
+        if self._refusal(replica, entry, waiting.query, status) is not ErrorCode.NONE:
+            return None
+        log = replica.log
+        try:
+            if _divergence(log, entry) is not None:
+                return None
+            if not log.start_offset <= entry.fetch_offset <= log.end_offset:
+                return None
+            return log.readable_bytes(entry.fetch_offset, replica.machine.high_watermark)
+        except (ApiError, CorruptLogError):
+            return None  # and reading meets it again
 
     def _deadline_passed(self, waiting: _WaitingFetch) -> None:
         """Answer with whatever is there; what is still being warmed comes with the next fetch."""
         if waiting.done is None:
             return
-        reading = _Reading(waiting.query.max_bytes)
+        reading = self._reading(waiting)
         self._read(waiting, reading)
         self._answer(waiting, reading)
 
@@ -229,11 +307,12 @@ class FetchRequests:
     def _finish(self, waiting: _WaitingFetch, reading: _Reading) -> bool:
         """Answer if there is enough or reason to; else it goes on waiting."""
         query = waiting.query
-        if not reading.urgent and reading.read_bytes < query.min_bytes:
-            if reading.cold is not None:
+        if not reading.urgent and reading.read_bytes < waiting.min_bytes:
+            if reading.cold is not None and not reading.read_bytes:
+                waiting.is_due = not waiting.is_follower
                 self._warm(waiting, *reading.cold)
                 return False
-            if query.max_wait_ms > 0:
+            if query.max_wait_ms > 0 and not waiting.is_due:
                 return False
         self._answer(waiting, reading)
         return True

@@ -483,6 +483,31 @@ class PartitionLog:
         self.segments.remember(segment, found)
         return ReadResult(found.data, found.next_offset)
 
+    def readable_bytes(self, offset: int, limit_offset: int) -> int | None:
+        """How many bytes ``read`` would give from ``offset`` on if it might give any number.
+
+        None where more below ``limit_offset`` will never come into the same read, or the device
+        would have to be waited for: a read then brings all there is. It looks at no more than the
+        few headers between an index entry and each end. Raises as ``read`` does.
+        """
+        self._check_online()
+        if offset >= limit_offset:
+            return 0
+        segment, position = self.segments.place_of(offset)
+        if segment is not self.segments.active:
+            return None
+        try:
+            first = segment.locate(offset) if position is None else position
+            if limit_offset >= self.end_offset:
+                last: int | ColdRange = segment.size
+            else:
+                last = segment.locate(limit_offset)
+        except OSError as error:
+            raise self._unread(error, segment.path, position or 0, offset) from error
+        if isinstance(first, ColdRange) or isinstance(last, ColdRange):
+            return None
+        return last - first
+
     def batches_now(self, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         """Every batch from the one that holds ``offset`` on, waiting for the device: start-up."""
         while offset < self.end_offset:

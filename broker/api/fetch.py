@@ -131,11 +131,14 @@ def handle(
 
 
 def _entries(names: _Names, topics: Iterable[FetchTopic]) -> list[FetchEntry]:
-    return [
-        _entry(names.key(topic.topic, topic.topic_id), partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+    """Of a partition that is named more than once the last counts, as in Kafka."""
+    entries: dict[PartitionId, FetchEntry] = {}
+    for topic in topics:
+        key = names.key(topic.topic, topic.topic_id)
+        for partition in topic.partitions:
+            entry = _entry(key, partition)
+            entries[entry.id] = entry
+    return list(entries.values())
 
 
 def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:

@@ -250,3 +250,16 @@ def test_who_names_another_broker_epoch_gets_no_session_and_takes_none() -> None
         assert again.error_code == ErrorCode.NONE
 
     run_virtual(main())
+
+
+def test_of_a_partition_named_twice_the_last_counts() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1, 2]])
+        request = _consume(_topic("a", 0, 0), _topic("a", 0))
+        request.topics[1].partitions[0].fetch_offset = 7
+        answer = await edges.client().call(API, 16, request)
+        assert [e.fetch_offset for e in edges.replicas.fetched[-1].entries] == [7]
+        assert len(answer.responses) == 1
+
+    run_virtual(main())

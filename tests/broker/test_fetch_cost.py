@@ -10,9 +10,10 @@ import pytest
 from broker.partition import PartitionMachine
 from broker.replicas_fetch import FetchRequests
 from broker.types import PartitionId
+from storage.log import PartitionLog
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import TOPIC_ID, ReplicaCluster, until
-from tests.support.replication import run
+from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster, until
+from tests.support.replication import run, settled
 
 
 class Looks:
@@ -68,3 +69,45 @@ def test_idle_partitions_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = looks(monkeypatch, 2), looks(monkeypatch, 150)
     assert few[1] == many[1] == 0
     assert many[0] <= few[0] + 5
+
+
+def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is woken: else 1 MiB in pieces of 2 kB is read 250 times over."""
+    read_bytes: list[int] = []
+    read = PartitionLog.read
+
+    def count(log: PartitionLog, *args: Any, **options: Any) -> Any:
+        found = read(log, *args, **options)
+        read_bytes.append(len(found.data))
+        return found
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1,), min_insync=1)
+        await settled(cluster)
+        batch = make_batch(value=b"v" * 2000)
+        wanted = 100 * len(batch)
+        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=600_000, min_bytes=wanted))
+        monkeypatch.setattr(PartitionLog, "read", count)
+        for _ in range(100):
+            assert not waiting.done()
+            await cluster[1].produce(make_batch(value=b"v" * 2000), partition=P0)
+            await asyncio.sleep(0.01)
+        assert sum(map(len, (await waiting).records)) == wanted == sum(read_bytes)
+        assert len(read_bytes) == 1
+
+    run(scenario)
+    monkeypatch.undo()
+
+
+def test_more_than_an_answer_may_hold_is_not_waited_for() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1,), min_insync=1)
+        await settled(cluster)
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 500_000))
+        began = cluster.simulation.now
+        found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
+        assert found.records
+        assert cluster.simulation.now - began < 1
+
+    run(scenario)

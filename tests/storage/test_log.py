@@ -514,3 +514,26 @@ def test_a_new_log_and_a_new_segment_put_their_entries_into_the_group(disk: Memo
     log.sync_now()
     disk.power_loss()
     assert open_log(disk).end_offset == log.end_offset
+
+
+# ----------------------------------------------------------------------------- counting
+
+
+def test_bytes_are_counted_as_a_read_would_give_them(disk: MemoryDisk) -> None:
+    """From every offset to every limit, wherever index entries stand."""
+    log = open_log(disk, LogConfig(index_interval_bytes=200))
+    for count in (1, 3, 2, 5, 1, 1, 4, 2):
+        append(log, make_batch(count))
+    for offset in range(log.end_offset + 1):
+        for limit in range(log.end_offset + 1):
+            found = log.read(offset, 1 << 20, limit_offset=limit)
+            assert log.readable_bytes(offset, limit) == len(found.data), (offset, limit)
+
+
+def test_what_ends_with_a_segment_is_not_counted_but_read(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    while len(log.segments.all()) < 3:
+        append(log, make_batch(2))
+    active = log.segments.active.base_offset
+    assert log.readable_bytes(0, log.end_offset) is None
+    assert log.readable_bytes(active, log.end_offset) == log.segments.active.size
