@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
-from metadata.effective import Layer, layers
+from metadata.effective import DYNAMIC_TOPIC, Layer, layers
 from metadata.image import CLUSTER
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
@@ -55,6 +55,36 @@ def _describe_topic(context: BrokerContext, topic: str) -> list[DescribedKey]:
         found = layers(image, key, static=static, topic=topic, broker_id=context.broker_id)
         described.append(DescribedKey(key, found, read_only=False))
     return described
+
+
+class NewTopicConfigs:
+    """What the configuration of topics that are being made comes to.
+
+    Not read from an image: this broker's may not have them yet, and with validate_only none will.
+    """
+
+    def __init__(self, context: BrokerContext) -> None:
+        image, static = context.image(), context.config.raw
+        self._inherited = [
+            DescribedKey(
+                key,
+                layers(image, key, static=static, broker_id=context.broker_id),
+                read_only=False,
+            )
+            for key in _by_name(TOPIC_KEYS)
+        ]
+
+    def of(self, configs: Mapping[str, str]) -> list[DescribedKey]:
+        """Every key of a topic that is made with ``configs``, by name."""
+        return [
+            _overridden(each, configs[each.key.name]) if each.key.name in configs else each
+            for each in self._inherited
+        ]
+
+
+def _overridden(inherited: DescribedKey, value: str) -> DescribedKey:
+    own = Layer(inherited.key.name, value, DYNAMIC_TOPIC)
+    return DescribedKey(inherited.key, [own, *inherited.layers], read_only=False)
 
 
 def _describe_broker(context: BrokerContext, name: str) -> list[DescribedKey]:

@@ -6,7 +6,7 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, known_here_s
+from broker.api.topic_requests import error_code, forwarded, known_here_s, patience_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
@@ -22,7 +22,7 @@ from stele.wire.v1 import admin_pb2 as pb
 async def handle(
     context: BrokerContext, call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    timeout_s = max(request.timeout_ms, 0) / 1000
+    timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     try:
         answer = await forwarded(

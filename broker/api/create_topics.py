@@ -1,7 +1,8 @@
 """CreateTopics (19), versions 2-7, forwarded to the active controller.
 
-Deviations: the answer waits until this broker knows the topic too, a second at most; the
-created topic's configuration is not told (a null list).
+Deviations: the answer waits until this broker knows the topic too, a second at most. Everybody
+may see a topic's configuration, so ``topic_config_error_code`` is never set and ``configs``, which
+Java's client needs, is never null.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections import Counter
 
 from broker.api import topic_requests
 from broker.api.call import Call, Served
+from broker.api.describe_configs import CONFIG_SOURCES
+from broker.config_view import NewTopicConfigs
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_topics as messages
 from stele.wire.kafka.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -39,10 +43,14 @@ async def handle(
             created = await topic_requests.create(
                 context,
                 wanted,
-                timeout_s=max(request.timeout_ms, 0) / 1000,
+                timeout_s=topic_requests.patience_s(request.timeout_ms),
                 validate_only=request.validate_only,
             )
-            results |= {topic.name: _result(topic) for topic in created}
+            configs = NewTopicConfigs(context)
+            wishes = {topic.name: topic for topic in wanted}
+            results |= {
+                topic.name: _result(topic, wishes[topic.name], configs) for topic in created
+            }
         except ApiError as error:
             results |= {t.name: _failed(t.name, error.code, error.message) for t in wanted}
     return CreateTopicsResponse(topics=[results[name] for name in named])
@@ -71,7 +79,9 @@ def _new_topic(topic: CreatableTopic) -> pb.NewTopic:
     )
 
 
-def _result(topic: pb.CreateTopicsResponse.Topic) -> CreatableTopicResult:
+def _result(
+    topic: pb.CreateTopicsResponse.Topic, wish: pb.NewTopic, configs: NewTopicConfigs
+) -> CreatableTopicResult:
     error = topic_requests.error_code(topic.error)
     if error is not ErrorCode.NONE:
         return _failed(topic.name, error, topic.message)
@@ -80,11 +90,22 @@ def _result(topic: pb.CreateTopicsResponse.Topic) -> CreatableTopicResult:
         topic_id=topic.topic_id.ljust(16, b"\x00"),  # with validate_only there is none
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.key.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=CONFIG_SOURCES[entry.source],
+            )
+            for entry in configs.of(wish.configs)
+        ],
     )
 
 
 def _failed(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error, error_message=message or None)
+    return CreatableTopicResult(
+        name=name, error_code=error, error_message=message or None, configs=[]
+    )
 
 
 def refuse(call: Call, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:

@@ -28,7 +28,7 @@ async def handle(
         return refuse(call, request, ErrorCode.INVALID_REQUEST)
     try:
         results = await topic_requests.delete(
-            context, names, topic_ids, timeout_s=max(request.timeout_ms, 0) / 1000
+            context, names, topic_ids, timeout_s=topic_requests.patience_s(request.timeout_ms)
         )
     except ApiError as error:
         return refuse(call, request, error.code)

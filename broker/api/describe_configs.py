@@ -22,7 +22,7 @@ from stele.wire.kafka.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_SOURCES = {
+CONFIG_SOURCES = {  # their numbers in the protocol
     effective.DYNAMIC_TOPIC: 1,
     effective.DYNAMIC_BROKER: 2,
     effective.DYNAMIC_DEFAULT_BROKER: 3,
@@ -67,14 +67,14 @@ def _describe(
 
 def _entry(entry: DescribedKey, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
-        DescribeConfigsSynonym(layer.name, layer.value, _SOURCES[layer.source])
+        DescribeConfigsSynonym(layer.name, layer.value, CONFIG_SOURCES[layer.source])
         for layer in entry.layers
     ]
     return DescribeConfigsResourceResult(
         name=entry.key.name,
         value=entry.value,
         read_only=entry.read_only,
-        config_source=_SOURCES[entry.source],
+        config_source=CONFIG_SOURCES[entry.source],
         synonyms=synonyms if request.include_synonyms else [],
         config_type=_TYPES[entry.key.type],
         documentation=entry.key.doc if request.include_documentation else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, known_here
+from broker.api.topic_requests import error_code, forwarded, known_here, patience_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import elect_leaders as messages
@@ -36,7 +36,7 @@ async def handle(
             wishes.partitions.add(topic=topic.topic, partition=partition)
     if request.topic_partitions is not None and not wishes.partitions:
         return ElectLeadersResponse()  # none is not all
-    timeout_s = max(request.timeout_ms, 0) / 1000
+    timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     try:
         answer = await forwarded(

@@ -1,7 +1,10 @@
 """FindCoordinator (10), versions 0-6: which broker coordinates a group or a transaction.
 
-Deviations: there are neither groups nor transactions, so the answer is always
-COORDINATOR_NOT_AVAILABLE, which clients try again later.
+Deviations: there are neither groups nor transactions, so every key is refused, with an error that
+ends the matter: COORDINATOR_NOT_AVAILABLE would be asked again for ever. librdkafka gives up a
+transactional producer for no other code than TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the message
+says what is meant. A librdkafka consumer asks for its group also when its partitions are assigned:
+it passes the error on once, and reads.
 """
 
 from __future__ import annotations
@@ -16,23 +19,40 @@ from stele.wire.kafka.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-_KEY_TYPES = (0, 1, 2)  # group, transaction, share group
-_MESSAGE = "this cluster has no coordinators for groups and transactions"
+_GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
+
+_REFUSALS = {
+    _GROUP: (
+        ErrorCode.UNSUPPORTED_VERSION,
+        "consumer groups are not supported: assign partitions instead of subscribing to topics",
+    ),
+    _TRANSACTION: (
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "transactions are not supported: set no transactional.id",
+    ),
+    _SHARE_GROUP: (ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported"),
+}
 
 
 async def handle(
     context: BrokerContext, call: Call, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    if request.key_type not in _KEY_TYPES:
-        return refuse(call, request, ErrorCode.INVALID_REQUEST)
-    return refuse(call, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    # Version 0 knows groups only.
+    key_type = request.key_type if call.version >= 1 else _GROUP
+    unknown = ErrorCode.INVALID_REQUEST, f"key type {key_type}"
+    return _refused(call, request, *_REFUSALS.get(key_type, unknown))
 
 
 def refuse(
     call: Call, request: FindCoordinatorRequest, error: ErrorCode
 ) -> FindCoordinatorResponse:
+    return _refused(call, request, error, error.name)
+
+
+def _refused(
+    call: Call, request: FindCoordinatorRequest, error: ErrorCode, message: str
+) -> FindCoordinatorResponse:
     """The error where the version has it: of the whole answer, or of each key."""
-    message = _MESSAGE if error is ErrorCode.COORDINATOR_NOT_AVAILABLE else error.name
     if call.version < 4:
         return FindCoordinatorResponse(
             error_code=error, error_message=message, node_id=-1, host="", port=-1

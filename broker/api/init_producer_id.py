@@ -1,7 +1,8 @@
 """InitProducerId (22), versions 0-5: an id for an idempotent producer.
 
-Deviations: a transactional id is answered COORDINATOR_NOT_AVAILABLE, as there are no
-transactions; a producer that asks for a higher epoch gets another id instead, as in Kafka.
+Deviations: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every
+client takes for final, as there are no transactions; a producer that asks for a higher epoch gets
+another id instead, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ async def handle(
     if request.transactional_id == "":
         return refuse(call, request, ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return refuse(call, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return refuse(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
         return InitProducerIdResponse(producer_id=await context.producer_ids.take())
     except ApiError as error:

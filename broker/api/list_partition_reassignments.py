@@ -6,7 +6,7 @@ Not from this broker's own metadata: what is missing there may just have been st
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code
+from broker.api.topic_requests import error_code, patience_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages
@@ -34,7 +34,7 @@ async def handle(
             "/stele.v1.Admin/ListPartitionReassignments",
             pb.ListPartitionReassignmentsRequest(partitions=named),
             pb.ListPartitionReassignmentsResponse,
-            timeout_s=max(request.timeout_ms, 0) / 1000,
+            timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:
         return _refused(error.code, error.message)

@@ -1,5 +1,8 @@
 """Metadata (3), versions 0-13: brokers, topics, and who leads each partition.
 
+From version 12 on topics can be asked for by id: a topic with an id is, whatever name it has. In
+versions 10 and 11, which have the field, ids and null names are refused, as in Kafka.
+
 Deviations: a topic that is made by asking for it is waited for, two seconds at most, before
 LEADER_NOT_AVAILABLE is answered; in version 0 partitions with absent replicas are told like all
 others; everybody is authorized for everything.
@@ -14,6 +17,7 @@ from broker.api import topic_requests
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.api.describe_cluster import CLUSTER_OPERATIONS
 from broker.context import BrokerContext
+from broker.requests import NO_TOPIC_ID
 from broker.topic_views import Perspective, TopicView
 from metadata.image import PLAINTEXT, MetadataImage
 from stele.errors import ApiError, ErrorCode
@@ -37,6 +41,10 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> MetadataResponse:
+    if call.version < 12 and any(
+        topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()
+    ):
+        return refuse(call, request, ErrorCode.INVALID_REQUEST)
     failures = await _create_missing(context, request)
     image = context.image()
     wants_operations = request.include_topic_authorized_operations
@@ -49,11 +57,10 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
     if request.topics is None or (call.version == 0 and not request.topics):
         topics = [view.topic(image, topic) for topic in image.sorted_topics()]
     else:
-        no_name = None if call.version >= 12 else ""
         topics = [
             _named(view, image, failures, asked.name)
-            if asked.name is not None
-            else _identified(view, image, asked.topic_id, no_name)
+            if asked.name is not None and asked.topic_id == NO_TOPIC_ID
+            else _identified(view, image, asked.topic_id)
             for asked in request.topics
         ]
     wants_operations = request.include_cluster_authorized_operations
@@ -83,13 +90,11 @@ def _named(
     return MetadataResponseTopic(failures.get(name, error), name=name)
 
 
-def _identified(
-    view: TopicView, image: MetadataImage, topic_id: bytes, no_name: str | None
-) -> MetadataResponseTopic:
+def _identified(view: TopicView, image: MetadataImage, topic_id: bytes) -> MetadataResponseTopic:
     topic = image.topic_by_id(topic_id)
     if topic is not None:
         return view.topic(image, topic)
-    return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name=no_name, topic_id=topic_id)
+    return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
 
 def is_valid_topic_name(name: str) -> bool:
@@ -105,7 +110,9 @@ async def _create_missing(context: BrokerContext, request: MetadataRequest) -> d
     if not (context.config.auto_create_topics_enable and request.allow_auto_topic_creation):
         return {}
     image = context.image()
-    asked = dict.fromkeys(topic.name for topic in request.topics or ())
+    asked = dict.fromkeys(
+        topic.name for topic in request.topics or () if topic.topic_id == NO_TOPIC_ID
+    )
     missing = [
         name
         for name in asked

@@ -16,6 +16,19 @@ _KNOWN_HERE_S = 1.0
 """How long an answer is held back until this broker's own metadata shows the change."""
 
 
+_NO_WAIT_S = 5.0
+"""How long the controller is given by a client that does not want to wait."""
+
+
+def patience_s(timeout_ms: int) -> float:
+    """For how long the active controller is asked on behalf of a client.
+
+    A client that gives no time at all wants the request to be made and not to wait for more: it
+    is answered as others are, and not refused for a time in which nobody could have answered.
+    """
+    return timeout_ms / 1000 if timeout_ms > 0 else _NO_WAIT_S
+
+
 def error_code(number: int) -> ErrorCode:
     """An error of the wire; one that this version does not know is a server's error."""
     try:

@@ -6,7 +6,7 @@ Deviations: none. Version 2 has one error for all updates, of which one refused 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded
+from broker.api.topic_requests import error_code, forwarded, patience_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import update_features as messages
@@ -39,7 +39,7 @@ async def handle(
             "UpdateFeatures",
             wishes,
             pb.UpdateFeaturesResponse,
-            timeout_s=max(request.timeout_ms, 0) / 1000,
+            timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)

@@ -198,7 +198,8 @@ class DataService:
         self, request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
         if request.transactional_id:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # there are no transactions
+            # There are no transactions; any other error would be tried again.
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return pb.InitProducerIdResponse(error=error, producer_id=-1, producer_epoch=-1)
         try:
             producer_id = await self._context.producer_ids.take()

@@ -12,7 +12,7 @@ from broker.api import SERVED
 from broker.api.call import Served
 from tests.support.broker_apis import Edges, aim, topic_id
 from tests.support.broker_edges import run_virtual
-from tests.support.wire import messages
+from tests.support.wire import messages, unexpected_nulls
 
 KNOWN_TOPIC = "a"
 
@@ -32,7 +32,8 @@ def test_any_request(served: Served, data: st.DataObject) -> None:
         client = edges.client()
         client.send(served.api, version, request)
         if getattr(request, "acks", 1) != 0:
-            await client.receive(served.api, version)
+            answer = await client.receive(served.api, version)
+            assert unexpected_nulls(served.api, version, answer) == []
             assert not client.transport.closed
         await asyncio.sleep(0)
         failures = edges.registry.values()

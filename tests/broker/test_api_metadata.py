@@ -94,6 +94,43 @@ def test_topics_by_id() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_an_id_counts_whatever_name_stands_beside_it(version: int) -> None:
+    async def main() -> None:
+        edges = Edges(auto_create_topics_enable="true")
+        edges.add_topic("a", [[1]])
+        asked = [
+            MetadataRequestTopic(topic_id=topic_id("a"), name=""),
+            MetadataRequestTopic(topic_id=b"?" * 16, name="b"),
+        ]
+        answer = await edges.client().call(API, version, MetadataRequest(topics=asked))
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("a", 0),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
+        assert not edges.controller.created
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(("name", "id_of"), [("a", "a"), (None, "a"), (None, None)])
+def test_versions_that_cannot_ask_by_id_are_refused(
+    version: int, name: str | None, id_of: str | None
+) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        wanted = bytes(16) if id_of is None else topic_id(id_of)
+        asked = [MetadataRequestTopic(topic_id=wanted, name=name)]
+        answer = await edges.client().call(API, version, MetadataRequest(topics=asked))
+        (topic,) = answer.topics
+        assert topic.error_code == ErrorCode.INVALID_REQUEST
+        assert not topic.partitions
+
+    run_virtual(main())
+
+
 def test_partitions_that_cannot_be_served() -> None:
     async def main() -> None:
         edges = Edges()

@@ -151,7 +151,7 @@ def test_producer_ids_are_never_given_twice(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("transactional_id", "error"),
-    [("t", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("", ErrorCode.INVALID_REQUEST)],
+    [("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), ("", ErrorCode.INVALID_REQUEST)],
 )
 def test_no_producer_id_for_transactions(transactional_id: str, error: ErrorCode) -> None:
     async def main() -> None:
@@ -179,18 +179,31 @@ def test_a_controller_without_ids() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize(
+    ("key_type", "error"),
+    [
+        (0, ErrorCode.UNSUPPORTED_VERSION),
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.UNSUPPORTED_VERSION),
+        (3, ErrorCode.INVALID_REQUEST),
+    ],
+)
 @pytest.mark.parametrize("version", range(7))
-def test_there_are_no_coordinators(version: int) -> None:
+def test_there_are_no_coordinators(version: int, key_type: int, error: ErrorCode) -> None:
     async def main() -> None:
-        request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+        expected = ErrorCode.UNSUPPORTED_VERSION if version == 0 else error
+        assert not expected.retriable, "it would be asked again for ever"
+        request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g", "h"])
         answer = await Edges().client().call(find_coordinator.API, version, request)
         if version < 4:
-            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert answer.error_code == expected
             assert answer.node_id == -1
+            assert version == 0 or answer.error_message
         else:
             assert [(c.key, c.error_code) for c in answer.coordinators] == [
-                ("g", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-                ("h", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+                ("g", expected),
+                ("h", expected),
             ]
+            assert all(c.error_message for c in answer.coordinators)
 
     run_virtual(main())

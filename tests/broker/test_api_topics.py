@@ -48,8 +48,37 @@ def test_creates_and_answers_when_this_broker_knows(version: int) -> None:
         )
         if version >= 5:
             assert (new.num_partitions, new.replication_factor) == (1, 1)
+            assert [config.name for config in new.configs or ()] == sorted(TOPIC_KEYS)
+            assert (old.num_partitions, old.replication_factor) == (-1, -1)
+            assert old.configs == []
         if version >= 7:
             assert new.topic_id == topic_id("new")
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("version", [5, 6, 7])
+def test_tells_the_configuration_that_a_new_topic_has(version: int, validate_only: bool) -> None:
+    """Java's ``createTopics(...).all()`` reads it, and dies of a null."""
+
+    async def main() -> None:
+        edges = Edges(log_retention_ms="1234")
+        default = pb.ConfigRecord(
+            resource_type=pb.ConfigResourceType.BROKER, name="log.segment.bytes", value="1048576"
+        )
+        edges.commit(pb.MetadataRecord(config=default))
+        request = _create("new", validate_only=validate_only)
+        request.topics[0].configs = [CreatableTopicConfig("flush.messages", "5")]
+        answer = await edges.client().call(create_topics.API, version, request)
+        (topic,) = answer.topics
+        assert topic.topic_config_error_code == ErrorCode.NONE
+        told = {each.name: (each.value, each.config_source) for each in topic.configs or ()}
+        assert told["flush.messages"] == ("5", 1)
+        assert told["segment.bytes"] == ("1048576", 3)
+        assert told["retention.ms"] == ("1234", 4)
+        assert told["cleanup.policy"] == ("delete", 5)
+        assert set(told) == set(TOPIC_KEYS)
 
     run_virtual(main())
 

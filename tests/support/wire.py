@@ -204,3 +204,47 @@ def _is_default(each: schema.Field, value: Any) -> bool:
     if each.type == "uuid":
         return bool(value == wire.ZERO_UUID)
     return value is None or value == [] or value == int(each.default or 0)
+
+
+# ---------------------------------------------------------------------- nulls in answers
+
+# What Kafka's own answers leave null; elsewhere its clients read without looking.
+_KAFKA_LEAVES_NULL = {
+    "error_message",
+    "batch_index_error_message",
+    "rack",
+    "documentation",
+    "aborted_transactions",  # for read_uncommitted
+    "Metadata.topics.name",  # for an id that is not known
+    "Metadata.cluster_id",  # of a request that is refused as a whole
+    "DeleteTopics.responses.name",  # of an id that is not known
+    "DescribeTopicPartitions.next_cursor",  # where nothing is left
+    "DescribeConfigs.results.configs.value",  # of a password, or without a default
+    "DescribeConfigs.results.configs.synonyms.value",
+}
+
+
+def unexpected_nulls(api: wire.Api[Any, Any], version: int, answer: wire.Struct) -> list[str]:
+    """The paths of fields that are null where Kafka never leaves them so."""
+    name = type(answer).__name__.removesuffix("Response")
+    found = _nulls(answer, fields_of(api, "response"), version, name)
+    return [
+        path
+        for path in found
+        if path not in _KAFKA_LEAVES_NULL and path.rsplit(".", 1)[-1] not in _KAFKA_LEAVES_NULL
+    ]
+
+
+def _nulls(
+    message: wire.Struct, fields: list[schema.Field], version: int, path: str
+) -> Iterator[str]:
+    for each in fields:
+        if version not in each.versions:
+            continue
+        value = getattr(message, each.name)
+        here = f"{path}.{each.name}"
+        if value is None and each.is_nullable(version):
+            yield here
+        elif each.is_struct and value is not None:
+            for item in value if each.is_array else [value]:
+                yield from _nulls(item, each.fields, version, here)

@@ -1,0 +1,95 @@
+"""Unmodified clients that want groups or transactions, which are not built, hear of it at once.
+
+None may spin, hang or wait for its own time-out: the answer must end the matter for each of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+CreateTopic = Callable[..., str]
+SOON_S = 15.0  # far below any client's own time-out
+
+
+def test_confluent_kafka_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
+    from confluent_kafka import Consumer, KafkaError
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
+    try:
+        consumer.subscribe([create_topic()])
+        message = consumer.poll(SOON_S)
+        assert message is not None, "it was told nothing"
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError.UNSUPPORTED_VERSION
+        assert "consumer groups are not supported" in error.str()
+    finally:
+        consumer.close()
+
+
+def test_confluent_kafka_with_transactions(bootstrap: str) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+    with pytest.raises(KafkaException) as caught:
+        producer.init_transactions(SOON_S)
+    error = caught.value.args[0]
+    assert error.fatal()
+    assert "transactions are not supported" in error.str()
+
+
+def test_kafka_python_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
+    from kafka import KafkaConsumer
+    from kafka.errors import UnsupportedVersionError
+
+    consumer = KafkaConsumer(create_topic(), bootstrap_servers=bootstrap, group_id="g")
+    try:
+        with pytest.raises(UnsupportedVersionError):
+            consumer.poll(SOON_S * 1000)
+    finally:
+        consumer.close(timeout_ms=1000)
+
+
+def test_kafka_python_with_transactions(bootstrap: str) -> None:
+    from kafka import KafkaProducer
+    from kafka.errors import TransactionalIdAuthorizationFailedError
+
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id="t", max_block_ms=SOON_S * 1000
+    )
+    try:
+        with pytest.raises(TransactionalIdAuthorizationFailedError):
+            producer.init_transactions()
+    finally:
+        producer.close(timeout=1)
+
+
+async def test_aiokafka_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.errors import UnsupportedVersionError
+
+    consumer = AIOKafkaConsumer(create_topic(), bootstrap_servers=bootstrap, group_id="g")
+    start = time.monotonic()
+    try:
+        with pytest.raises(UnsupportedVersionError):
+            await consumer.start()
+    finally:
+        await consumer.stop()
+    assert time.monotonic() - start < 2 * SOON_S
+
+
+async def test_aiokafka_with_transactions(bootstrap: str) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import TransactionalIdAuthorizationFailed
+
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+    try:
+        with pytest.raises(TransactionalIdAuthorizationFailed):
+            await producer.start()
+    finally:
+        await producer.stop()
