@@ -321,10 +321,32 @@ class PeerFetcher:
                 await directory.flush()
             except ApiError as error:
                 logger.error("not durable, so not acknowledged: %s", error)
+        await self._persist_starts(written)
         for following in written:
             partition = following.replica.id
-            if self._following.get(partition) is following and following.is_durable:
+            if (
+                partition not in self._resting
+                and self._following.get(partition) is following
+                and following.is_durable
+            ):
                 self._tell(partition)
+
+    async def _persist_starts(self, written: Sequence[Following]) -> None:
+        """What the leader has deleted stays deleted here: then the new start is told, too."""
+        moved = [following for following in written if following.start_moved]
+        for directory in {following.replica.directory: None for following in moved}:
+            try:
+                await directory.persist_start_offsets()
+            except ApiError as error:
+                logger.error("the start of logs is not on disk: %s", error)
+        for following in moved:
+            following.start_moved = False
+            partition = following.replica.id
+            if self._following.get(partition) is not following or not following.is_durable:
+                continue
+            log = following.replica.log
+            if following.replica.directory.durable_start_offset(log) < log.start_offset:
+                self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
 
 async def _abandon(session: _Session) -> None:

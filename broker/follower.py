@@ -42,7 +42,15 @@ class Verdict(NamedTuple):
 class Following:
     """One partition followed in one leader epoch."""
 
-    __slots__ = ("_backoff_s", "_failures", "_told_offset", "leader_epoch", "replica", "told_in")
+    __slots__ = (
+        "_backoff_s",
+        "_failures",
+        "_told_offset",
+        "leader_epoch",
+        "replica",
+        "start_moved",
+        "told_in",
+    )
 
     def __init__(self, replica: Replica, leader_epoch: int, backoff_s: float) -> None:
         """``backoff_s``: ``replica.fetch.backoff.ms``, for what does not pass by itself."""
@@ -55,6 +63,8 @@ class Following:
         # The log's end as that request named it. An answer is about what follows that offset.
         self._told_offset = -1
         self._failures = 0
+        # The leader's log begins later than this one does on disk: that has to be written.
+        self.start_moved = False
 
     @property
     def is_durable(self) -> bool:
@@ -65,7 +75,8 @@ class Following:
         return replica.log.durable_offset == replica.log.end_offset
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
-        """What a Fetch says of this partition. Everything below the offset is durable."""
+        """What a Fetch says of this partition. Everything below the offset is durable, and so is
+        the start."""
         log = self.replica.log
         self._told_offset = log.end_offset
         return wire.FetchPartition(
@@ -73,7 +84,7 @@ class Following:
             current_leader_epoch=self.leader_epoch,
             fetch_offset=log.end_offset,
             last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
-            log_start_offset=log.start_offset,
+            log_start_offset=self.replica.directory.durable_start_offset(log),
             partition_max_bytes=max_bytes,
         )
 
@@ -122,9 +133,16 @@ class Following:
             written = len(records)
         if data.log_start_offset > log.start_offset:
             log.advance_start_offset(min(data.log_start_offset, log.end_offset))
+        self._check_start(data)
         replica.machine.copied(replica.position, data.high_watermark)
         log.update_high_watermark(replica.machine.high_watermark)
-        return Verdict(moved=written > 0, written_bytes=written)
+        return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
+
+    def _check_start(self, data: wire.PartitionData) -> None:
+        """The leader waits to hear that its start is this replica's, too, whatever happens then."""
+        log, directory = self.replica.log, self.replica.directory
+        wanted = min(data.log_start_offset, log.end_offset)
+        self.start_moved = directory.durable_start_offset(log) < wanted
 
     def _truncate(self, diverging: wire.EpochEndOffset) -> Verdict:
         """Cut where this log's history leaves the leader's (KIP-595), never at the high watermark.
@@ -162,6 +180,7 @@ class Following:
             data.log_start_offset,
         )
         log.reset_to(data.log_start_offset)
+        self._check_start(data)
         replica.machine.truncated(replica.position)
         return Verdict(moved=True)
 

@@ -28,7 +28,7 @@ from broker.partition_effects import (
 from broker.partition_progress import Attendance, FollowerProgress
 from broker.partition_waiters import OffsetWaiters
 from metadata.image import RECOVERING, PartitionState
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 
 PROPOSAL_BACKOFF_MS = 500.0
 """After the controller refused an ISR: no sooner is one proposed again."""
@@ -86,6 +86,9 @@ class PartitionMachine:
         self._replicated = OffsetWaiters()
         # acks=1 requests, by the durable offset they need.
         self._durable = OffsetWaiters()
+        # Deletions of records, by the start that every log has to have reached; empty while not
+        # leading.
+        self._deleted = OffsetWaiters()
 
     # ------------------------------------------------------------------------ questions
 
@@ -214,7 +217,7 @@ class PartitionMachine:
         self._progress = {}
         self._proposal = None
         self._maximal_isr = frozenset()
-        tokens = self._replicated.drain() + self._durable.drain()
+        tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
         if tokens:
             effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         effects.append(Followed(self._state.leader, self._state.leader_epoch))
@@ -326,13 +329,51 @@ class PartitionMachine:
         self._acknowledge_durable(effects)
         return number, effects
 
+    def deletable(self, offset: int) -> int:
+        """Where the log begins once the records below ``offset`` (-1: all that are committed) are
+        deleted. Only what is committed can be: else it would come back from another replica.
+
+        Raises ApiError NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
+        """
+        if not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        wanted = self.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}: {self._log.start_offset} to {self.high_watermark} is committed",
+            )
+        return max(wanted, self._log.start_offset)
+
+    def await_deleted(self, offset: int, token: Token) -> tuple[int, list[Effect]]:
+        """``token`` wants every replica that may lead to begin at ``offset`` or later, on disk;
+        this one does. The number withdraws the wait."""
+        number = self._deleted.add(offset, token)
+        effects: list[Effect] = []
+        self._acknowledge_deleted(effects)
+        return number, effects
+
+    def withdraw_deleted(self, number: int) -> None:
+        """A deletion stopped waiting, by its time-out."""
+        self._deleted.withdraw(number)
+
+    @property
+    def low_watermark(self) -> int:
+        """The least start of those who may lead: of the maximal ISR, and of eligible replicas."""
+        starts = [
+            progress.start_offset
+            for broker_id, progress in self._progress.items()
+            if broker_id in self._maximal_isr or progress.eligible
+        ]
+        return min(self._log.start_offset, *starts) if starts else self._log.start_offset
+
     def withdraw(self, number: int, *, replicated: bool) -> None:
         """A request stopped waiting, by its time-out."""
         (self._replicated if replicated else self._durable).withdraw(number)
 
     def fail_waiters(self, error: ErrorCode) -> list[Effect]:
         """Nothing can be promised here any more: the log failed or the broker stops."""
-        tokens = self._replicated.drain() + self._durable.drain()
+        tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
         return [Refused(tokens, error)] if tokens else []
 
     # ------------------------------------------------------------------ followers' fetches
@@ -344,6 +385,8 @@ class PartitionMachine:
         status: BrokerStatus,
         now_ms: float,
         attendance: Attendance | None = None,
+        *,
+        start_offset: int = 0,
     ) -> list[Effect]:
         """A replica that ``check_follower`` passed fetches from ``offset`` and so has all below.
 
@@ -365,6 +408,7 @@ class PartitionMachine:
             offset=offset,
             leader_end=self._log.end_offset,
             now_ms=now_ms,
+            start_offset=start_offset,
             attendance=attendance,
         )
         progress.eligible = status.eligible
@@ -373,6 +417,8 @@ class PartitionMachine:
             self._grow(effects, broker_id, progress, now_ms)
         if is_news or not is_member:
             self._settle(effects, now_ms)
+        else:
+            self._acknowledge_deleted(effects)
         return effects
 
     def rests(self, broker_id: int, attendance: Attendance) -> bool:
@@ -396,10 +442,12 @@ class PartitionMachine:
     def _grow(
         self, effects: list[Effect], broker_id: int, progress: FollowerProgress, now_ms: float
     ) -> None:
-        """At or past both high watermark and epoch start a replica has everything committed."""
+        """At or past both high watermark and epoch start a replica has everything committed, and
+        nothing that was deleted if it begins no earlier than this one."""
         if (
             self._may_propose(now_ms)
             and progress.eligible
+            and progress.start_offset >= self._log.start_offset
             and progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
         ):
             self._propose(effects, (*self._state.isr, broker_id))
@@ -493,6 +541,7 @@ class PartitionMachine:
             if tokens:
                 effects.append(Acknowledged(tokens))
         self._acknowledge_durable(effects)
+        self._acknowledge_deleted(effects)
 
     def _committable(self, now_ms: float) -> int:
         """The least durable end offset over the maximal ISR, this broker's included.
@@ -513,6 +562,12 @@ class PartitionMachine:
         tokens = self._durable.reach(self._log.durable_offset)
         if tokens:
             effects.append(Acknowledged(tokens))
+
+    def _acknowledge_deleted(self, effects: list[Effect]) -> None:
+        if len(self._deleted):
+            tokens = self._deleted.reach(self.low_watermark)
+            if tokens:
+                effects.append(Acknowledged(tokens))
 
 
 def _is_no_change(proposal: Proposed, answer: IsrAnswer) -> bool:

@@ -40,6 +40,8 @@ class FollowerProgress:
     # that end was caught up then, however fast the leader appends.
     last_fetch_ms: float = NEVER
     last_fetch_leader_end: int = UNKNOWN_OFFSET
+    # Where its log begins, on disk: records that were deleted stay deleted on it.
+    start_offset: int = 0
     # The session in which the follower rests: it has all that the leader has, and each request
     # of the session is a fetch from there that need not be counted here. None otherwise.
     rests_in: Attendance | None = None
@@ -51,6 +53,7 @@ class FollowerProgress:
         offset: int,
         leader_end: int,
         now_ms: float,
+        start_offset: int = 0,
         attendance: Attendance | None = None,
     ) -> None:
         """Count a fetch from ``offset`` that came when the leader's log ended at ``leader_end``.
@@ -70,6 +73,7 @@ class FollowerProgress:
         elif self.last_fetch_leader_end != UNKNOWN_OFFSET and offset >= self.last_fetch_leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
         self.end_offset = offset
+        self.start_offset = start_offset
         self.last_fetch_ms = now_ms
         self.last_fetch_leader_end = leader_end
         if offset >= leader_end:

@@ -19,6 +19,7 @@ from broker.replica import Replica, ReplicaState
 from broker.replica_config import ReplicaConfig
 from broker.replica_descriptions import DirectoryDescription, ReplicaDescriptions
 from broker.replicas import ReplicaCounters, Replicas
+from broker.replicas_deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replicas_fetch import FetchRequests
 from broker.replicas_metadata import MetadataApplier
 from broker.replicas_offsets import OffsetRequests
@@ -124,6 +125,7 @@ class ReplicaManager:
             still_wanted=self._still_wanted,
             answered=self._isr_answered,
         )
+        self._deletion = DeleteRequests(self._replicas, lease_valid)
         self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
         paths = [directory.path for directory in self._directories]
         self._rooms = rooms or Rooms(world.disk, world.clock, paths)
@@ -239,6 +241,12 @@ class ReplicaManager:
     def leader_of(self, partition: PartitionId) -> LeaderHint:
         """Who leads by the metadata applied last; -1 for nobody or unknown."""
         return self._replicas.hint(partition)
+
+    async def delete_records(
+        self, deletions: Sequence[Deletion], timeout_ms: int
+    ) -> list[DeletionResult]:
+        """Let the logs of partitions that are led here begin later: DeleteRecords."""
+        return await self._deletion.delete(deletions, timeout_ms)
 
     async def describe_directories(
         self, wanted: Collection[tuple[str, int]] | None

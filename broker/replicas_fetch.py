@@ -456,7 +456,12 @@ class FetchRequests:
         """All below the position is on the follower's disk."""
         attendance = query.session.attendance if query.session is not None else None
         effects = replica.machine.fetched(
-            query.replica_id, entry.fetch_offset, status, now_ms, attendance
+            query.replica_id,
+            entry.fetch_offset,
+            status,
+            now_ms,
+            attendance,
+            start_offset=max(0, entry.log_start_offset),
         )
         if entry.fetch_offset < replica.log.end_offset:
             self._replicas.unsettled[replica.id] = None

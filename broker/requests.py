@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from broker.context import BrokerContext
+from broker.replicas_deletion import Deletion, DeletionResult
 from broker.types import (
     Cancel,
     EpochQuery,
@@ -143,6 +144,15 @@ async def list_offsets(
     queries = [item for item in items if isinstance(item, OffsetQuery)]
     results = await context.replicas.list_offsets(queries, read_committed=read_committed)
     return _merge(items, OffsetQuery, results)
+
+
+async def delete_records(
+    context: BrokerContext, items: Sequence[Deletion | DeletionResult], timeout_ms: int
+) -> list[DeletionResult]:
+    """Later starts of logs; a result for each item, in order."""
+    deletions = [item for item in items if isinstance(item, Deletion)]
+    results = await context.replicas.delete_records(deletions, timeout_ms)
+    return _merge(items, Deletion, results)
 
 
 def epoch_ends(

@@ -503,6 +503,18 @@ class LogDirectory:
         except OSError as error:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
 
+    def durable_start_offset(self, log: PartitionLog) -> int:
+        """Where a log begins for sure after a power loss, or later."""
+        return min(log.start_offset, self._checkpoints.start_offsets.get(log.key, 0))
+
+    async def persist_start_offsets(self) -> None:
+        """Return when the starts that the logs have now are on disk. Raises StorageError."""
+        self._check_online()
+        try:
+            await self._checkpoints.write_starts()
+        except OSError as error:
+            raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
+
     # ----------------------------------------------------------------------------- retention
 
     async def enforce_retention(self) -> int:

@@ -111,6 +111,14 @@ class OffsetCheckpoints:
                 generations,
             )
 
+    async def write_starts(self) -> None:
+        """Replace the file of the logs' starts, if one has moved. Those who wait for the same file
+        share the next writing of it. Raises as ``write``."""
+        async with self._writing:
+            generations = {log: log.truncation_generation for log in self._logs.values()}
+            starts = {log: log.start_offset for log in self._logs.values() if log.start_offset}
+            await self._write_offsets(((LOG_START_FILE, self.start_offsets, starts),), generations)
+
     async def _write_epochs(self) -> None:
         written: list[tuple[PartitionLog, str]] = []
         try:

@@ -137,3 +137,27 @@ def test_kafka_python_describes_directories_quorum_and_producers(
     page = kafka_python.describe_topic_partitions([topic])
     assert topic in str(page)
     assert kafka_python.describe_producers([TopicPartition(topic, 0)])
+
+
+def test_confluent_and_kafka_python_delete_records(
+    confluent: AdminClient, kafka_python: Any, bootstrap: str, create_topic: CreateTopic
+) -> None:
+    from confluent_kafka import TopicPartition as Deletion
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+    topic = create_topic(partitions=1)
+    place = TopicPartition(topic, 0)
+    with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=0).get(30)
+    (future,) = confluent.delete_records([Deletion(topic, 0, 4)]).values()
+    assert future.result(30).low_watermark == 4
+    (future,) = confluent.delete_records([Deletion(topic, 0, 11)]).values()
+    with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
+        future.result(30)
+    kafka_python.delete_records({place: 7})
+    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=10_000) as consumer:
+        consumer.assign([place])
+        assert consumer.beginning_offsets([place]) == {place: 7}
+        consumer.seek_to_beginning(place)
+        assert next(consumer).value == b"7"

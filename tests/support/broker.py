@@ -86,8 +86,17 @@ class MachineBench:
     def status(self, broker_id: int) -> BrokerStatus:
         return BrokerStatus(self.epochs[broker_id], self.eligible[broker_id])
 
-    def fetch(self, broker_id: int, offset: int) -> list[Effect]:
-        return self.machine.fetched(broker_id, offset, self.status(broker_id), self.now_ms)
+    def fetch(self, broker_id: int, offset: int, *, start: int = 0) -> list[Effect]:
+        return self.machine.fetched(
+            broker_id, offset, self.status(broker_id), self.now_ms, start_offset=start
+        )
+
+    def delete(self, offset: int, token: str) -> list[Effect]:
+        """On this broker, durably; ``token`` waits for the others."""
+        start = self.machine.deletable(offset)
+        self.log = self.log._replace(start_offset=start)
+        self.machine.started_at(self.log)
+        return self.machine.await_deleted(start, token)[1]
 
     def wait(self, token: str, offset: int | None = None) -> list[Effect]:
         offset = self.log.end_offset if offset is None else offset

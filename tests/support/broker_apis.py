@@ -17,6 +17,7 @@ from broker.producer_ids import ProducerIds
 from broker.publisher import MetadataPublisher
 from broker.replica_descriptions import DirectoryDescription
 from broker.replica_manager import ReplicaCounters, ReplicaManager
+from broker.replicas_deletion import Deletion, DeletionResult
 from broker.types import (
     Cancel,
     EpochQuery,
@@ -81,6 +82,8 @@ class FakeReplicas(ReplicaManager):
         self.produce_results: dict[PartitionId, ProduceResult] = {}
         self.fetch_results: dict[PartitionId, FetchResult] = {}
         self.offset_result = OffsetResult(ErrorCode.NONE, 42, 1000, 3)
+        self.deleted: list[tuple[list[Deletion], int]] = []
+        self.deletion_result = DeletionResult(ErrorCode.NONE, 7)
         self.directories: list[DirectoryDescription] = []
         self.described: list[Collection[tuple[str, int]] | None] = []
         self.producers: dict[PartitionId, list[ProducerEntry]] = {}
@@ -144,6 +147,12 @@ class FakeReplicas(ReplicaManager):
     def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
         self.epoch_queries += queries
         return [self.offset_result for _ in queries]
+
+    async def delete_records(
+        self, deletions: Sequence[Deletion], timeout_ms: int
+    ) -> list[DeletionResult]:
+        self.deleted.append((list(deletions), timeout_ms))
+        return [self.deletion_result for _ in deletions]
 
     async def describe_directories(
         self, wanted: Collection[tuple[str, int]] | None

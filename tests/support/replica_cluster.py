@@ -16,6 +16,7 @@ from broker.metrics import BrokerMetrics
 from broker.replica import Replica
 from broker.replica_config import ReplicaConfig
 from broker.replica_manager import ReplicaManager
+from broker.replicas_deletion import Deletion, DeletionResult
 from broker.types import (
     FetchEntry,
     FetchQuery,
@@ -180,6 +181,19 @@ class Node:
         asked = FetchQuery([entry], max_wait_ms, min_bytes, 1 << 20, replica_id, replica_epoch)
         results = await self.do(lambda done: self.manager.fetch(asked, done))
         return cast(FetchResult, results[0])
+
+    async def delete(
+        self, offset: int, *, timeout_ms: int = 30_000, partition: PartitionId = P0
+    ) -> DeletionResult:
+        """DeleteRecords, of one partition."""
+        asked = [Deletion(partition, offset)]
+        (result,) = await self.process.run(self.manager.delete_records(asked, timeout_ms))
+        return result
+
+    def starts(self, partition: PartitionId = P0) -> tuple[int, int]:
+        """Of the replica's log: the start, and the start on disk."""
+        log = self.replica(partition).log
+        return log.start_offset, self.directory.durable_start_offset(log)
 
 
 class _FetchOnly:

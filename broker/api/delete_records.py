@@ -1,0 +1,76 @@
+"""DeleteRecords (21), versions 0-2: the log of a partition begins later (KIP-107).
+
+Deviations: what is answered is on disk, on the leader and on every replica that is in the ISR or
+could join it; a replica that is neither is not waited for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker import requests
+from broker.api.call import Call, Served
+from broker.context import BrokerContext
+from broker.replicas_deletion import Deletion, DeletionResult
+from metadata.image import MetadataImage
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import delete_records as messages
+from stele.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+async def handle(
+    context: BrokerContext, call: Call, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    image = context.image()
+    asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    items = [
+        DeletionResult(ErrorCode.INVALID_REQUEST)
+        if asked[topic.name, partition.partition_index] > 1
+        else _item(image, topic.name, partition.partition_index, partition.offset)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    results = iter(await requests.delete_records(context, items, request.timeout_ms))
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [_answer(each.partition_index, next(results)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _item(
+    image: MetadataImage, name: str, partition: int, offset: int
+) -> Deletion | DeletionResult:
+    topic = image.topic(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = requests.partition_of(topic, partition)
+    if isinstance(found, ErrorCode):
+        return DeletionResult(found)
+    return Deletion(found, offset)
+
+
+def _answer(partition: int, result: DeletionResult) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition, result.low_watermark, result.error)
+
+
+def refuse(call: Call, request: DeleteRecordsRequest, error: ErrorCode) -> DeleteRecordsResponse:
+    failed = DeletionResult(error)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name, [_answer(each.partition_index, failed) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)
