@@ -147,7 +147,7 @@ class PartitionLog:
         log.epochs = recover_epochs(request, recovered)
         log.producers, replayed = recover_producers(request, recovered)
         log._producer_files = ProducerFiles(disk, directory, replayed)
-        log._save_producers()
+        log._ease_recovery()
         if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
@@ -323,16 +323,26 @@ class PartitionLog:
         records = end_offset - self.end_offset
         self.end_offset = end_offset
         if self._producer_files.appended(batch_count, size):
-            self._save_producers()
+            self._ease_recovery()
         self._durability.appended(records, end_offset, self.config)
 
-    def _save_producers(self) -> None:
-        """So that neither a truncation nor a recovery has far to replay."""
+    def _ease_recovery(self) -> None:
+        """Write producer state and indexes every so often, so that neither a truncation nor a
+        recovery has far to go."""
+        active = self.segments.active
         try:
-            self._producer_files.save_if_due(self.end_offset, self.producers, self.segments.bases)
+            path = self._producer_files.save_if_due(
+                self.end_offset, self.producers, self.segments.bases
+            )
+            if path is None:
+                return
+            active.flush_indexes()
         except OSError as error:
             # The log tells the same, only more slowly.
-            logger.warning("%s: producer snapshot not written: %s", self.directory, error)
+            logger.warning("%s: index or producer snapshot not written: %s", active.path, error)
+            return
+        if self.config.strict_flush:
+            self.require_synced(self.directory, path, *active.index_paths())
 
     # ----------------------------------------------------------------------------- sync
 

@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import lt
 from typing import Final
 
 from stele.world import Buffer, Disk, ReadFailedError
@@ -58,6 +59,18 @@ class OffsetIndex:
             return -1, 0
         return self.base_offset + self.offsets[-1], self.positions[-1]
 
+    @property
+    def rises(self) -> bool:
+        """Whether entries rise, as they must; zeroes that were never written do not."""
+        if self.positions and self.positions[0] <= 0:
+            return False  # the first batch is never entered
+        offsets, positions = self.offsets, self.positions
+        return all(map(lt, offsets, offsets[1:])) and all(map(lt, positions, positions[1:]))
+
+    def truncate_to_offset(self, offset: int) -> None:
+        """Forget batches that end at or behind ``offset``. The file follows at ``flush``."""
+        self._truncate(bisect_left(self.offsets, offset - self.base_offset))
+
     def last_position_upto(self, position: int) -> int:
         """The greatest known batch start that is not behind ``position``; 0 if none."""
         at = bisect_right(self.positions, position) - 1
@@ -65,7 +78,9 @@ class OffsetIndex:
 
     def truncate_to_position(self, position: int) -> None:
         """Forget batches that start at or behind ``position``. The file follows at ``flush``."""
-        keep = bisect_left(self.positions, position)
+        self._truncate(bisect_left(self.positions, position))
+
+    def _truncate(self, keep: int) -> None:
         if keep < len(self.offsets):
             del self.offsets[keep:]
             del self.positions[keep:]

@@ -11,8 +11,8 @@ from storage.snapshots import snapshot_path, write_snapshot
 
 REPLAY_BATCHES: Final = 8192
 """Replaying so many headers takes some 20 ms."""
-_BYTES_PER_BATCH: Final = 16 << 10
-"""Reading so many bytes takes as long as looking at one header."""
+_BYTES_PER_BATCH: Final = 4 << 10
+"""Reading so many bytes, and checking them, takes as long as looking at one header."""
 _BATCHES_PER_PRODUCER: Final = 8
 """Writing a producer's state takes as long as replaying so many headers, at most."""
 _KEPT: Final = 2  # snapshots within a segment; those at segments' beginnings stay
@@ -47,19 +47,18 @@ class ProducerFiles:
         self._to_replay += _cost(batches, size_bytes)
         return self._to_replay >= self._due
 
-    def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> None:
-        """Write the state as of ``offset``, the log's end, if enough came since the last; not if
-        there is none. It is not synced: a torn one is told by its CRC. Raises OSError."""
+    def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> str | None:
+        """Write the state as of ``offset``, the log's end, if enough came since the last, also if
+        there is none. The path, which is not synced: a torn one is told by its CRC. Raises
+        OSError."""
         self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
         if self._to_replay < self._due:
-            return
-        if len(states) == 0:
-            self._due = self._to_replay + REPLAY_BATCHES  # ask again later
-            return
-        self.write(offset, states)
+            return None
+        path = self.write(offset, states)
         self._inner.append(offset)
         while len(self._inner) > _KEPT:
             self._remove(self._inner.pop(0), bases)
+        return path
 
     def _remove(self, offset: int, bases: Container[int]) -> None:
         path = snapshot_path(self._directory, offset)

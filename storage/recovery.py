@@ -1,11 +1,12 @@
 """Opening a log's segments: what is there, what was torn off, what is corrupt.
 
-The rule. Walking the batches from the recovery point's segment on, the walk ends at the end of the
-last file, or at a *cut*: bytes that are no whole, sound, following batch. A cut is a torn write,
-and is truncated, only if it lies at or above the recovery point and the checkpointed high
-watermark, and either no whole batch stands anywhere behind it or sectors of the batch there were
-never written. Anything else is corruption. Segments that are not walked are checked when they are
-read (``Segment.unseen_bytes``), so that what is corrupt is never served.
+The rule. Walking the batches from the recovery point on (from the last one below it that the
+segment's index names), the walk ends at the end of the last file, or at a *cut*: bytes that are no
+whole, sound, following batch. A cut is a torn write, and is truncated, only if it lies at or above
+the recovery point and the checkpointed high watermark, and either no whole batch stands anywhere
+behind it or sectors of the batch there were never written. Anything else is corruption. What is not
+walked is checked when it is read (``Segment.unseen_bytes``), so that what is corrupt is never
+served.
 
 A recovery point above the high watermark does not outlive the opening of its directory: it is
 lowered to that. So what lies between the two is checked now, also where nothing is walked; at the
@@ -270,7 +271,10 @@ def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -
     for at in range(first, len(segments)):
         segment = segments[at]
         following = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        cut = _scan_segment(result, segment, request.index_interval_bytes)
+        start = segment.begin_scan(request.recovery_point if at == first else 0)
+        if at == first:
+            result.scanned_from = segment.end_offset
+        cut = _scan_segment(result, segment, start, request.index_interval_bytes)
         if cut is None and following is not None and segment.end_offset != following:
             cut = Cut(segment.size, segment.end_offset, f"the next segment begins at {following}")
         if cut is None:
@@ -347,20 +351,19 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> None:
             for path in segment.index_paths():
                 request.disk.sync_now(path)
             segment.unload()
+        else:
+            segment.sync_indexes_now()
     request.disk.sync_now(request.directory)
     request.disk.sync_now(request.directory.rpartition("/")[0])
 
 
 def _scan_segment(
-    result: RecoveredSegments, segment: Segment, index_interval_bytes: int
+    result: RecoveredSegments, segment: Segment, position: int, index_interval_bytes: int
 ) -> Cut | None:
-    """Check every batch in full (frame, CRC, order) and make the indexes anew.
+    """Check every batch from ``position`` on in full (frame, CRC, order) and index them anew.
 
     Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
     """
-    segment.reset_summary()
-    segment.unseen_bytes = 0
-    position = 0
     while position < segment.size:
         chunk = segment.file.read_now(position, min(_SCAN_BYTES, segment.size - position))
         at = 0
@@ -458,7 +461,7 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Le
     """The epoch file is right below the recovery point; above it the batches tell."""
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
-    if not known:
+    if not known and recovered.scanned_from > request.start_offset:
         replay(
             recovered.segments,
             request.start_offset,

@@ -246,6 +246,15 @@ class Segment:
         self._disk.sync_now(self.path)
         self.load_tail()
         self._time_index.truncate_to_offset(self.end_offset)
+        self.sync_indexes_now()
+
+    def sync_indexes_now(self) -> None:
+        """Have the index files on disk hold nothing that the file does not, before it grows
+        again: recovery goes by entries below the recovery point. Waits for the device."""
+        for index in (self._index, self._time_index):
+            if index.dirty and self._disk.exists(index.path):
+                index.flush(self._disk)
+                self._disk.sync_now(index.path)
 
     # ----------------------------------------------------------------------------- loading
 
@@ -253,7 +262,11 @@ class Segment:
         """Have both indexes in memory, waiting for the device, made anew where they are wrong."""
         if self._loaded and self._time_loaded and not self.indexes_lost:
             return
-        if self.indexes_lost or not self.load_indexes():
+        known = not self.indexes_lost
+        known = known and (self._loaded or self._index.load(self._disk, self.size))
+        known = known and (self._time_loaded or self._time_index.load(self._disk))
+        self._loaded = self._time_loaded = True
+        if not known or not self._index_fits():
             logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
             end_offset = self.end_offset  # a sealed segment's may lie behind its last record
             self.rebuild_indexes(LogConfig().index_interval_bytes)
@@ -317,15 +330,44 @@ class Segment:
 
     def load_indexes(self) -> bool:
         """Read the files; False if they do not fit the log and have to be made anew."""
-        if not (self._loaded and self._index.dirty):  # else memory is newer than the file
-            self._loaded = True
-            if not self._index.load(self._disk, self.size):
-                return False
-        if not (self._time_loaded and self._time_index.dirty):
-            self._time_loaded = True
-            if not self._time_index.load(self._disk):
-                return False
+        self._loaded = self._time_loaded = True
+        if not (self._index.load(self._disk, self.size) and self._time_index.load(self._disk)):
+            return False
         return self._index_fits()
+
+    def begin_scan(self, proven_offset: int) -> int:
+        """Get ready to note all batches from a position on, which is returned; forget what was
+        known of them. ``proven_offset``: all below was on disk, so that an index entry below leads
+        to the batch that it names.
+
+        An index file is only ever appended to, and its cuts are on disk before anything takes the
+        place of what was cut. So a crash leaves entries that are right, or zeroes, which do not
+        rise.
+        """
+        if self.load_indexes() and self._index.rises and self._time_index.rises:
+            self._index.truncate_to_offset(proven_offset)
+            known, position = self._index.last
+            if known >= 0 and self._index_fits():
+                self._time_index.truncate_to_offset(known + 1)
+                last = self._time_index.last
+                if last is not None:
+                    self.max_timestamp_ms, self.max_timestamp_offset = last
+                    self.end_offset = read_header(
+                        self.file.read_now(position, HEADER_SIZE)
+                    ).base_offset
+                    self._read_first_timestamp()
+                    self.bytes_since_index = 0
+                    self.unseen_bytes = position
+                    return position
+        self.reset_summary()
+        self.unseen_bytes = 0
+        return 0
+
+    def _read_first_timestamp(self) -> None:
+        self.first_timestamp_ms = NO_TIMESTAMP
+        if self.size:
+            first = self.file.read_now(0, HEADER_SIZE)
+            self.first_timestamp_ms = read_header(first).max_timestamp_ms
 
     def _index_fits(self) -> bool:
         """Whether the last entry leads to a batch that ends where it says."""
@@ -374,10 +416,7 @@ class Segment:
         if known is not None and known[1] < self.end_offset and known[0] >= self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = known
         self.bytes_since_index = self.size - start
-        self.first_timestamp_ms = NO_TIMESTAMP
-        if self.size:
-            first = self.file.read_now(0, HEADER_SIZE)
-            self.first_timestamp_ms = read_header(first).max_timestamp_ms
+        self._read_first_timestamp()
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch from ``position`` on, waiting for the device. Raises CorruptLogError."""

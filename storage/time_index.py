@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from operator import lt
 from typing import Final, NamedTuple
 
 from stele.world import Disk, File, ReadFailedError
@@ -65,6 +66,13 @@ class TimeIndex:
             return None
         entry = self._at(len(self) - 1)
         return entry.timestamp_ms, self.base_offset + entry.offset
+
+    @property
+    def rises(self) -> bool:
+        """Whether entries rise, as they must; zeroes that were never written do not."""
+        fields = struct.unpack(">" + "qi" * len(self), self._entries)
+        times, offsets = fields[0::2], fields[1::2]
+        return all(map(lt, times, times[1:])) and all(map(lt, offsets, offsets[1:]))
 
     def truncate_to_offset(self, offset: int) -> None:
         """Forget entries at or above ``offset``. The file follows at ``flush``."""

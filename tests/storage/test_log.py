@@ -1,5 +1,6 @@
 """One log on a disk in memory: append, read, roll, truncate, retain, sync."""
 
+import asyncio
 import errno
 from dataclasses import replace
 from itertools import pairwise
@@ -37,7 +38,10 @@ def offsets_in(
 ) -> list[int]:
     """Base offsets of the batches that one read gives."""
     result = log.read(offset, max_bytes, **kwargs)
-    assert result.cold is None
+    if result.cold is not None:
+        assert result.cold.size == 0, "only indexes that are made anew"
+        asyncio.run(log.warm(result.cold))
+        result = log.read(offset, max_bytes, **kwargs)
     return [header.base_offset for _, header in batches(result.data)]
 
 

@@ -10,7 +10,7 @@ from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import HandClock, MemoryDisk, append, header_of, make_batch
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 BATCH = len(make_batch(10))
@@ -352,3 +352,88 @@ def test_an_epoch_whose_first_records_are_deleted_is_kept() -> None:
     assert epochs[1] == b"0\n1\n0 10\n"
     again = open_log(disk, start_offset=10, recovery_point=10)
     assert again.epochs.entries == [(0, 10)]
+
+
+# ------------------------------------------------------------------------------- index files
+
+FINE = LogConfig(index_interval_bytes=1)
+
+
+def fine_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
+    return PartitionLog.open(disk, "/d/t-0", FINE, HandClock(), key=KEY, **checkpoints)
+
+
+def each_is_found(log: PartitionLog) -> bool:
+    for offset in reversed(range(log.end_offset)):  # else a reader's last position tells
+        result = log.read(offset, 1)
+        if result.cold is not None:
+            return False  # the index is wrong, as was found out
+        header = header_of(result.data)
+        if not header.base_offset <= offset <= header.last_offset:
+            return False
+    return True
+
+
+def alternating(log: PartitionLog, count: int, sizes: tuple[int, int]) -> None:
+    """After every other batch the log is as long, whichever size comes first."""
+    for number in range(count):
+        append(log, make_batch(size=sizes[number % 2]))
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+async def test_an_index_with_sectors_that_were_not_written_is_not_gone_by(suffix: str) -> None:
+    for sector in range(4):
+        disk = MemoryDisk()
+        log = fine_log(disk)
+        for number in range(300):
+            append(log, make_batch(2, timestamp_ms=2 * number))
+        log.sync_now()
+        log.segments.active.flush_indexes()
+        log.close()
+        path = FIRST.removesuffix("log") + suffix
+        disk.inodes[path].data[sector * 512 : (sector + 1) * 512] = bytes(512)
+        log = fine_log(disk, recovery_point=600, high_watermark_checkpoint=600)
+        assert each_is_found(log)
+        for asked in range(0, 600, 7):
+            found = await log.offset_for_timestamp(asked)
+            assert found is not None
+            assert found.offset == asked
+
+
+def test_a_cut_is_in_the_index_files_before_anything_takes_the_place_of_what_was_cut() -> None:
+    disk = MemoryDisk()
+    log = fine_log(disk)
+    alternating(log, 101, (40, 60))
+    log.segments.active.flush_indexes()
+    log.require_synced("/d", "/d/t-0", *log.segments.active.index_paths())
+    log.sync_now()
+    log.truncate_to(20)
+    alternating(log, 101, (60, 40))  # and no index entry of theirs gets to the disk
+    log.sync_now()
+    log.close()
+    disk.power_loss()
+    log = fine_log(disk, recovery_point=91, high_watermark_checkpoint=91)
+    assert log.end_offset == 121
+    assert each_is_found(log)
+
+
+def test_after_a_torn_write_the_index_files_name_nothing_behind_it() -> None:
+    disk = MemoryDisk()
+    log = fine_log(disk)
+    alternating(log, 20, (40, 60))
+    log.sync_now()
+    alternating(log, 81, (40, 60))
+    log.segments.active.flush_indexes()
+    for path in ("/d", "/d/t-0", *log.segments.active.index_paths()):
+        disk.sync_now(path)  # before the batches
+    log.close()
+    disk.power_loss()
+    log = fine_log(disk, recovery_point=20, high_watermark_checkpoint=20)
+    assert log.end_offset == 20
+    alternating(log, 101, (60, 40))
+    log.sync_now()
+    log.close()
+    disk.power_loss()
+    log = fine_log(disk, recovery_point=91, high_watermark_checkpoint=91)
+    assert log.end_offset == 121
+    assert each_is_found(log)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -28,8 +28,8 @@ BIG = LogConfig(segment_bytes=1 << 30, index_interval_bytes=512)
 BATCH_BYTES = len(make_batch())
 
 
-def open_log(disk: CountingDisk, config: LogConfig = BIG) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY)
+def open_log(disk: CountingDisk, config: LogConfig = BIG, **checkpoints: Any) -> PartitionLog:
+    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY, **checkpoints)
 
 
 def fill(log: PartitionLog, count: int, *, producer: bool = False) -> None:
@@ -119,6 +119,35 @@ def test_snapshots_within_a_segment_are_few(monkeypatch: pytest.MonkeyPatch) -> 
         state = log.producers.get(5)
         assert state is not None
         assert state.last_sequence == end - 1
+
+
+# ------------------------------------------------------------------------------- recovery
+
+
+@pytest.mark.parametrize("producer", [False, True])
+def test_recovery_reads_what_came_since_the_recovery_point(
+    monkeypatch: pytest.MonkeyPatch, producer: bool
+) -> None:
+    monkeypatch.setattr(producer_files, "REPLAY_BATCHES", 64)
+    for count in (400, 3200):
+        disk = CountingDisk()
+        log = open_log(disk)
+        fill(log, count, producer=producer)
+        log.sync_now()
+        epochs = log.checkpoint_epochs()
+        assert epochs is not None
+        disk.replace_file_now(*epochs)
+        log.close()
+        work = disk.fresh()
+        log = open_log(disk, recovery_point=count, high_watermark_checkpoint=count)
+        assert log.end_offset == count
+        state = log.producers.get(5)
+        assert (state.last_sequence if state else None) == (count - 1 if producer else None)
+        index_bytes = sum(
+            len(disk.inodes[f"/d/t-0/{0:020d}.{suffix}"].data) for suffix in ("index", "timeindex")
+        )
+        assert work.bytes_read - index_bytes < 200 * BATCH_BYTES
+        assert work.total_calls < 50
 
 
 # ------------------------------------------------------------------------------- times
