@@ -68,8 +68,9 @@ class RaftCore:
     """One replica of the quorum's log: a voter, or an observer when ``local`` is no voter.
 
     ``voters``, ``log``, ``hard_state`` and ``snapshot`` (the newest; the log begins at its end or
-    earlier) are what recovery found, all durable. ``bootstrap`` are further nodes that an observer
-    may ask for the leader, under ids that the driver can call and that no replica has (negative).
+    earlier) are what recovery found, all durable. ``bootstrap`` are further nodes to ask
+    for the leader: controllers by their ids, or under ids that the driver can call and that no
+    replica has (negative).
     ``is_founder``: when this disk was formatted, its node was to be one of the first voters. Only
     then it is the one who is meant where a set of voters has its node with an unknown directory:
     an emptied disk must not vote in the name of the one that was there before.
@@ -385,6 +386,7 @@ class RaftCore:
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
         replication.fetch(replica, now)
+        replication.ask_for_leader(replica)
         read_index.advance(replica, now)
         return replica.take_ready(now, self._deadline())
 

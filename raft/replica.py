@@ -78,7 +78,7 @@ class Replica:
         self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
-        self.bootstrap: tuple[int, ...] = ()  # whom an observer may ask besides the voters
+        self.bootstrap: tuple[int, ...] = ()  # whom to ask besides the voters
         self.is_founder = True  # may be meant where voters are known by their nodes only
         self.has_room: Callable[[], bool] = lambda: True  # for a change of the voters
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
@@ -145,7 +145,13 @@ class Replica:
     @property
     def whom_to_ask(self) -> tuple[int, ...]:
         """The nodes that may know the leader, one of them at least."""
-        return (*self.voters.others(self.local.id), *self.bootstrap)
+        return (*self.voters.others(self.local.id), *self.others_to_ask)
+
+    @property
+    def others_to_ask(self) -> list[int]:
+        """The nodes that may know the leader and are no voters, as far as is known here."""
+        known = (*self.voters.ids, self.local.id)
+        return [node for node in self.bootstrap if node not in known]
 
     @property
     def known_leader(self) -> int | None:

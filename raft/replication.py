@@ -17,7 +17,7 @@ from raft.progress import ParkedFetch, Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey
 from raft.ready import ReadRange
 from raft.replica import InvariantError, Replica
-from raft.roles import NEVER, Fetching, Follower, Leader, Observer
+from raft.roles import NEVER, Fetching, Follower, Leader, Observer, Unattached
 from stele.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -167,18 +167,37 @@ def fetch(replica: Replica, now: float) -> None:
         return
     # One that doubts its leader asks for a sign of life, not for news.
     doubts = isinstance(replica.state, Follower) and replica.state.suspects
-    fetching.request_id = replica.call(
-        fetching.target,
-        FetchRequest(
-            replica_id=replica.local.id,
-            replica_directory_id=replica.local.directory_id,
-            epoch=replica.epoch,
-            fetch_offset=replica.log.end_offset,
-            last_fetched_epoch=replica.log.last_epoch,
-            max_wait_ms=0 if doubts else replica.timing.fetch_max_wait_ms,
-            max_bytes=replica.timing.fetch_max_bytes,
-            high_watermark=replica.high_watermark,
-        ),
+    max_wait_ms = 0 if doubts else replica.timing.fetch_max_wait_ms
+    fetching.request_id = replica.call(fetching.target, _request(replica, max_wait_ms))
+
+
+def ask_for_leader(replica: Replica) -> None:
+    """A voter that has stood in vain asks one of those who are no voters as far as it knows, once
+    before it stands again (KIP-853).
+
+    It may have been removed, and all the others that it knows with it: none of them would answer.
+    Of the answer only epoch and leader count.
+    """
+    state = replica.state
+    if not isinstance(state, Unattached) or state.asked or not replica.losses:
+        return
+    durable = replica.log.durable_end_offset >= replica.log.end_offset and replica.promises_durable
+    if not durable or not (others := replica.others_to_ask):
+        return
+    state.asked = True
+    replica.call(others[replica.losses % len(others)], _request(replica, max_wait_ms=0))
+
+
+def _request(replica: Replica, max_wait_ms: int) -> FetchRequest:
+    return FetchRequest(
+        replica_id=replica.local.id,
+        replica_directory_id=replica.local.directory_id,
+        epoch=replica.epoch,
+        fetch_offset=replica.log.end_offset,
+        last_fetched_epoch=replica.log.last_epoch,
+        max_wait_ms=max_wait_ms,
+        max_bytes=replica.timing.fetch_max_bytes,
+        high_watermark=replica.high_watermark,
     )
 
 
@@ -200,7 +219,7 @@ def on_fetch_response(replica: Replica, now: float, sender: int, message: FetchR
         return  # in another role, or already on the way to the leader
     if message.error is not ErrorCode.NONE:
         on_fetch_refused(replica, now, fetching, sender, message)
-    elif message.epoch == replica.epoch and sender in replica.bootstrap and leader_id is not None:
+    elif message.epoch == replica.epoch and sender < 0 and leader_id is not None:
         fetching.redirect(leader_id)  # it was the leader who answered
     elif message.epoch != replica.epoch or message.leader_id != sender:
         _log.error("node %d answers a fetch in epoch %d with %s", sender, replica.epoch, message)

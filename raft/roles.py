@@ -90,6 +90,7 @@ class Asking:
 @dataclass(slots=True)
 class Unattached:
     stand_at: float
+    asked: bool = False  # one who may know of a leader that no known voter knows of
 
 
 @dataclass(slots=True)

@@ -49,7 +49,9 @@ class Endpoints:
 
     @property
     def bootstrap_ids(self) -> tuple[int, ...]:
-        return tuple(sorted((each for each in self._configured if each < 0), reverse=True))
+        """All that the configuration says where they are, but this node."""
+        others = [each for each in self._configured if each != self._own_id]
+        return tuple(sorted(others, key=lambda each: (each > 0, abs(each))))
 
     def settle(self, voters: VoterSet, leader_id: int | None) -> None:
         """These are the voters now, and this is the leader, which need not be one of them: it may

@@ -13,6 +13,7 @@ from raft.log_view import LogView
 from raft.messages import (
     Batch,
     BeginQuorumEpochRequest,
+    CallFailed,
     EpochEnd,
     FetchRequest,
     FetchResponse,
@@ -414,3 +415,60 @@ def test_a_leader_is_in_touch_with_itself() -> None:
     assert core.in_touch(99.0)
     core.resign(99.0)
     assert not core.in_touch(99.0)
+
+
+# ------------------------------------------------------------------------------ knowing nobody
+
+
+def fail_all(core: RaftCore, now: float) -> None:
+    """Nobody who was called is there."""
+    for request_id in list(core._replica.outstanding):
+        core.step(CallFailed(request_id), now)
+
+
+def stood_in_vain(**kwargs: Any) -> tuple[RaftCore, float]:
+    """A voter whose fellow voters have been replaced, and are gone, while it was away."""
+    core = replica(known(1, 2, 3), bootstrap=(-2, 3, 4), **kwargs)
+    now = core.tick(1.0).deadline
+    assert {call.to for call in core._replica.outstanding.values()} == {2, 3}
+    fail_all(core, 1.1)
+    return core, now
+
+
+def test_a_voter_that_stood_in_vain_asks_those_whom_it_knows_for_no_voters() -> None:
+    core, now = stood_in_vain()
+    asked = []
+    for _ in range(8):
+        call = fetch_of(core)
+        assert isinstance(call.message, FetchRequest)
+        assert (call.message.fetch_offset, call.message.max_wait_ms) == (10, 0)
+        asked.append(call.to)
+        fail_all(core, now)
+        now += 2 * TIMING.election_timeout_s
+        core.tick(now)
+        assert role(core) is Role.PROSPECTIVE
+        fail_all(core, now)
+    assert set(asked) == {-2, 4}
+    assert core.epoch == 5
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_it_follows_the_leader_that_it_hears_of_and_learns_that_it_was_removed(
+    error: ErrorCode,
+) -> None:
+    core, _ = stood_in_vain()
+    answer(core, FetchResponse(error, 4, 7), 1.2)
+    assert (role(core), core.status.leader_id, core.epoch) == (Role.FOLLOWER, 4, 7)
+    response = with_voters(10, known(4, 5, 6), leader_id=4, epoch=7, high_watermark=11)
+    batch = replace(response.batches[0], epoch=7)
+    answer(core, replace(response, batches=(batch,)), 1.3)
+    assert role(core) is Role.OBSERVER
+
+
+def test_one_whose_disk_does_not_have_its_log_yet_asks_nobody() -> None:
+    core, _ = stood_in_vain()
+    core._replica.outstanding.clear()
+    core._replica.log.append(10, 1, 5)  # a fetch acknowledges the whole log
+    core.tick(9.0)
+    fail_all(core, 9.1)
+    assert not core._replica.outstanding

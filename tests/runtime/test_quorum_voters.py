@@ -309,7 +309,7 @@ def endpoints(**settings: Any) -> Endpoints:
 
 def test_addresses_of_the_record_come_before_those_of_the_configuration() -> None:
     known = endpoints(bootstrap=(("b", 1), ("b", 2)))
-    assert known.bootstrap_ids == (-2, -3)
+    assert known.bootstrap_ids == (-2, -3, 1, 2)
     assert [str(known.get(each)) for each in (1, 2, 3, -2, -3)] == [
         "old1:1",
         "old2:1",
