@@ -28,6 +28,7 @@ from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config import NodeConfig
 from runtime.metrics import MetricsRegistry
+from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError
 from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -331,16 +332,28 @@ class Broker:
         """Hand leaderships over, stop serving, flush, and leave the mark of a clean shutdown."""
         if self._becoming_ready is None:
             return
+        end = OrderlyEnd()
+        for step in (
+            self._controller.close,
+            self._lifecycle.stop,
+            self._replicas.stop,
+            self._apis.close,
+            self._stop_serving,
+        ):
+            end.push(step)
         if self._config.controlled_shutdown_enable:
-            await self._lifecycle.controlled_shutdown(_CONTROLLED_SHUTDOWN_S)
+            end.push(lambda: self._lifecycle.controlled_shutdown(_CONTROLLED_SHUTDOWN_S))
+        await end.run()
+
+    async def _stop_serving(self) -> None:
+        assert self._becoming_ready is not None
         self._becoming_ready.cancel()
-        await asyncio.gather(self._becoming_ready, return_exceptions=True)
         self._serving = False
-        await asyncio.gather(self._kafka.close(), self._close_grpc(_GRPC_DRAIN_S))
-        await self._apis.close()
-        await self._replicas.stop()
-        await self._lifecycle.stop()
-        await self._controller.close()
+        await asyncio.gather(
+            asyncio.gather(self._becoming_ready, return_exceptions=True),
+            self._kafka.close(),
+            self._close_grpc(_GRPC_DRAIN_S),
+        )
 
     async def _close_grpc(self, grace_s: float) -> None:
         listeners, self._grpc = self._grpc, {}

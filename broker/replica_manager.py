@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from broker.deadlines import DeadlineWheel
 from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
@@ -39,6 +40,7 @@ from broker.types import (
 )
 from metadata.delta import MetadataDelta
 from metadata.image import NO_LEADER, MetadataImage
+from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from stele.world import World
 from storage.directory import LogDirectory
@@ -147,9 +149,15 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
         self._stopped = True
-        await self._housekeeping.stop()
-        await self._proposer.stop()
-        await self._fetchers.stop()
+        end = OrderlyEnd()
+        for directory in reversed(self._directories):
+            end.push(partial(directory.close, broker_epoch=self._broker_epoch))
+        end.push(self._answer_all)
+        for step in (self._fetchers.stop, self._proposer.stop, self._housekeeping.stop):
+            end.push(step)
+        await end.run()
+
+    def _answer_all(self) -> None:
         stopped = list(self._replicas)
         self._replicas.by_id.clear()  # whatever comes now is refused: not the leader
         for replica in stopped:
@@ -157,8 +165,6 @@ class ReplicaManager:
             self._replicas.carry_out(replica, effects)
         self._fetch.stop()
         self._deadlines.close()
-        for directory in self._directories:
-            await directory.close(broker_epoch=self._broker_epoch)
 
     def __iter__(self) -> Iterator[Replica]:
         """Every replica on this broker, for those who look on."""

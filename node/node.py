@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from runtime.config import ConfigError, NodeConfig
 from runtime.controller_metrics import declare_controller_metrics
 from runtime.metrics import LoopLagProbe, MetricsRegistry
 from runtime.metrics_http import MetricsServer
+from runtime.orderly_end import OrderlyEnd
 from runtime.quorum import Quorum
 from runtime.quorum_config import QuorumConfig, QuorumVoter
 from stele.errors import ErrorCode
@@ -75,7 +75,7 @@ class Node:
         self.broker: Broker | None = None
         self._world = world
         self._ports = Ports()
-        self._undo = AsyncExitStack()
+        self._undo = OrderlyEnd()
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
 
@@ -100,7 +100,7 @@ class Node:
         try:
             await self._start()
         except BaseException:
-            await self._undo.aclose()
+            await self._undo.run()
             raise
 
     async def wait_ready(self) -> None:
@@ -116,7 +116,7 @@ class Node:
 
     async def stop(self) -> None:
         """End in good order: leaderships handed over, logs flushed and marked clean."""
-        await self._undo.aclose()
+        await self._undo.run()
 
     def halt(self) -> None:
         """Before an end in no order: nothing is decided any more of what is seen of that end."""
@@ -141,9 +141,9 @@ class Node:
         await self._serve_metrics()
         if config.is_controller:
             await self._serve_controller(quorum, identity.cluster_id)
-        self._undo.push_async_callback(quorum.stop)
+        self._undo.push(quorum.stop)
         if self.controller is not None:
-            self._undo.push_async_callback(self.controller.stop)
+            self._undo.push(self.controller.stop)
         if config.is_broker:
             await self._start_broker(quorum, identity.cluster_id)
         await quorum.start()
@@ -160,20 +160,20 @@ class Node:
             raise LogDirectoryError(
                 f"{path} is in use by another process; stop that node first"
             ) from None
-        self._undo.callback(release)
+        self._undo.push(release)
 
     async def _serve_metrics(self) -> None:
         address = self.config.metrics_listener
         probe = LoopLagProbe(self._world.clock, self.registry)
         probe.start()
-        self._undo.callback(probe.stop)
+        self._undo.push(probe.stop)
         if address is None:
             return
         server = MetricsServer(self.registry, lambda: self.ready)
         port = await _bound(
             "metrics.listener", server.start(self._world.network, address.host, address.port)
         )
-        self._undo.push_async_callback(server.stop)
+        self._undo.push(server.stop)
         self._ports = Ports(metrics=port)
 
     async def _serve_controller(self, quorum: Quorum, cluster_id: str) -> None:
@@ -195,7 +195,7 @@ class Node:
                 health=_Health(lambda: quorum.in_touch),
             ),
         )
-        self._undo.push_async_callback(listener.close)
+        self._undo.push(listener.close)
         self._ports = Ports(controller=listener.port, metrics=self._ports.metrics)
         self.controller = controller
 
@@ -212,7 +212,7 @@ class Node:
         if self.controller is None:
             quorum.take_snapshots_of(broker.snapshot_records)
         self.broker = broker
-        self._undo.push_async_callback(broker.stop)
+        self._undo.push(broker.stop)
         self._ports = Ports(
             kafka=broker.kafka_ports,
             grpc=broker.grpc_ports,

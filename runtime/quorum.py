@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
 from raft.core import RaftCore, ReplicaView
@@ -31,6 +32,7 @@ from raft.messages import (
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from runtime.orderly_end import OrderlyEnd
 from runtime.quorum_changes import QuorumChanges, VoterCheck
 from runtime.quorum_config import QuorumConfig
 from runtime.quorum_delivery import Delivery
@@ -237,11 +239,16 @@ class Quorum:
             return
         self._stopping = True
         self._disarm()
+        end = OrderlyEnd()
+        end.push(partial(self._close_log, core))
+        end.push(self._end)
         if core.status.role is Role.LEADER:
             _log.info("resigning from epoch %d", core.epoch)
             self._guard(lambda core: core.resign(self._now()))
-            await self._peers.finish(timeout_s=RESIGN_GRACE_S)
-        await self._end()
+            end.push(partial(self._peers.finish, timeout_s=RESIGN_GRACE_S))
+        await end.run()
+
+    async def _close_log(self, core: RaftCore) -> None:
         try:
             await self._log.sync(self._hard_state, self._log.begin_sync())
             await self._log.checkpoint(core.high_watermark)

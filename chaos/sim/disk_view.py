@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from chaos.sim.disk import (
     NAME_MAX_BYTES,
@@ -128,9 +129,11 @@ class SimDisk:
             del self._disk.locks[path]
 
     def replace_file_now(self, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        self.sync_now(temporary)
-        self.rename(temporary, path)
+        temporary = f"{path}.tmp"
+        with self._removed_on_error(temporary):
+            self._write_anew(temporary, data)
+            self.sync_now(temporary)
+            self.rename(temporary, path)
         self.sync_now(posixpath.dirname(path))
 
     def sync_now(self, path: str) -> None:
@@ -142,9 +145,11 @@ class SimDisk:
         self._disk.note("sync", path)
 
     async def replace_file(self, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        await self.sync([temporary])
-        self.rename(temporary, path)
+        temporary = f"{path}.tmp"
+        with self._removed_on_error(temporary):
+            self._write_anew(temporary, data)
+            await self.sync([temporary])
+            self.rename(temporary, path)
         await self.sync([posixpath.dirname(path)])
 
     async def sync(self, paths: Sequence[str]) -> None:
@@ -166,15 +171,23 @@ class SimDisk:
             raise os_error(errno.EIO, path, ReadFailedError)
         inode.warm_until = self._disk.now() + 0.1
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
-        temporary = f"{path}.tmp"
-        file = self.open(temporary, create=True)
+    def _write_anew(self, path: str, data: bytes) -> None:
+        file = self.open(path, create=True)
         try:
             file.truncate(0)
             file.append([data])
         finally:
             file.close()
-        return temporary
+
+    @contextmanager
+    def _removed_on_error(self, temporary: str) -> Iterator[None]:
+        """As the real disk does it: a full one needs the room."""
+        try:
+            yield
+        except OSError:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
 
     def _parent(self, path: str) -> Directory:
         return self._disk.directory(posixpath.dirname(path))

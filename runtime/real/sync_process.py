@@ -17,6 +17,7 @@ import stat
 import struct
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 LENGTH = struct.Struct(">I")
@@ -142,19 +143,24 @@ class Worker:
 def replace_file(path: str, data: bytes, *, suffix: str) -> None:
     """Put ``data`` in the place of a file, atomically and durably.
 
-    A temporary file that could not be synced is written anew by whoever tries again: only the
-    directory's sync is one that must not fail.
+    A temporary file that could not be written or synced is removed: a full disk needs the room, and
+    whoever tries again begins anew. Only the directory's sync is one that must not fail.
     """
     temporary = path + suffix
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.replace(temporary, path)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
     sync_path(os.path.dirname(path))
 
 

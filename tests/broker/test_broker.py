@@ -430,3 +430,32 @@ def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) 
         assert not [name for name in values if name.startswith("stele_request_failures")]
 
     _run(scenario)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.002, 0.01, 0.05])
+def test_an_end_that_is_interrupted_leaves_nothing_open(after_s: float) -> None:
+    """Whoever cancels it wants it to be over, not to be half done: locks, logs and ports."""
+
+    async def scenario(machine: _Machine) -> None:
+        await machine.start()
+        world = machine.process.world
+
+        async def interrupted() -> None:
+            end = asyncio.ensure_future(machine.node.stop())
+            await asyncio.sleep(after_s)
+            end.cancel()
+            await asyncio.gather(end, return_exceptions=True)
+
+        await machine.process.run(interrupted())
+        world.disk.lock("/data/.lock")()
+        if after_s == 0.0:  # it was about to hand leaderships over
+            assert world.disk.exists("/data/.kafka_cleanshutdown")
+
+        async def refused(world: World) -> None:
+            for port in (9092, 9093, 9192):
+                with pytest.raises(OSError, match="refused"):
+                    await world.network.connect(HOST, port, asyncio.Protocol)
+
+        await _ask(machine, refused)
+
+    _run(scenario)

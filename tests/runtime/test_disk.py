@@ -91,6 +91,24 @@ def test_names(disk: RealDisk, tmp_path: Path) -> None:
     assert disk.free_bytes(root) > 0
 
 
+async def test_a_file_that_could_not_be_replaced_leaves_no_part_behind(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path)
+    disk.make_directory(f"{root}/f")
+    with pytest.raises(IsADirectoryError):
+        await disk.replace_file(f"{root}/f", b"x")
+    assert disk.list(root) == ["f"]
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="space"):
+        disk.replace_file_now(f"{root}/g", b"x")
+    assert disk.list(root) == ["f"]
+
+
 def test_a_lock_has_one_holder(disk: RealDisk, tmp_path: Path) -> None:
     release = disk.lock(f"{tmp_path}/.lock")
     with pytest.raises(BlockingIOError):

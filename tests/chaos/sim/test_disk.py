@@ -220,6 +220,24 @@ def test_a_full_disk_takes_a_part_and_says_so() -> None:
     assert disk.read_file("/f") == b"1234567890"
 
 
+def test_a_full_disk_keeps_no_part_of_a_file_that_was_to_be_replaced() -> None:
+    sim = Simulation(1)
+    disk = sim.process("a").world.disk
+    disk.replace_file_now("/f", b"one")
+    sim.machine("a").disk.faults.quota_bytes = 10
+    with pytest.raises(OSError, match="space"):
+        disk.replace_file_now("/f", b"far too much")
+    assert disk.list("/") == ["f"]
+    assert (disk.free_bytes("/"), disk.read_file("/f")) == (7, b"one")
+
+    async def awaited() -> None:
+        with pytest.raises(OSError, match="space"):
+            await disk.replace_file("/f", b"far too much")
+        assert disk.list("/") == ["f"]
+
+    sim.run(awaited())
+
+
 def test_broken_devices_and_flipped_bits() -> None:
     sim = Simulation(1)
     disk = sim.process("a").world.disk
