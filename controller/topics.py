@@ -77,6 +77,11 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     validate_name(topic.name)
     if decision.image.topic(topic.name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists already")
+    if (other := decision.image.colliding_topic(topic.name)) is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {topic.name} collides with topic {other}: metrics take . and _ for the same",
+        )
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])
     replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)

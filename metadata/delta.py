@@ -17,6 +17,7 @@ from metadata.image import (
     MetadataImage,
     PartitionState,
     Topic,
+    metric_name,
 )
 from metadata.outcomes import NO_OUTCOMES, Outcome
 from metadata.records import METADATA_VERSION, MetadataError, decode
@@ -62,6 +63,7 @@ class MetadataDelta:
         self._next_producer_id = image.next_producer_id
         self._outcomes = image.outcomes
         self._topic_ids = image.topic_ids
+        self._metric_names = image.metric_names
         # Topics made (with their partitions in the next field) and deleted; never both.
         self._created: dict[bytes, str] = {}
         self._deleted: dict[bytes, Topic] = {}
@@ -82,6 +84,7 @@ class MetadataDelta:
         delta._next_producer_id = after.next_producer_id
         delta._outcomes = after.outcomes
         delta._topic_ids = after.topic_ids
+        delta._metric_names = after.metric_names
         delta._touched_brokers = _differing(before.brokers, after.brokers)
         delta._touched_configs = _differing(before.configs, after.configs)
         delta._deleted = {
@@ -202,8 +205,19 @@ class MetadataDelta:
         if record.name in self._topic_ids or self._exists(record.topic_id):
             raise MetadataError(f"topic {record.name} exists already")
         self._topic_ids = self._topic_ids.set(record.name, record.topic_id)
+        self._set_metric_name(record.name, exists=True)
         self._created[record.topic_id] = record.name
         self._partitions[record.topic_id] = {}
+
+    def _set_metric_name(self, topic: str, *, exists: bool) -> None:
+        key = metric_name(topic)
+        if "_" not in key:
+            return  # nothing can collide with it
+        names = {*self._metric_names.get(key, ()), topic} - (set() if exists else {topic})
+        if names:
+            self._metric_names = self._metric_names.set(key, tuple(sorted(names)))
+        else:
+            self._metric_names = self._metric_names.delete(key)
 
     def _exists(self, topic_id: bytes) -> bool:
         return topic_id in self._created or (
@@ -222,6 +236,7 @@ class MetadataDelta:
             name = created
         self._partitions.pop(record.topic_id, None)
         self._topic_ids = self._topic_ids.delete(name)
+        self._set_metric_name(name, exists=False)
         resource = ConfigResource.topic(name)
         if resource in self._configs:
             self._configs = self._configs.delete(resource)
@@ -298,6 +313,7 @@ class MetadataDelta:
                 brokers=self._brokers,
                 topics=self._apply_topics(),
                 topic_ids=self._topic_ids,
+                metric_names=self._metric_names,
                 configs=self._configs,
                 controllers=self._controllers,
                 next_producer_id=self._next_producer_id,

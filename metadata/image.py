@@ -163,6 +163,12 @@ class Topic:
     partitions: tuple[PartitionState, ...] = ()  # by number: from 0, without gaps
 
 
+def metric_name(topic: str) -> str:
+    """What the names of metrics make of a topic's name: there a dot is an underscore (Kafka's
+    Topic.unifyCollisionChars)."""
+    return topic.replace(".", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The whole cluster. ``offset`` is that of the last record taken in, control records of the
@@ -173,6 +179,9 @@ class MetadataImage:
     brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
     topics: Map[bytes, Topic] = field(default_factory=Map)  # by topic id
     topic_ids: Map[str, bytes] = field(default_factory=Map)  # name → id of exactly `topics`
+    # Of `topic_ids` exactly the names with a dot or an underscore, ascending, by what metrics make
+    # of them: one name, unless they were made when that was not looked at.
+    metric_names: Map[str, tuple[str, ...]] = field(default_factory=Map)
     # Only what is set: no empty inner map.
     configs: Map[ConfigResource, Map[str, str]] = field(default_factory=Map)
     controllers: Map[int, bytes] = field(default_factory=Map)  # id → incarnation
@@ -203,6 +212,11 @@ class MetadataImage:
     def topic(self, name: str) -> Topic | None:
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
+
+    def colliding_topic(self, name: str) -> str | None:
+        """A topic of another name that metrics could not tell from ``name``."""
+        others = self.metric_names.get(metric_name(name), ())
+        return next((other for other in others if other != name), None)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         return self.topics.get(topic_id)

@@ -1,8 +1,10 @@
 """The quorum's control records, in Kafka's layout: who leads, and who votes.
 
-LeaderChangeMessage version 1, KRaftVersionRecord and VotersRecord version 0 (KIP-595, KIP-853).
-All are "flexible": lengths are varints of one more, structures end with their tagged fields. What a
-voter supports stands in such a field, which Kafka does not have, and does not mind.
+LeaderChangeMessage, KRaftVersionRecord and VotersRecord (KIP-595, KIP-853), all of version 0:
+Kafka's ControlRecordUtils reads each of them as that. Logs may also hold LeaderChangeMessages of
+version 1, which name directories; nothing here depends on what they say. All are "flexible":
+lengths are varints of one more, structures end with their tagged fields. What a voter supports
+stands in such a field, which Kafka does not have, and does not mind.
 """
 
 from __future__ import annotations
@@ -68,11 +70,11 @@ def voters_in(data: Buffer, position: int) -> VoterSet | None:
 
 
 def _leader_change(change: LeaderChange) -> bytes:
-    value = bytearray(_INT16.pack(1) + _INT32.pack(change.leader_id))
+    value = bytearray(_INT16.pack(0) + _INT32.pack(change.leader_id))
     for voters in (change.voters, change.granting_voters):
         value += _size(len(voters))
         for voter in voters:
-            value += _INT32.pack(voter) + NO_DIRECTORY + _NO_TAGS
+            value += _INT32.pack(voter) + _NO_TAGS
     return bytes(value + _NO_TAGS)
 
 

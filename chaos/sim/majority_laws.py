@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ADD_VOTER, _REMOVE_VOTER = "/AddVoter", "/RemoveVoter"
 # Of Kafka's LeaderChangeMessage: behind version and leader, and a voter with its tagged fields.
 _LISTS_AT = 2 + 4
-_VOTER_BYTES = 4 + 16 + 1
+_VOTER_BYTES = 4 + 1
 
 
 class LeadersAreElected:
@@ -83,7 +83,7 @@ def _granting(cluster: SimCluster, node: SimNode, start: int) -> set[int] | None
 
 
 def _granting_voters(message: bytes) -> set[int]:
-    """Version 1: the second of two lists of voters, each an id and a directory id."""
+    """Version 0: the second of two lists of voters, each an id."""
     position, voters = _LISTS_AT, set[int]()
     for _ in range(2):
         size, position = read_uvarint(message, position)

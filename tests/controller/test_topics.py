@@ -88,6 +88,31 @@ def test_exists_already(machine: Machine) -> None:
     assert machine.create("t").error == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.parametrize(
+    ("there", "wanted"), [("x.b", "x_b"), ("x_b", "x.b"), ("a.b_c", "a_b.c"), ("..a", "__a")]
+)
+def test_a_name_that_metrics_could_not_tell_from_another(
+    machine: Machine, there: str, wanted: str
+) -> None:
+    assert machine.create(there).error == 0
+    answer = machine.create(wanted)
+    assert answer.error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert there in answer.message
+    assert machine.create(there).error == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert machine.create(there + "2").error == 0
+    request = admin.DeleteTopicsRequest(names=[there])
+    machine.do(lambda context: topics.delete_topics(context, request))
+    assert machine.create(wanted).error == 0
+
+
+def test_names_that_collide_in_one_request(machine: Machine) -> None:
+    request = admin.CreateTopicsRequest(
+        topics=[admin.NewTopic(name=n, partitions=1, replication_factor=1) for n in ("x.b", "x_b")]
+    )
+    answer = machine.do(lambda context: topics.create_topics(context, request))
+    assert [topic.error for topic in answer.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
 def test_twice_in_one_request_leaves_the_others_alone(machine: Machine) -> None:
     names = ["a", "b", "a"]
     request = admin.CreateTopicsRequest(

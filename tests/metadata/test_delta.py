@@ -21,6 +21,7 @@ from metadata.image import (
 )
 from metadata.records import MetadataError, decode, encode
 from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.metadata import metric_names
 
 
 def record(**kind: Any) -> pb.MetadataRecord:
@@ -256,7 +257,7 @@ def test_what_changed() -> None:
     assert image.topic("a") is None, "an image never changes"
 
 
-_NAMES = [f"name{number}" for number in range(120)]  # one for each record at the most
+_NAMES = [f"name{number // 2}{'._'[number % 2]}" for number in range(120)]  # one for each record
 
 
 class Twin:
@@ -322,3 +323,7 @@ def test_batches_of_any_size_lead_to_the_twin(seed: int, batch: int) -> None:
         assert twin.matches(image)
         assert image.offset == offset - 1
         assert {image.topic_ids[t.name] for t in image.sorted_topics()} == set(image.topics)
+        assert image.metric_names == metric_names(image.topic_ids)
+        for name in _NAMES:
+            other = name[:-1] + ("." if name.endswith("_") else "_")
+            assert image.colliding_topic(name) == (other if other in image.topic_ids else None)

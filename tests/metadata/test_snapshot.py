@@ -26,6 +26,7 @@ from metadata.image import (
 from metadata.outcomes import Outcome, Outcomes
 from metadata.records import METADATA_VERSION_LEVEL, MetadataError
 from metadata.snapshot import image_of, records_of
+from tests.support.metadata import metric_names
 
 
 def outcomes_of(found: dict[bytes, tuple[str, bytes, bytes]]) -> Outcomes:
@@ -100,6 +101,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
         brokers=Map({broker.broker_id: broker for broker in brokers}),
         topics=Map({topic.topic_id: topic for topic in topics}),
         topic_ids=Map({topic.name: topic.topic_id for topic in topics}),
+        metric_names=metric_names(topic.name for topic in topics),
         configs=Map(draw(st.dictionaries(resources, values, max_size=3))),
         controllers=Map(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
         next_producer_id=draw(st.integers(0, 5000)),
@@ -135,6 +137,7 @@ def test_a_delta_between_two_images_leads_to_the_later(
         after,
         topics=Map(topics),
         topic_ids=Map({topic.name: topic.topic_id for topic in topics.values()}),
+        metric_names=metric_names(topic.name for topic in topics.values()),
     )
     delta = MetadataDelta.between(before, after)
     assert delta.apply() == after

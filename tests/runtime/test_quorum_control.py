@@ -5,6 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from kio.schema.k_raft_version_record.v0 import KRaftVersionRecord
+from kio.schema.leader_change_message.v0 import LeaderChangeMessage
+from kio.schema.voters_record.v0 import VotersRecord
+from kio.serial import entity_reader
 
 from raft.messages import Batch, LeaderChange, VotersChange
 from raft.quorum import ReplicaKey, Voter, VoterSet
@@ -16,7 +20,15 @@ from runtime.quorum_control import (
     encode_voters,
     voters_in,
 )
-from stele.wire.batch import ControlType, check_crc, control_type, decode, read_header
+from stele.wire.batch import (
+    BatchBuilder,
+    ControlType,
+    check_crc,
+    control_key,
+    control_type,
+    decode,
+    read_header,
+)
 
 D1, D2 = bytes(range(16)), bytes(range(16, 32))
 VOTERS = VoterSet([Voter(ReplicaKey(1, D1), "c1:9093"), Voter(ReplicaKey(258, D2))])
@@ -72,11 +84,36 @@ def test_the_leader_change_batch() -> None:
     (record,) = decode(data)
     assert control_type(record.key) is ControlType.LEADER_CHANGE
     assert record.timestamp_ms == 1234
-    voters = b"".join(b"\x00\x00\x00" + bytes([each]) + bytes(17) for each in (1, 2, 3))
-    granting = b"".join(b"\x00\x00\x00" + bytes([each]) + bytes(17) for each in (2, 3))
-    packed = b"\x00\x01" + b"\x00\x00\x00\x02" + b"\x04" + voters + b"\x03" + granting + b"\x00"
+    voters = b"".join(b"\x00\x00\x00" + bytes([each]) + b"\x00" for each in (1, 2, 3))
+    granting = b"".join(b"\x00\x00\x00" + bytes([each]) + b"\x00" for each in (2, 3))
+    packed = b"\x00\x00" + b"\x00\x00\x00\x02" + b"\x04" + voters + b"\x03" + granting + b"\x00"
     assert record.value == packed
     assert voters_in(data, 0) is None
+
+
+def test_kafka_reads_every_control_record() -> None:
+    """As its ControlRecordUtils does: each as version 0."""
+    change = LeaderChange(2, (1, 2, 3), (2, 3))
+    (record,) = decode(encode_control(Batch(17, 1, 5, change), change, 1234))
+    value = record.value or b""
+    theirs, size = entity_reader(LeaderChangeMessage)(value, 0)
+    assert size == len(value)
+    assert (theirs.version, theirs.leader_id) == (0, 2)
+    assert [voter.voter_id for voter in theirs.voters] == [1, 2, 3]
+    assert [voter.voter_id for voter in theirs.granting_voters] == [2, 3]
+    version, size = entity_reader(KRaftVersionRecord)(encode_version(), 0)
+    assert (version.version, version.k_raft_version, size) == (0, 1, len(encode_version()))
+    record_of_voters, size = entity_reader(VotersRecord)(PACKED, 0)
+    assert size == len(PACKED)
+    assert [voter.voter_id for voter in record_of_voters.voters] == [1, 258]
+
+
+def test_a_leader_change_of_version_1_in_an_old_log_is_passed_over() -> None:
+    voter = b"\x00\x00\x00\x02" + bytes(17)
+    value = b"\x00\x01" + b"\x00\x00\x00\x02" + b"\x02" + voter + b"\x02" + voter + b"\x00"
+    builder = BatchBuilder(17)
+    builder.append(control_key(ControlType.LEADER_CHANGE), value, timestamp_ms=1)
+    assert voters_in(builder.build(leader_epoch=5, is_control=True), 0) is None
 
 
 @pytest.mark.parametrize("is_first", [True, False])
