@@ -95,7 +95,7 @@ class Housekeeping:
             removed = await directory.enforce_retention()
             if removed:
                 logger.info("%s: %d segments deleted by retention", directory.path, removed)
-            directory.remove_deleted()
+            await directory.remove_deleted()
         for replica in self._replicas:
             if replica.state is ReplicaState.ONLINE:
                 position = replica.position

@@ -161,6 +161,13 @@ class Disk(Protocol):
         """
         ...
 
+    async def discard(self, paths: Sequence[str]) -> None:
+        """Remove files and trees, off the event loop; paths that are gone are skipped.
+
+        Not durable. No other call may be made for these paths any more. Raises OSError.
+        """
+        ...
+
     async def warm(self, path: str, position: int, size: int) -> None:
         """Bring a range into memory, off the event loop, so that ``File.read`` answers.
 

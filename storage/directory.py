@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -407,11 +408,10 @@ class LogDirectory:
         except OSError as error:
             raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
-    def remove_deleted(self) -> None:
-        """Remove the directories that ``delete`` set aside."""
-        for name in self._disk.list(self.path):
-            if name.endswith(_DELETED_SUFFIX):
-                self._disk.remove_tree(f"{self.path}/{name}")
+    async def remove_deleted(self) -> None:
+        """Remove the directories that ``delete`` set aside. Raises OSError."""
+        names = [name for name in self._disk.list(self.path) if name.endswith(_DELETED_SUFFIX)]
+        await self._disk.discard([f"{self.path}/{name}" for name in names])
 
     # ----------------------------------------------------------------------------- owner of logs
 
@@ -534,12 +534,23 @@ class LogDirectory:
             if self.offline is not None:
                 raise
             logger.warning("%s; deleting old segments first", error)
-            return sum(log.remove_dead_segments(in_order=True) for log in [*self.logs.values()])
-        return sum(
-            log.remove_dead_segments()
-            for log in list(self.logs.values())
-            if log.start_offset <= self._checkpoints.start_offsets.get(log.key, 0)
-        )
+            return await self._remove_in_order()
+        removed = 0
+        for log in list(self.logs.values()):
+            await slices.step()
+            start_offset = self._checkpoints.start_offsets.get(log.key, 0)
+            if log.offline is None and log.start_offset <= start_offset:
+                removed += await log.retire_dead_segments()
+        return removed
+
+    async def _remove_in_order(self) -> int:
+        """Their new starts are not on disk: a crash must leave no gap in any log."""
+        removed = 0
+        for log in list(self.logs.values()):
+            await asyncio.sleep(0)
+            if log.offline is None:
+                removed += log.remove_dead_segments(in_order=True)
+        return removed
 
     async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
         start_offset = await retained_from(log, now_ms)

@@ -46,6 +46,7 @@ from storage.recovery import (
     replay,
 )
 from storage.reindex import reindex
+from storage.retiring import retire_dead_segments
 from storage.runs import runs_of
 from storage.segment import ColdRange
 from storage.segments import Segments
@@ -690,6 +691,15 @@ class PartitionLog:
         except OSError as error:
             raise self._refusal(error) from error
         return dead
+
+    async def retire_dead_segments(self) -> int:
+        """As ``remove_dead_segments``, once the new start is on disk: in slices, and their space is
+        freed off the event loop. Raises StorageError."""
+        self._check_online()
+        try:
+            return await retire_dead_segments(self, self._disk)
+        except OSError as error:
+            raise self._refusal(error) from error
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for ``producer.id.expiration.ms``."""

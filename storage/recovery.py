@@ -47,6 +47,7 @@ from storage.leader_epochs import LeaderEpochs
 from storage.producer_files import Replayed
 from storage.producer_state import ProducerStates
 from storage.segment import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     ColdRange,
@@ -166,6 +167,9 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegm
 def _clear_directory(request: RecoveryRequest) -> list[int]:
     """Base offsets of the segments, rising. Removes what deletions cut short have left."""
     disk, directory = request.disk, request.directory
+    for name in disk.list(directory):
+        if name.endswith(DELETED_SUFFIX):
+            disk.remove(f"{directory}/{name}")
     named = [(parse_file_name(name), name) for name in disk.list(directory)]
     bases = [key[0] for key, _ in named if key and key[1] == LOG_SUFFIX]
     dead = {

@@ -33,6 +33,8 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+"""Behind the name of a file that is to be removed."""
 MAX_POSITION: Final = 0x7FFFFFFF
 """Positions in an index are 32 bits wide."""
 
@@ -235,6 +237,17 @@ class Segment:
         for path in (*self.index_paths(), self.path):
             if self._disk.exists(path):
                 self._disk.remove(path)
+
+    def set_aside(self) -> list[str]:
+        """Rename the files, which are to be removed; their paths. The directory is not synced.
+        Raises OSError: it may be called again."""
+        self.close()
+        aside = []
+        for path in (*self.index_paths(), self.path):
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+            aside.append(path + DELETED_SUFFIX)
+        return aside
 
     def truncate(self, position: int) -> None:
         """Cut the file at a batch's start, sync it, and bring indexes and summary in line."""

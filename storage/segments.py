@@ -122,6 +122,17 @@ class Segments:
             self._disk.sync_now(self._directory)
         return len(dead)
 
+    def set_aside_first(self, offset: int) -> list[str]:
+        """Take out the first if it ends at or below ``offset`` and is not the active one; the paths
+        of its files, which have other names by then. Raises OSError: it may be called again."""
+        first = self._items[0]
+        if first is self.active or first.end_offset > offset:
+            return []
+        self._forget(first)
+        paths = first.set_aside()
+        del self._items[0], self.bases[0]
+        return paths
+
     def _forget(self, segment: Segment) -> None:
         self._cursors.clear()
         if segment in self._loaded:

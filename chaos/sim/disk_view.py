@@ -162,6 +162,17 @@ class SimDisk:
         finish()
         self._disk.note("sync", " ".join(paths))
 
+    async def discard(self, paths: Sequence[str]) -> None:
+        self._alive()
+        for path in paths:
+            await self._owner.sleep(self._disk.sync_delay_s())
+            self._alive()
+            node = self._disk.find(path)
+            if isinstance(node, Directory):
+                self.remove_tree(path)
+            elif node is not None:
+                self.remove(path)
+
     async def warm(self, path: str, position: int, size: int) -> None:
         self._alive()
         inode = self._disk.file(path)

@@ -100,7 +100,7 @@ class RealFile:
 
 
 class RealDisk:
-    """Waits for the device in two helper processes: one for syncs, one for cold reads."""
+    """Waits for the device in two helper processes: one syncs, one reads cold bytes and removes."""
 
     def __init__(self) -> None:
         self._syncer = HelperProcess("sync")
@@ -170,6 +170,10 @@ class RealDisk:
     async def sync(self, paths: Sequence[str]) -> None:
         if paths:
             await self._syncer.call("sync", builtins.list(paths))
+
+    async def discard(self, paths: Sequence[str]) -> None:
+        if paths:
+            await self._reader.call("discard", builtins.list(paths))
 
     async def warm(self, path: str, position: int, size: int) -> None:
         await self._reader.call("warm", path, position, size)

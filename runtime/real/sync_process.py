@@ -123,6 +123,11 @@ class Worker:
     def do_replace(self, path: str, data: bytes) -> None:
         replace_file(path, data, suffix=".tmp-async")
 
+    def do_discard(self, paths: list[str]) -> None:
+        """Remove files and trees; paths that are gone are skipped."""
+        for path in paths:
+            remove(path)
+
     def do_warm(self, path: str, position: int, size: int) -> None:
         """Read a range, which leaves it in the page cache."""
         handle = os.open(path, os.O_RDONLY)
@@ -138,6 +143,19 @@ class Worker:
                 size -= count
         finally:
             os.close(handle)
+
+
+def remove(path: str) -> None:
+    """Remove a file or a tree, or what is left of it."""
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.remove(path)
+            return
+        for name in os.listdir(path):
+            remove(os.path.join(path, name))
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
 
 
 def replace_file(path: str, data: bytes, *, suffix: str) -> None:

@@ -109,6 +109,17 @@ async def test_a_file_that_could_not_be_replaced_leaves_no_part_behind(
     assert disk.list(root) == ["f"]
 
 
+async def test_what_is_discarded_is_gone(disk: RealDisk, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    disk.make_directory(f"{root}/tree/branch")
+    for name in ("tree/branch/leaf", "tree/file", "file", "kept"):
+        disk.replace_file_now(f"{root}/{name}", b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    await disk.discard([f"{root}/{name}" for name in ("tree", "none", "file", "link")])
+    assert disk.list(root) == ["kept"]
+    await disk.discard([])
+
+
 def test_a_lock_has_one_holder(disk: RealDisk, tmp_path: Path) -> None:
     release = disk.lock(f"{tmp_path}/.lock")
     with pytest.raises(BlockingIOError):

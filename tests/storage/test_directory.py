@@ -176,7 +176,7 @@ async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDis
     fresh = directory.create("t", 0, other)
     assert fresh.end_offset == 0
     await directory.flush()
-    directory.remove_deleted()
+    await directory.remove_deleted()
     assert [name for name in disk.list(PATH) if name.startswith("t-0")] == ["t-0"]
     disk.power_loss()
     again = open_directory(disk)

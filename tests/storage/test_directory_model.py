@@ -119,7 +119,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule()
     def remove_deleted(self) -> None:
-        self.directory.remove_deleted()
+        self.on_loop(self.directory.remove_deleted())
 
     @rule(key=keys, count=st.integers(1, 4), rises=st.booleans())
     def write(self, key: TopicPartition, count: int, rises: bool) -> None:

@@ -196,6 +196,66 @@ async def test_a_look_up_by_time_of_many_segments_yields() -> None:
     assert turn.total_calls < 200
 
 
+# ------------------------------------------------------------------------------- removals
+
+
+ONE_EACH = LogConfig(segment_bytes=BATCH_BYTES, index_interval_bytes=1)
+
+
+async def test_retiring_many_segments_is_cut_into_turns() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, ONE_EACH)
+    fill(log, 300)
+    log.update_high_watermark(300)
+    log.advance_start_offset(290)
+    retired, turn = await longest_turn(disk, log.retire_dead_segments())
+    assert retired == 290
+    assert turn.total_calls < 100
+    assert log.segment_bases == list(range(290, 300))
+    left = [path for path in disk.inodes if path.startswith("/d/t-0/")]
+    assert not [path for path in left if path.endswith(".deleted")]
+    assert min(path for path in left if path.endswith(".log")) == f"/d/t-0/{290:020d}.log"
+    assert read_header(log.read(290, 1).data).base_offset == 290
+
+
+async def test_segments_that_a_crash_left_under_their_last_names_are_removed() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, ONE_EACH)
+    fill(log, 50)
+    log.sync_now()
+    log.update_high_watermark(50)
+    log.advance_start_offset(40)
+    retiring = asyncio.ensure_future(log.retire_dead_segments())
+    await asyncio.sleep(0)  # a part of them
+    retiring.cancel()
+    assert [path for path in disk.inodes if path.endswith(".deleted")]
+    log.close()
+    log = open_log(disk, ONE_EACH, start_offset=40)
+    assert not [path for path in disk.inodes if path.endswith(".deleted")]
+    assert (log.start_offset, log.end_offset) == (40, 50)
+    assert log.segment_bases[0] == 40
+
+
+async def test_a_log_made_anew_under_the_path_meanwhile_keeps_its_files() -> None:
+    for turns in range(12):
+        disk = CountingDisk()
+        log = open_log(disk, ONE_EACH)
+        fill(log, 50)
+        log.update_high_watermark(50)
+        log.advance_start_offset(40)
+        retiring = asyncio.ensure_future(log.retire_dead_segments())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        log.close()
+        disk.rename("/d/t-0", "/d/t-0-delete")
+        fresh = open_log(disk, ONE_EACH)
+        fill(fresh, 5)
+        files = sorted(path for path in disk.inodes if path.startswith("/d/t-0/"))
+        await asyncio.gather(retiring, return_exceptions=True)
+        assert sorted(path for path in disk.inodes if path.startswith("/d/t-0/")) == files
+        assert read_header(fresh.read(3, 1).data).base_offset == 3
+
+
 # ------------------------------------------------------------------------------- lost indexes
 
 

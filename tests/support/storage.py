@@ -265,6 +265,14 @@ class MemoryDisk:
             raise SyncFailedError(self.sync_error, os.strerror(self.sync_error), paths[0])
         settle()
 
+    async def discard(self, paths: Sequence[str]) -> None:
+        await asyncio.sleep(0)
+        for path in paths:
+            if path in self.directories:
+                self.remove_tree(path)
+            else:
+                self.inodes.pop(path, None)
+
     async def warm(self, path: str, position: int, size: int) -> None:
         await asyncio.sleep(0)
         self.open(path).read_now(position, size)

@@ -1,0 +1,53 @@
+"""Deleting the segments that a log's start has passed, while the log is in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stele.world import Disk
+from storage.segment import DELETED_SUFFIX
+from storage.snapshots import snapshot_offsets, snapshot_path
+from storage.turns import Slices
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
+
+_SEGMENTS_PER_TURN: Final = 8
+_SNAPSHOTS_PER_TURN: Final = 32
+
+
+async def retire_dead_segments(log: PartitionLog, disk: Disk) -> int:
+    """Take the segments below the log's start out of it, and free their space; how many.
+
+    The start is on disk: what a crash leaves of them, recovery removes. They are given other names
+    first, so that what is freed off the event loop cannot be of another log that was made under the
+    same path meanwhile. Raises OSError: it may be called again.
+    """
+    slices = Slices(_SEGMENTS_PER_TURN)
+    aside: list[str] = []
+    count = 0
+    while log.offline is None and (paths := log.segments.set_aside_first(log.start_offset)):
+        aside += paths
+        count += 1
+        await slices.step()
+    if count:
+        aside += await _set_snapshots_aside(log, disk)
+        await disk.discard(aside)
+    return count
+
+
+async def _set_snapshots_aside(log: PartitionLog, disk: Disk) -> list[str]:
+    """Those below the first segment: nobody goes back to them."""
+    slices = Slices(_SNAPSHOTS_PER_TURN)
+    aside: list[str] = []
+    if log.offline is not None:
+        return aside
+    for offset in snapshot_offsets(disk, log.directory):
+        if log.offline is not None or offset >= log.segments.bases[0]:
+            break
+        path = snapshot_path(log.directory, offset)
+        if disk.exists(path):
+            disk.rename(path, path + DELETED_SUFFIX)
+            aside.append(path + DELETED_SUFFIX)
+        await slices.step()
+    return aside
