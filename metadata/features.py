@@ -24,6 +24,10 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     2: "outcomes of requests are remembered; partitions can be reassigned",
 }
 
+KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
+"""How features are called over Kafka's protocol. Kafka's tools take each level of a feature that is
+called ``metadata.version`` for a release of Kafka, and print UNKNOWN for those of ours."""
+
 SUPPORTED: Mapping[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL)
 }

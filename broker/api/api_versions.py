@@ -1,6 +1,7 @@
 """ApiVersions (18), versions 0-4: which APIs and versions this broker serves, and which features.
 
-Deviations: the one feature is ``metadata.version``, with Stele's own levels. There is no
+Deviations: the one feature is ``stele.metadata.version``, with Stele's own levels: those of Kafka's
+``metadata.version`` are releases of Kafka, and are not finalized here. There is no
 ``transaction.version``: with it clients would add partitions to transactions implicitly, and there
 are no transactions.
 """
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from metadata.features import SUPPORTED
+from metadata.features import KAFKA_NAMES, SUPPORTED
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages.api_versions import (
@@ -38,12 +39,16 @@ def respond(
     return ApiVersionsResponse(
         api_keys=advertised(served),
         supported_features=[
-            SupportedFeatureKey(each.name, each.min_level, each.max_level)
+            SupportedFeatureKey(
+                KAFKA_NAMES.get(each.name, each.name), each.min_level, each.max_level
+            )
             for _, each in sorted(SUPPORTED.items())
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
-            FinalizedFeatureKey(name, max_version_level=level, min_version_level=level)
+            FinalizedFeatureKey(
+                KAFKA_NAMES.get(name, name), max_version_level=level, min_version_level=level
+            )
             for name, level in sorted(image.features.items())
         ],
     )

@@ -1,6 +1,8 @@
 """UpdateFeatures (57), versions 0-2, forwarded to the active controller (KIP-584, KIP-778).
 
-Deviations: none. Version 2 has one error for all updates, of which one refused refuses all.
+Deviations: what the controller calls ``metadata.version`` is ``stele.metadata.version`` here; the
+name under which Kafka's releases go is refused. Version 2 has one error for all updates, of which
+one refused refuses all.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from broker.api.call import Call, Served
 from broker.api.topic_requests import error_code, forwarded, patience_s
 from broker.context import BrokerContext
+from metadata.features import KAFKA_NAMES
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import update_features as messages
 from stele.wire.kafka.messages.update_features import (
@@ -18,6 +21,7 @@ from stele.wire.kafka.messages.update_features import (
 )
 from stele.wire.v1 import admin_pb2 as pb
 
+_OUR_NAMES = {kafka: ours for ours, kafka in KAFKA_NAMES.items()}
 _TYPES = {
     1: pb.UpgradeType.UPGRADE,
     2: pb.UpgradeType.SAFE_DOWNGRADE,
@@ -30,9 +34,15 @@ async def handle(
 ) -> UpdateFeaturesResponse:
     wishes = pb.UpdateFeaturesRequest(validate_only=request.validate_only)
     for each in request.feature_updates:
-        wishes.updates.add(
-            name=each.feature, level=each.max_version_level, type=_type(call.version, each)
-        )
+        if each.feature in KAFKA_NAMES:
+            return _refused(
+                request,
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"{each.feature} is for releases of Kafka: the levels of this cluster are those of "
+                f"{KAFKA_NAMES[each.feature]}",
+            )
+        name = _OUR_NAMES.get(each.feature, each.feature)
+        wishes.updates.add(name=name, level=each.max_version_level, type=_type(call.version, each))
     try:
         answer = await forwarded(
             context,
@@ -50,7 +60,7 @@ async def handle(
     return UpdateFeaturesResponse(
         results=[
             UpdatableFeatureResult(
-                feature=each.name,
+                feature=KAFKA_NAMES.get(each.name, each.name),
                 error_code=error_code(each.error),
                 error_message=each.message or None,
             )

@@ -77,6 +77,33 @@ def test_one_refused_refuses_all(version: int) -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_our_levels_have_a_name_of_their_own(version: int) -> None:
+    """Kafka's tools take the levels of ``metadata.version`` for releases of Kafka."""
+
+    async def main() -> None:
+        edges = Edges()
+        asked = request(FeatureUpdateKey("stele.metadata.version", 2))
+        answer = await edges.client().call(API, version, asked)
+        assert [each.feature for each in answer.results] == ["stele.metadata.version"]
+        assert edges.controller.updated[0].updates[0].name == "metadata.version"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_releases_of_kafka_are_no_levels_of_ours(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        asked = request(FeatureUpdateKey("metadata.version", 2))
+        answer = await edges.client().call(API, version, asked)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "stele.metadata.version" in (answer.error_message or "")
+        assert not edges.controller.updated
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_without_controllers_it_times_out(version: int) -> None:
     async def main() -> None:

@@ -70,8 +70,8 @@ def test_tells_supported_and_finalized_features(version: int) -> None:
             assert not answer.supported_features
             return
         (supported,), (finalized,) = answer.supported_features, answer.finalized_features
-        assert supported == api_versions.SupportedFeatureKey("metadata.version", 1, 2)
-        assert finalized == api_versions.FinalizedFeatureKey("metadata.version", 2, 2)
+        assert supported == api_versions.SupportedFeatureKey("stele.metadata.version", 1, 2)
+        assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
         assert answer.finalized_features_epoch == edges.publisher.offset
 
     run_virtual(main())
