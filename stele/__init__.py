@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stele.errors import ApiError as ApiError
     from stele.errors import ErrorCode as ErrorCode
     from stele.errors import SteleError as SteleError
+    from stele.errors import UnreadableBatchError as UnreadableBatchError
     from stele.records import ConsumerRecord as ConsumerRecord
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
     from stele.records import RecordMetadata as RecordMetadata
@@ -39,6 +40,7 @@ _HOMES = {
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
     "TopicPartition": "stele.records",
+    "UnreadableBatchError": "stele.errors",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of names

@@ -8,13 +8,12 @@ from typing import Self, Unpack
 
 from stele.cluster_view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
-from stele.errors import ClosedError, ConfigError
+from stele.errors import ClosedError, ConfigError, UnreadableBatchError
 from stele.fetcher import Fetcher
 from stele.offset_lookup import OffsetLookup
 from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from stele.waiting import Backoff
-from stele.wire.batch import BatchError
 
 PartitionArgument = tuple[str, int]
 
@@ -123,7 +122,8 @@ class Consumer:
         """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without. In order
-        per partition. Raises what stops a partition: OffsetOutOfRangeError, BatchError, ApiError.
+        per partition. Raises what stops a partition: OffsetOutOfRangeError,
+        UnreadableBatchError, ApiError.
         """
         self._check_open()
         limit = max_records or self._config.max_poll_records
@@ -158,7 +158,7 @@ class Consumer:
                     records = position.hand_out(
                         limit - len(taken), check_crcs=self._config.check_crcs
                     )
-                except BatchError as error:
+                except UnreadableBatchError as error:
                     position.error = error  # for the next poll: what others gave is not lost
                     self._fetcher.announce()
                     continue

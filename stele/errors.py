@@ -255,6 +255,27 @@ class OffsetOutOfRangeError(ApiError):
         self.offset = offset
 
 
+class UnreadableBatchError(ApiError):
+    """A consumer has come to a record batch that it cannot read.
+
+    Its records are from ``offset`` up to and without ``next_offset``. Each poll raises this until a
+    seek: ``consumer.seek(error.topic, error.partition, error.next_offset)`` leaves them out.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, next_offset: int, cause: ApiError
+    ) -> None:
+        super().__init__(
+            cause.code,
+            f"the batch at offset {offset} of {topic}-{partition} cannot be read: "
+            f"{cause.message or cause.code.name}; seek to {next_offset} to leave it out",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.next_offset = next_offset
+
+
 class BulkError(ApiError):
     """Some items of one request were refused: ``failed`` has each with its error.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from stele.errors import SteleError
+from stele.errors import SteleError, UnreadableBatchError
 from stele.records import ConsumerRecord, TimestampType, TopicPartition
 from stele.waiting import Backoff
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
@@ -84,7 +84,8 @@ class PartitionPosition:
             raise PartialBatchError(f"{self.partition}: {len(data)} bytes are not a whole batch")
 
     def hand_out(self, max_records: int, *, check_crcs: bool) -> list[ConsumerRecord]:
-        """Up to so many records from the buffer; moves the position. Raises BatchError."""
+        """Up to so many records from the buffer; moves the position. Raises UnreadableBatchError,
+        if need be again and again."""
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
             if not self._records:
@@ -92,7 +93,7 @@ class PartitionPosition:
                     break
                 try:
                     self._open_batch(check_crcs)
-                except BatchError:
+                except UnreadableBatchError:
                     if taken:  # it is met again by the next call, which has nothing to lose
                         break
                     raise
@@ -117,8 +118,9 @@ class PartitionPosition:
             decoded = decode(data, start, verify_crc=check_crcs)
         except BatchError as error:
             self.drop_buffer()
-            error.add_note(f"in {self.partition}, batch at offset {header.base_offset}")
-            raise
+            raise UnreadableBatchError(
+                *self.partition, header.base_offset, header.next_offset, error
+            ) from error
         kind = TimestampType(header.is_log_append_time)
         topic, partition = self.partition
         position = self.offset or 0

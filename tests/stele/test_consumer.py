@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stele.consumer import Consumer
-from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, OffsetOutOfRangeError
+from stele.errors import (
+    ApiError,
+    ClosedError,
+    ConfigError,
+    ErrorCode,
+    OffsetOutOfRangeError,
+    UnreadableBatchError,
+)
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
-from stele.wire.batch import BatchBuilder, BatchError, stamp
+from stele.wire.batch import BatchBuilder, compute_crc, stamp
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 from tests.support.stele import FakePartition, Stage, play
@@ -199,11 +207,39 @@ def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
         async with stage.consumer() as consumer:
             consumer.assign([("t", 0)])
             assert values(await consumer.poll()) == [b"good"]
-            with pytest.raises(BatchError, match="CRC") as failure:
+            for _ in range(2):
+                with pytest.raises(UnreadableBatchError, match="CRC") as failure:
+                    await consumer.poll()
+                assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
+                assert "the batch at offset 1 of t-0 cannot be read" in str(failure.value)
+                assert await consumer.position("t", 0) == 1
+
+
+@pytest.mark.parametrize("damage", ["codec", "count"])
+def test_a_batch_that_cannot_be_read_can_be_left_out(damage: str) -> None:
+    """It stands in the log, with a CRC that is right: whoever took it did not look."""
+
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"good")
+        append(partition, b"bad", b"bad")
+        append(partition, b"after")
+        batch = partition.batches[1]
+        if damage == "codec":
+            struct.pack_into(">h", batch, 21, Compression.GZIP)
+        else:
+            struct.pack_into(">i", batch, 57, 1000)
+        struct.pack_into(">I", batch, 17, compute_crc(batch, 0, len(batch)))
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            assert values(await consumer.poll()) == [b"good"]
+            with pytest.raises(UnreadableBatchError) as failure:
                 await consumer.poll()
-            assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
-            assert "t-0, batch at offset 1" in failure.value.__notes__[0]
-            assert await consumer.position("t", 0) == 1
+            error = failure.value
+            assert (error.topic, error.partition) == ("t", 0)
+            assert (error.offset, error.next_offset) == (1, 3)
+            consumer.seek(error.topic, error.partition, error.next_offset)
+            assert values(await consumer.poll()) == [b"after"]
 
     play(scenario)
 
