@@ -27,6 +27,7 @@ from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config import NodeConfig
+from runtime.health import Check
 from runtime.metrics import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError
@@ -139,6 +140,29 @@ class Broker:
         """Whether it answers clients: ready, and not fenced since."""
         return self._serving and not self._lifecycle.fenced
 
+    def health(self) -> list[Check]:
+        """What readiness goes by."""
+        lifecycle = self._lifecycle
+        offline = [each.path for each in self._directories if each.offline is not None]
+        full = self._rooms.full
+        return [
+            Check("broker", self.serving, f"the broker is {lifecycle.state.value}"),
+            Check("heartbeat", lifecycle.lease_valid(), self._heartbeat_reason()),
+            Check(
+                "directories",
+                not offline,
+                f"offline: {', '.join(offline)}" if offline else "all log directories are online",
+            ),
+            Check("room", not full, f"full: {', '.join(full)}" if full else "the disks have room"),
+        ]
+
+    def _heartbeat_reason(self) -> str:
+        ago_s = self._lifecycle.acknowledged_ago_s
+        if ago_s is None:
+            return "no heartbeat has been acknowledged"
+        timeout_s = self._config.broker_session_timeout_ms / 1000
+        return f"acknowledged of {ago_s:.1f} s ago; the session lasts {timeout_s:g} s"
+
     def service(self, listener_name: str) -> Service:
         """What is served on a gRPC listener; its clients are told the addresses of that name."""
         service = Service()
@@ -237,7 +261,7 @@ class Broker:
         self._apis = KafkaApis(self._context)
 
     async def _serve_grpc(self) -> None:
-        health = _Health(lambda: self._serving and not self._lifecycle.fenced)
+        health = _Health(lambda: self.serving and self._lifecycle.lease_valid())
         for address in self._config.grpc_listeners:
             try:
                 listener = await self._world.network.serve(
@@ -369,8 +393,10 @@ class Broker:
 
 
 class _Health(Mapping[str, bool]):
-    """Every service of a broker serves exactly while the broker does."""
+    """Clients are served while the broker is unfenced and heard by the controller; the controller
+    is answered as long as there is anybody to answer."""
 
+    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data")
     _NAMES = ("stele.v1.Admin", "stele.v1.BrokerControl", "stele.v1.Data")
 
     def __init__(self, serving: Callable[[], bool]) -> None:
@@ -379,7 +405,7 @@ class _Health(Mapping[str, bool]):
     def __getitem__(self, name: str) -> bool:
         if name not in self._NAMES:
             raise KeyError(name)
-        return self._serving()
+        return name not in self._CLIENTS or self._serving()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._NAMES)

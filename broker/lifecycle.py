@@ -194,6 +194,13 @@ class BrokerLifecycle:
             return False
         return self._clock.monotonic() - self._acknowledged_sent_at < self._session_s
 
+    @property
+    def acknowledged_ago_s(self) -> float | None:
+        """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
+        if self._acknowledged_sent_at is None:
+            return None
+        return self._clock.monotonic() - self._acknowledged_sent_at
+
     async def wait_registered(self) -> int:
         """Wait for the broker epoch. Raises ApiError when the controller refused for good."""
         while self._epoch == NO_EPOCH:

@@ -325,13 +325,13 @@ def _is_free(port: int) -> bool:
 
 
 async def _healthy(port: int) -> bool:
-    """Whether ``GET /healthz`` answers 200."""
+    """Whether ``GET /readyz`` answers 200."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         return False
     try:
-        writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
         status = await reader.readline()
     except OSError:
         return False

@@ -17,6 +17,7 @@ from node.format import read_identity
 from raft.quorum import FeatureLevels
 from runtime.config import ConfigError, NodeConfig
 from runtime.controller_metrics import declare_controller_metrics
+from runtime.health import Check
 from runtime.metrics import LoopLagProbe, MetricsRegistry
 from runtime.metrics_http import MetricsServer
 from runtime.orderly_end import OrderlyEnd
@@ -76,6 +77,7 @@ class Node:
         self._world = world
         self._ports = Ports()
         self._undo = OrderlyEnd()
+        self._probe = LoopLagProbe(world.clock, self.registry)
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
 
@@ -85,12 +87,51 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether each of its roles does its work: what a health check asks."""
+        """Whether each of its roles has begun its work; ``readiness`` looks more closely."""
         if self.quorum is None or self._failure is not None:
             return False
         if self.broker is not None and not self.broker.serving:
             return False
         return self.controller is None or self.quorum.in_touch
+
+    def liveness(self) -> list[Check]:
+        """Whether the process works: who is answered at all knows that its event loop turns."""
+        failure = self._failure
+        lag_s = self._probe.last_s
+        return [
+            Check("event loop", True, f"its latest timer ran {lag_s:.3f} s late"),
+            Check("node", failure is None, "it goes on" if failure is None else str(failure)),
+        ]
+
+    def readiness(self) -> list[Check]:
+        """Whether it does all that its roles are for, and why not."""
+        checks = self.liveness()
+        if self.quorum is None:
+            return [*checks, Check("start", False, "it has not started")]
+        checks.append(self._quorum_check(self.quorum))
+        if self.controller is not None:
+            checks.append(self._room_check(self.quorum))
+        if self.config.is_broker:
+            starting = Check("broker", False, "its log directories are being opened")
+            checks += [starting] if self.broker is None else self.broker.health()
+        return checks
+
+    def _quorum_check(self, quorum: Quorum) -> Check:
+        leader = quorum.leader
+        if quorum.hears_leader:
+            reason = f"controller {leader.leader_id} leads epoch {leader.epoch}"
+            return Check("quorum", True, reason)
+        timeout_s = self.config.controller_quorum_fetch_timeout_ms / 1000
+        return Check("quorum", False, f"no active controller was heard for {timeout_s:g} s")
+
+    def _room_check(self, quorum: Quorum) -> Check:
+        path = self.config.metadata_log_dir
+        try:
+            has_room = quorum.has_room
+        except OSError as error:
+            return Check("metadata room", False, f"{path}: {error.strerror or error}")
+        said = "has room" if has_room else "is full"
+        return Check("metadata room", has_room, f"{path} {said}")
 
     async def start(self) -> None:
         """Bind every port, then join the quorum and the cluster.
@@ -164,12 +205,11 @@ class Node:
 
     async def _serve_metrics(self) -> None:
         address = self.config.metrics_listener
-        probe = LoopLagProbe(self._world.clock, self.registry)
-        probe.start()
-        self._undo.push(probe.stop)
+        self._probe.start()
+        self._undo.push(self._probe.stop)
         if address is None:
             return
-        server = MetricsServer(self.registry, lambda: self.ready)
+        server = MetricsServer(self.registry, live=self.liveness, ready=self.readiness)
         port = await _bound(
             "metrics.listener", server.start(self._world.network, address.host, address.port)
         )
@@ -289,7 +329,8 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
 
 
 class _Health(Mapping[str, bool]):
-    """The services of a controller's port serve while it leads, or hears of the leader."""
+    """Brokers and people are served while it leads, or hears of the leader; other controllers as
+    long as there is anybody to answer."""
 
     _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
 
@@ -299,7 +340,7 @@ class _Health(Mapping[str, bool]):
     def __getitem__(self, name: str) -> bool:
         if name not in self._NAMES:
             raise KeyError(name)
-        return self._serving()
+        return name == "stele.v1.Raft" or self._serving()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._NAMES)

@@ -254,6 +254,11 @@ class LoopLagProbe:
             self._take_max,
         )
 
+    @property
+    def last_s(self) -> float:
+        """How late the latest timer ran."""
+        return self._last_s
+
     def start(self) -> None:
         self._arm()
 

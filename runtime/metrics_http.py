@@ -1,4 +1,7 @@
-"""GET /metrics and /healthz: just enough HTTP/1.1 for Prometheus and container health checks.
+"""GET /metrics, /healthz and /readyz: enough HTTP/1.1 for Prometheus and for health checks.
+
+/healthz (also /livez) says whether the process is alive, /readyz whether the node does its work;
+each is 200 or 503, with its reasons as JSON.
 
 It runs over the world's byte connections, so the simulator can scrape a simulated node.
 """
@@ -7,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
+from runtime import health
 from runtime.metrics import CONTENT_TYPE, MetricsRegistry
 from stele.world import Listener, Network
 
@@ -29,11 +33,17 @@ _REASONS = {
 
 
 class MetricsServer:
-    """Serves one registry and one health question."""
+    """Serves one registry and two questions of health."""
 
-    def __init__(self, registry: MetricsRegistry, healthy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        *,
+        live: Callable[[], Sequence[health.Check]],
+        ready: Callable[[], Sequence[health.Check]],
+    ) -> None:
         self._registry = registry
-        self._healthy = healthy
+        self._checks = {"/healthz": live, "/livez": live, "/readyz": ready}
         self._listener: Listener | None = None
 
     async def start(self, network: Network, host: str, port: int) -> int:
@@ -48,15 +58,15 @@ class MetricsServer:
 
     def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
         """(status, content type, body) of one request."""
-        if path not in ("/metrics", "/healthz"):
-            return 404, "text/plain", b"try /metrics or /healthz\n"
+        if path != "/metrics" and path not in self._checks:
+            return 404, "text/plain", b"try /metrics, /healthz or /readyz\n"
         if method not in ("GET", "HEAD"):
             return 405, "text/plain", b"only GET and HEAD\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE, self._registry.render()
-        if self._healthy():
-            return 200, "text/plain", b"ok\n"
-        return 503, "text/plain", b"not ready\n"
+        checks = self._checks[path]()
+        status = 200 if health.is_well(checks) else 503
+        return status, "application/json", health.render(checks)
 
 
 class _HttpConnection(asyncio.Protocol):

@@ -150,6 +150,16 @@ class Quorum:
         return self._core.in_touch(self._now())
 
     @property
+    def hears_leader(self) -> bool:
+        """Whether it leads, or was answered by the leader within the fetch timeout."""
+        return self._core is not None and self._core.in_touch(self._now())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk has room for the metadata log. Raises OSError."""
+        return self._log.has_room()
+
+    @property
     def voters(self) -> VoterSet:
         """The newest that this replica knows of; they may not be committed yet."""
         return self._config.first_voters if self._core is None else self._core.voters

@@ -80,6 +80,7 @@ async def test_a_combined_node_serves_all_its_ports_and_stops_cleanly(tmp_path: 
     metrics = await http_get(ports.metrics, "/metrics")
     assert "stele_controller_active_count 1.0" in metrics
     assert "200 OK" in await http_get(ports.metrics, "/healthz")
+    assert "200 OK" in await http_get(ports.metrics, "/readyz")
     await node.stop()
     assert world.world.disk.exists(f"{tmp_path}/data/.kafka_cleanshutdown")
     world.close()

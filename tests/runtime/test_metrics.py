@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from runtime.health import Check
 from runtime.metrics import Histogram, LoopLagProbe, MetricsRegistry
 from runtime.metrics_http import MetricsServer
 
@@ -49,8 +50,10 @@ async def _exchange(port: int, request: bytes) -> bytes:
     return answer
 
 
-async def _serve(registry: MetricsRegistry, healthy: bool = True) -> tuple[MetricsServer, int]:
-    server = MetricsServer(registry, lambda: healthy)
+async def _serve(registry: MetricsRegistry, ready: bool = True) -> tuple[MetricsServer, int]:
+    turns = Check("loop", True, "it turns")
+    quorum = Check("quorum", ready, "there is a leader" if ready else "no leader")
+    server = MetricsServer(registry, live=lambda: [turns], ready=lambda: [turns, quorum])
     port = await server.start(_Network(), "127.0.0.1", 0)  # type: ignore[arg-type]
     return server, port
 
@@ -105,16 +108,21 @@ async def test_metrics_and_health_over_http() -> None:
 
     assert scraped.startswith(b"HTTP/1.1 200 OK")
     assert b"stele_x_total 1.0" in scraped
-    assert health.endswith(b"ok\n")
+    assert b'"status": "ok"' in health
+    assert b'"reason": "it turns"' in health
     assert pipelined.count(b"HTTP/1.1 200 OK") == 2
-    assert pipelined.count(b"ok\n") == 1
+    assert pipelined.count(b'"status": "ok"') == 1
 
 
 async def test_not_ready_is_503() -> None:
-    server, port = await _serve(MetricsRegistry(), healthy=False)
-    answer = await _exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+    server, port = await _serve(MetricsRegistry(), ready=False)
+    answer = await _exchange(port, b"GET /readyz HTTP/1.0\r\n\r\n")
+    alive = await _exchange(port, b"GET /livez HTTP/1.0\r\n\r\n")
     await server.stop()
     assert answer.startswith(b"HTTP/1.1 503")
+    assert b'"status": "not ok"' in answer
+    assert b'"reason": "no leader"' in answer
+    assert alive.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(

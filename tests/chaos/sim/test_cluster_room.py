@@ -24,6 +24,12 @@ def empty(cluster: SimCluster, node: SimNode) -> None:
     cluster.simulation.machine(node.host).disk.faults.quota_bytes = None
 
 
+def complaints(node: SimNode) -> list[str]:
+    """Why it is not ready."""
+    assert node.node is not None
+    return [check.reason for check in node.node.readiness() if not check.ok]
+
+
 async def write_large(cluster: SimCluster, count: int, within_s: float = WITHIN_S) -> None:
     for _ in range(count):
         number = b"%d" % cluster.client.sent  # no two are the same
@@ -41,9 +47,11 @@ def test_a_leader_without_room_leaves_its_partitions_to_others(seed: int) -> Non
         fill(cluster, full)
         await write_large(cluster, 5)
         assert cluster.leader(TOPIC) is not full
+        assert complaints(full) == ["full: /data"]
         await cluster.until(lambda: full.id not in cluster.partition(TOPIC).isr, "it is out")
         empty(cluster, full)
         await cluster.until_isr(TOPIC, 3)
+        assert complaints(full) == []
         await write_large(cluster, 5)
         await cluster.client.check_promises(TOPIC)
 

@@ -1,0 +1,34 @@
+"""What a node says of its health: checks, each with its reason.
+
+Alive: restarting the process would not help. Ready: it does all that its roles are for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. ``reason`` says what is so, whether it is well or not."""
+
+    name: str
+    ok: bool
+    reason: str
+
+
+def is_well(checks: Iterable[Check]) -> bool:
+    return all(check.ok for check in checks)
+
+
+def render(checks: Sequence[Check]) -> bytes:
+    """JSON: ``status`` is ``ok`` or ``not ok``; the checks in order."""
+    body = {
+        "status": "ok" if is_well(checks) else "not ok",
+        "checks": [
+            {"name": check.name, "ok": check.ok, "reason": check.reason} for check in checks
+        ],
+    }
+    return json.dumps(body, indent=1).encode() + b"\n"
