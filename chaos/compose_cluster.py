@@ -138,10 +138,22 @@ class ComposeCluster:
 
     def address(self, service: str) -> str:
         """The static address of a service, from the compose file itself."""
-        networks = self._configuration()["services"][service]["networks"]
+        networks = self.configuration()["services"][service]["networks"]
         return str(next(iter(networks.values()))["ipv4_address"])
 
-    def _configuration(self) -> dict[str, Any]:
+    def published_port(self, service: str, port: int) -> int:
+        """Where the host finds a port of a service."""
+        found = [
+            each["published"]
+            for each in self.configuration()["services"][service]["ports"]
+            if each["target"] == port
+        ]
+        if len(found) != 1:
+            raise ContainerError(f"{service} publishes port {port} {len(found)} times")
+        return int(found[0])
+
+    def configuration(self) -> dict[str, Any]:
+        """The compose file with all that it merges."""
         loaded: dict[str, Any] = json.loads(self.compose("config", "--format", "json"))
         return loaded
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -158,14 +160,8 @@ def test_too_few_replicas_refuse_and_recover(cluster: ComposeCluster, admin: Adm
 
 
 def test_every_node_tells_its_metrics(cluster: ComposeCluster) -> None:
-    pages = {
-        service: cluster.compose(
-            "exec", "-T", service, "python3", "-c",
-            "import urllib.request as u; "
-            "print(u.urlopen('http://127.0.0.1:9404/metrics').read().decode())",
-        )
-        for service in cluster.services()
-    }  # fmt: skip
+    """On the host, where a person and a Prometheus are."""
+    pages = {service: page(cluster, service, "/metrics") for service in cluster.services()}
     active = [name for name, page in pages.items() if "stele_controller_active_count 1.0" in page]
     assert len(active) == 1
     assert active[0].startswith("controller-")
@@ -173,6 +169,34 @@ def test_every_node_tells_its_metrics(cluster: ComposeCluster) -> None:
         assert "stele_bytes_in_total" in pages[name]
         assert "stele_under_replicated_partition" in pages[name]
     assert "stele_offline_partitions_count" in pages[active[0]]
+
+
+def page(cluster: ComposeCluster, service: str, path: str) -> str:
+    port = cluster.published_port(service, 9404)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_every_node_says_why_it_is_ready(cluster: ComposeCluster) -> None:
+    for service in cluster.services():
+        checks = json.loads(page(cluster, service, "/readyz"))["checks"]
+        assert [check["name"] for check in checks if not check["ok"]] == []
+        assert {"node", "quorum"} < {check["name"] for check in checks}
+
+
+def test_nodes_share_one_image_and_come_back_by_themselves(cluster: ComposeCluster) -> None:
+    services = cluster.configuration()["services"].values()
+    assert len({service["image"] for service in services}) == 1
+    assert len([service for service in services if "build" in service]) == 1
+    assert {service["restart"] for service in services} == {"unless-stopped"}
+
+
+def test_topics_that_say_nothing_are_replicated(admin: Admin) -> None:
+    admin.create_topics([NewTopic("says-nothing")])
+    (described,) = admin.describe_topics(["says-nothing"])
+    assert len(described.partitions[0].replicas) == 3
+    values = {entry.name: entry.value for entry in admin.describe_configs(topic="says-nothing")}
+    assert values["min.insync.replicas"] == "2"
 
 
 def test_a_definite_error_names_itself(admin: Admin) -> None:
