@@ -14,6 +14,7 @@ from controller.active import DecisionMaker
 from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
 from metadata.image import GRPC, BrokerRegistration, Endpoint, Topic
+from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
@@ -137,7 +138,7 @@ class Heartbeats:
             # A lost decision is simply made again by the next controller.
             lost = error.code is ErrorCode.REQUEST_TIMED_OUT
             response.error = ErrorCode.NOT_CONTROLLER if lost else error.code
-            response.message = error.message
+            response.message = explain(response.error, error.message)
         else:
             response.fenced = standing.fenced
             response.caught_up = standing.caught_up

@@ -12,6 +12,7 @@ from controller import cluster
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import Rules, change
 from metadata.image import RECOVERING, MetadataImage, PartitionState, TopicPartition
+from stele.error_meanings import explain
 from stele.errors import ErrorCode
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 
@@ -104,7 +105,12 @@ def _eligibility(
 
 
 def _refused(proposal: Proposal, error: ErrorCode) -> Answer:
-    return Answer(topic_id=proposal.topic_id, partition=proposal.partition, error=error)
+    return Answer(
+        topic_id=proposal.topic_id,
+        partition=proposal.partition,
+        error=error,
+        message=explain(error),
+    )
 
 
 def _accepted(image: MetadataImage, proposal: Proposal) -> Answer:

@@ -33,6 +33,7 @@ from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
 from runtime.config import NodeConfig
+from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
@@ -364,7 +365,7 @@ class ControllerService:
                     logger.error("%s is refused: %s", request_type.DESCRIPTOR.name, error)
                 response = response_type(error=self._code(response_type, error))
                 if "message" in response_type.DESCRIPTOR.fields_by_name:
-                    response.message = error.message
+                    response.message = explain(error.code, error.message)
             if response_type is not None:
                 response.leader_id = self.leader_id
                 if "metadata_offset" in response_type.DESCRIPTOR.fields_by_name:

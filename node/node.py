@@ -23,6 +23,7 @@ from runtime.metrics_http import MetricsServer
 from runtime.orderly_end import OrderlyEnd
 from runtime.quorum import Quorum
 from runtime.quorum_config import QuorumConfig, QuorumVoter
+from stele.error_meanings import explain
 from stele.errors import ErrorCode
 from stele.wire.v1.raft_pb2 import (
     DescribeQuorumResponse,
@@ -315,6 +316,7 @@ def _for_administrators(handler: UnaryHandler, response_type: type[Message]) -> 
         answer: Any = response_type.FromString(await handler(request))
         if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.error = ErrorCode.NOT_CONTROLLER
+        answer.message = explain(answer.error, answer.message)
         return bytes(answer.SerializeToString())
 
     return handle

@@ -25,7 +25,8 @@ from broker.types import (
     ProduceEntry,
     ProduceResult,
 )
-from metadata.image import GRPC, NO_LEADER, MetadataImage, Topic
+from metadata.image import GRPC, NO_LEADER, MetadataImage, PartitionState, Topic
+from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError, Service, Stream
@@ -159,6 +160,7 @@ class DataService:
                     topic=partition.topic,
                     partition=partition.partition,
                     error=result.error,
+                    message=explain(result.error),
                     timestamp_ms=result.timestamp_ms,
                     offset=result.offset,
                     leader_epoch=result.leader_epoch,
@@ -187,6 +189,7 @@ class DataService:
                     topic=partition.topic,
                     partition=partition.partition,
                     error=result.error,
+                    message=explain(result.error),
                     leader_epoch=result.leader_epoch,
                     end_offset=result.offset,
                 )
@@ -198,17 +201,23 @@ class DataService:
         self, request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
         if request.transactional_id:
-            # There are no transactions; any other error would be tried again.
+            # Any other error would be tried again.
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return pb.InitProducerIdResponse(error=error, producer_id=-1, producer_epoch=-1)
+            return _no_producer_id(error, "there are no transactions")
         try:
             producer_id = await self._context.producer_ids.take()
         except ApiError as refusal:
-            return pb.InitProducerIdResponse(error=refusal.code, producer_id=-1, producer_epoch=-1)
+            return _no_producer_id(refusal.code, refusal.message)
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 # ---------------------------------------------------------------------- translation
+
+
+def _no_producer_id(error: ErrorCode, message: str) -> pb.InitProducerIdResponse:
+    return pb.InitProducerIdResponse(
+        error=error, message=explain(error, message), producer_id=-1, producer_epoch=-1
+    )
 
 
 def _partition(
@@ -236,7 +245,7 @@ def _produce_response(
                 topic_id=result.id.topic_id,
                 partition=result.id.partition,
                 error=result.error,
-                message=result.message,
+                message=explain(result.error, result.message),
                 base_offset=result.base_offset,
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=result.log_start_offset,
@@ -274,6 +283,7 @@ def _fetch_response(
                 topic_id=result.id.topic_id,
                 partition=result.id.partition,
                 error=result.error,
+                message=explain(result.error),
                 high_watermark=result.high_watermark,
                 last_stable_offset=result.last_stable_offset,
                 log_start_offset=result.log_start_offset,
@@ -293,23 +303,28 @@ def _fetch_response(
 
 def _metadata_topic(name: str, topic: Topic | None) -> pb.MetadataResponse.Topic:
     if topic is None:
-        return pb.MetadataResponse.Topic(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return pb.MetadataResponse.Topic(name=name, error=error, message=explain(error))
     return pb.MetadataResponse.Topic(
         name=name,
         topic_id=topic.topic_id,
         partitions=[
-            pb.MetadataResponse.Partition(
-                error=(
-                    ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE
-                ),
-                partition=number,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                replicas=state.replicas,
-                isr=state.isr,
-            )
-            for number, state in enumerate(topic.partitions)
+            _metadata_partition(number, state) for number, state in enumerate(topic.partitions)
         ],
+    )
+
+
+def _metadata_partition(number: int, state: PartitionState) -> pb.MetadataResponse.Partition:
+    leaderless = state.leader == NO_LEADER
+    error = ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE
+    return pb.MetadataResponse.Partition(
+        error=error,
+        message=explain(error),
+        partition=number,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=state.replicas,
+        isr=state.isr,
     )
 
 

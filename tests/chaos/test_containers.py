@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from chaos.compose_cluster import ComposeCluster, cutting_unavailable, unavailable
-from stele import Admin, Consumer, NewTopic, Producer
+from stele import Admin, ConfigResource, Consumer, NewTopic, Producer
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.records import RecordMetadata
 
@@ -195,7 +195,9 @@ def test_topics_that_say_nothing_are_replicated(admin: Admin) -> None:
     admin.create_topics([NewTopic("says-nothing")])
     (described,) = admin.describe_topics(["says-nothing"])
     assert len(described.partitions[0].replicas) == 3
-    values = {entry.name: entry.value for entry in admin.describe_configs(topic="says-nothing")}
+    resource = ConfigResource.topic("says-nothing")
+    entries = admin.describe_configs([resource])[resource]
+    values = {entry.name: entry.value for entry in entries}
     assert values["min.insync.replicas"] == "2"
 
 

@@ -1,3 +1,4 @@
+from stele.wire.v1 import errors_pb2 as _errors_pb2
 from stele.wire.v1 import raft_pb2 as _raft_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -474,18 +475,20 @@ class BrokerDescription(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., rack: _Optional[str] = ..., fenced: _Optional[bool] = ..., in_controlled_shutdown: _Optional[bool] = ..., broker_epoch: _Optional[int] = ..., grpc_host: _Optional[str] = ..., grpc_port: _Optional[int] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("error", "cluster_id", "controller_id", "brokers", "metadata_offset")
+    __slots__ = ("error", "cluster_id", "controller_id", "brokers", "metadata_offset", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     cluster_id: str
     controller_id: int
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerDescription]
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerDescription, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerDescription, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class DescribeTopicsRequest(_message.Message):
     __slots__ = ("names", "min_metadata_offset", "linearizable")
@@ -522,7 +525,7 @@ class PartitionDescription(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., unclean_elections: _Optional[int] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DescribeTopicsResponse(_message.Message):
-    __slots__ = ("error", "topics")
+    __slots__ = ("error", "topics", "message")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message", "partitions", "configs")
         class ConfigsEntry(_message.Message):
@@ -547,9 +550,11 @@ class DescribeTopicsResponse(_message.Message):
         def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     topics: _containers.RepeatedCompositeFieldContainer[DescribeTopicsResponse.Topic]
-    def __init__(self, error: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribeTopicsResponse.Topic, _Mapping]]] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribeTopicsResponse.Topic, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class UpdateFeaturesRequest(_message.Message):
     __slots__ = ("updates", "validate_only", "request_id")
@@ -608,7 +613,7 @@ class DescribeFeaturesRequest(_message.Message):
     def __init__(self, min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
 
 class DescribeFeaturesResponse(_message.Message):
-    __slots__ = ("error", "features", "metadata_offset")
+    __slots__ = ("error", "features", "metadata_offset", "message")
     class Supported(_message.Message):
         __slots__ = ("node_id", "min_level", "max_level")
         NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -636,7 +641,9 @@ class DescribeFeaturesResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     features: _containers.RepeatedCompositeFieldContainer[DescribeFeaturesResponse.Feature]
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., features: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Feature, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., features: _Optional[_Iterable[_Union[DescribeFeaturesResponse.Feature, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...

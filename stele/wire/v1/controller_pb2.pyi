@@ -1,3 +1,4 @@
+from stele.wire.v1 import errors_pb2 as _errors_pb2
 from stele.wire.v1 import metadata_pb2 as _metadata_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -142,9 +143,9 @@ class AlterPartitionRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionRequest.Partition, _Mapping]]] = ...) -> None: ...
 
 class AlterPartitionResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "partitions")
+    __slots__ = ("error", "leader_id", "partitions", "message")
     class Partition(_message.Message):
-        __slots__ = ("topic_id", "partition", "error", "leader", "leader_epoch", "isr", "partition_epoch", "leader_recovery_state")
+        __slots__ = ("topic_id", "partition", "error", "leader", "leader_epoch", "isr", "partition_epoch", "leader_recovery_state", "message")
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +154,7 @@ class AlterPartitionResponse(_message.Message):
         ISR_FIELD_NUMBER: _ClassVar[int]
         PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
         LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         topic_id: bytes
         partition: int
         error: int
@@ -161,14 +163,17 @@ class AlterPartitionResponse(_message.Message):
         isr: _containers.RepeatedScalarFieldContainer[int]
         partition_epoch: int
         leader_recovery_state: _metadata_pb2.LeaderRecoveryState
-        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[_metadata_pb2.LeaderRecoveryState, str]] = ...) -> None: ...
+        message: str
+        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[_metadata_pb2.LeaderRecoveryState, str]] = ..., message: _Optional[str] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionResponse.Partition]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResponse.Partition, _Mapping]]] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResponse.Partition, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -179,27 +184,31 @@ class AllocateProducerIdsRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class AllocateProducerIdsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "first", "count")
+    __slots__ = ("error", "leader_id", "first", "count", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     first: int
     count: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ReadIndexRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ReadIndexResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "metadata_offset")
+    __slots__ = ("error", "leader_id", "metadata_offset", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     metadata_offset: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...

@@ -22,61 +22,63 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from stele.wire.v1 import errors_pb2 as stele_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13stele/v1/data.proto\x12\x08stele.v1\"!\n\x0fMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"\xda\x03\n\x10MetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x32\n\x07\x62rokers\x18\x03 \x03(\x0b\x32!.stele.v1.MetadataResponse.Broker\x12\x30\n\x06topics\x18\x04 \x03(\x0b\x32 .stele.v1.MetadataResponse.Topic\x1aO\n\x06\x42roker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x11\n\tgrpc_host\x18\x02 \x01(\t\x12\x11\n\tgrpc_port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x1ar\n\tPartition\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x1ap\n\x05Topic\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x38\n\npartitions\x18\x04 \x03(\x0b\x32$.stele.v1.MetadataResponse.Partition\"\xd4\x01\n\x0eProduceRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".stele.v1.ProduceRequest.Partition\x1aP\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x0c\x12\r\n\x05topic\x18\x04 \x01(\t\"\xb5\x02\n\x0fProduceResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.stele.v1.ProduceResponse.Partition\x1a\xd0\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x0e\n\x06leader\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\r\n\x05topic\x18\n \x01(\t\"\xd5\x02\n\x0c\x46\x65tchRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x17\n\x0fisolation_level\x18\x05 \x01(\x05\x12\x34\n\npartitions\x18\x06 \x03(\x0b\x32 .stele.v1.FetchRequest.Partition\x1a\xa2\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x03 \x01(\x03\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x05\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\x12\r\n\x05topic\x18\x07 \x01(\t\"\xeb\x02\n\rFetchResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.stele.v1.FetchResponse.Partition\x1a\x8a\x02\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x1a\n\x12last_stable_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x17\n\x0f\x64iverging_epoch\x18\x08 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\t \x01(\x03\x12\x0e\n\x06leader\x18\n \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x0b \x01(\x05\x12\r\n\x05topic\x18\x0c \x01(\t\"\xcc\x01\n\x12ListOffsetsRequest\x12:\n\npartitions\x18\x01 \x03(\x0b\x32&.stele.v1.ListOffsetsRequest.Partition\x12\x17\n\x0fisolation_level\x18\x02 \x01(\x05\x1a\x61\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\"\xcc\x01\n\x13ListOffsetsResponse\x12;\n\npartitions\x18\x01 \x03(\x0b\x32\'.stele.v1.ListOffsetsResponse.Partition\x1ax\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\"\xc5\x01\n\x1bOffsetForLeaderEpochRequest\x12\x43\n\npartitions\x18\x01 \x03(\x0b\x32/.stele.v1.OffsetForLeaderEpochRequest.Partition\x1a\x61\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"\xcc\x01\n\x1cOffsetForLeaderEpochResponse\x12\x44\n\npartitions\x18\x01 \x03(\x0b\x32\x30.stele.v1.OffsetForLeaderEpochResponse.Partition\x1a\x66\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\"1\n\x15InitProducerIdRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\"T\n\x16InitProducerIdResponse\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x32\xd3\x03\n\x04\x44\x61ta\x12\x41\n\x08Metadata\x12\x19.stele.v1.MetadataRequest\x1a\x1a.stele.v1.MetadataResponse\x12\x42\n\x07Produce\x12\x18.stele.v1.ProduceRequest\x1a\x19.stele.v1.ProduceResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x16.stele.v1.FetchRequest\x1a\x17.stele.v1.FetchResponse(\x01\x30\x01\x12J\n\x0bListOffsets\x12\x1c.stele.v1.ListOffsetsRequest\x1a\x1d.stele.v1.ListOffsetsResponse\x12\x65\n\x14OffsetForLeaderEpoch\x12%.stele.v1.OffsetForLeaderEpochRequest\x1a&.stele.v1.OffsetForLeaderEpochResponse\x12S\n\x0eInitProducerId\x12\x1f.stele.v1.InitProducerIdRequest\x1a .stele.v1.InitProducerIdResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13stele/v1/data.proto\x12\x08stele.v1\x1a\x15stele/v1/errors.proto\"!\n\x0fMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"\xa8\x04\n\x10MetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x32\n\x07\x62rokers\x18\x03 \x03(\x0b\x32!.stele.v1.MetadataResponse.Broker\x12\x30\n\x06topics\x18\x04 \x03(\x0b\x32 .stele.v1.MetadataResponse.Topic\x1aO\n\x06\x42roker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x11\n\tgrpc_host\x18\x02 \x01(\t\x12\x11\n\tgrpc_port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x1a\x98\x01\n\tPartition\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x0f\n\x07message\x18\x07 \x01(\t\x1a\x96\x01\n\x05Topic\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x38\n\npartitions\x18\x04 \x03(\x0b\x32$.stele.v1.MetadataResponse.Partition\x12\x0f\n\x07message\x18\x05 \x01(\t\"\xd4\x01\n\x0eProduceRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".stele.v1.ProduceRequest.Partition\x1aP\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x0c\x12\r\n\x05topic\x18\x04 \x01(\t\"\xca\x02\n\x0fProduceResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.stele.v1.ProduceResponse.Partition\x1a\xe5\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x0e\n\x06leader\x18\x08 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\t \x01(\x05\x12\r\n\x05topic\x18\n \x01(\t\"\xd5\x02\n\x0c\x46\x65tchRequest\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x17\n\x0fisolation_level\x18\x05 \x01(\x05\x12\x34\n\npartitions\x18\x06 \x03(\x0b\x32 .stele.v1.FetchRequest.Partition\x1a\xa2\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x03 \x01(\x03\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x05\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\x12\r\n\x05topic\x18\x07 \x01(\t\"\x91\x03\n\rFetchResponse\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x05\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.stele.v1.FetchResponse.Partition\x1a\xb0\x02\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x1a\n\x12last_stable_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0f\n\x07records\x18\x07 \x01(\x0c\x12\x17\n\x0f\x64iverging_epoch\x18\x08 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\t \x01(\x03\x12\x0e\n\x06leader\x18\n \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x0b \x01(\x05\x12\r\n\x05topic\x18\x0c \x01(\t\x12\x0f\n\x07message\x18\r \x01(\t\"\xcc\x01\n\x12ListOffsetsRequest\x12:\n\npartitions\x18\x01 \x03(\x0b\x32&.stele.v1.ListOffsetsRequest.Partition\x12\x17\n\x0fisolation_level\x18\x02 \x01(\x05\x1a\x61\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\"\xf3\x01\n\x13ListOffsetsResponse\x12;\n\npartitions\x18\x01 \x03(\x0b\x32\'.stele.v1.ListOffsetsResponse.Partition\x1a\x9e\x01\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x0f\n\x07message\x18\x07 \x01(\t\"\xc5\x01\n\x1bOffsetForLeaderEpochRequest\x12\x43\n\npartitions\x18\x01 \x03(\x0b\x32/.stele.v1.OffsetForLeaderEpochRequest.Partition\x1a\x61\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"\xf3\x01\n\x1cOffsetForLeaderEpochResponse\x12\x44\n\npartitions\x18\x01 \x03(\x0b\x32\x30.stele.v1.OffsetForLeaderEpochResponse.Partition\x1a\x8c\x01\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x0f\n\x07message\x18\x06 \x01(\t\"1\n\x15InitProducerIdRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\"z\n\x16InitProducerIdResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t2\xd3\x03\n\x04\x44\x61ta\x12\x41\n\x08Metadata\x12\x19.stele.v1.MetadataRequest\x1a\x1a.stele.v1.MetadataResponse\x12\x42\n\x07Produce\x12\x18.stele.v1.ProduceRequest\x1a\x19.stele.v1.ProduceResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x16.stele.v1.FetchRequest\x1a\x17.stele.v1.FetchResponse(\x01\x30\x01\x12J\n\x0bListOffsets\x12\x1c.stele.v1.ListOffsetsRequest\x1a\x1d.stele.v1.ListOffsetsResponse\x12\x65\n\x14OffsetForLeaderEpoch\x12%.stele.v1.OffsetForLeaderEpochRequest\x1a&.stele.v1.OffsetForLeaderEpochResponse\x12S\n\x0eInitProducerId\x12\x1f.stele.v1.InitProducerIdRequest\x1a .stele.v1.InitProducerIdResponseB\x12Z\x10stele/v1;stelev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stele.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
-  _globals['_METADATAREQUEST']._serialized_start=33
-  _globals['_METADATAREQUEST']._serialized_end=66
-  _globals['_METADATARESPONSE']._serialized_start=69
-  _globals['_METADATARESPONSE']._serialized_end=543
-  _globals['_METADATARESPONSE_BROKER']._serialized_start=234
-  _globals['_METADATARESPONSE_BROKER']._serialized_end=313
-  _globals['_METADATARESPONSE_PARTITION']._serialized_start=315
-  _globals['_METADATARESPONSE_PARTITION']._serialized_end=429
-  _globals['_METADATARESPONSE_TOPIC']._serialized_start=431
-  _globals['_METADATARESPONSE_TOPIC']._serialized_end=543
-  _globals['_PRODUCEREQUEST']._serialized_start=546
-  _globals['_PRODUCEREQUEST']._serialized_end=758
-  _globals['_PRODUCEREQUEST_PARTITION']._serialized_start=678
-  _globals['_PRODUCEREQUEST_PARTITION']._serialized_end=758
-  _globals['_PRODUCERESPONSE']._serialized_start=761
-  _globals['_PRODUCERESPONSE']._serialized_end=1070
-  _globals['_PRODUCERESPONSE_PARTITION']._serialized_start=862
-  _globals['_PRODUCERESPONSE_PARTITION']._serialized_end=1070
-  _globals['_FETCHREQUEST']._serialized_start=1073
-  _globals['_FETCHREQUEST']._serialized_end=1414
-  _globals['_FETCHREQUEST_PARTITION']._serialized_start=1252
-  _globals['_FETCHREQUEST_PARTITION']._serialized_end=1414
-  _globals['_FETCHRESPONSE']._serialized_start=1417
-  _globals['_FETCHRESPONSE']._serialized_end=1780
-  _globals['_FETCHRESPONSE_PARTITION']._serialized_start=1514
-  _globals['_FETCHRESPONSE_PARTITION']._serialized_end=1780
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1783
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1987
-  _globals['_LISTOFFSETSREQUEST_PARTITION']._serialized_start=1890
-  _globals['_LISTOFFSETSREQUEST_PARTITION']._serialized_end=1987
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1990
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2194
-  _globals['_LISTOFFSETSRESPONSE_PARTITION']._serialized_start=2074
-  _globals['_LISTOFFSETSRESPONSE_PARTITION']._serialized_end=2194
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=2197
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=2394
-  _globals['_OFFSETFORLEADEREPOCHREQUEST_PARTITION']._serialized_start=2297
-  _globals['_OFFSETFORLEADEREPOCHREQUEST_PARTITION']._serialized_end=2394
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=2397
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=2601
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE_PARTITION']._serialized_start=2499
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE_PARTITION']._serialized_end=2601
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2603
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2652
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2654
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2738
-  _globals['_DATA']._serialized_start=2741
-  _globals['_DATA']._serialized_end=3208
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\020stele/v1;stelev1'
+  _globals['_METADATAREQUEST']._serialized_start=56
+  _globals['_METADATAREQUEST']._serialized_end=89
+  _globals['_METADATARESPONSE']._serialized_start=92
+  _globals['_METADATARESPONSE']._serialized_end=644
+  _globals['_METADATARESPONSE_BROKER']._serialized_start=257
+  _globals['_METADATARESPONSE_BROKER']._serialized_end=336
+  _globals['_METADATARESPONSE_PARTITION']._serialized_start=339
+  _globals['_METADATARESPONSE_PARTITION']._serialized_end=491
+  _globals['_METADATARESPONSE_TOPIC']._serialized_start=494
+  _globals['_METADATARESPONSE_TOPIC']._serialized_end=644
+  _globals['_PRODUCEREQUEST']._serialized_start=647
+  _globals['_PRODUCEREQUEST']._serialized_end=859
+  _globals['_PRODUCEREQUEST_PARTITION']._serialized_start=779
+  _globals['_PRODUCEREQUEST_PARTITION']._serialized_end=859
+  _globals['_PRODUCERESPONSE']._serialized_start=862
+  _globals['_PRODUCERESPONSE']._serialized_end=1192
+  _globals['_PRODUCERESPONSE_PARTITION']._serialized_start=963
+  _globals['_PRODUCERESPONSE_PARTITION']._serialized_end=1192
+  _globals['_FETCHREQUEST']._serialized_start=1195
+  _globals['_FETCHREQUEST']._serialized_end=1536
+  _globals['_FETCHREQUEST_PARTITION']._serialized_start=1374
+  _globals['_FETCHREQUEST_PARTITION']._serialized_end=1536
+  _globals['_FETCHRESPONSE']._serialized_start=1539
+  _globals['_FETCHRESPONSE']._serialized_end=1940
+  _globals['_FETCHRESPONSE_PARTITION']._serialized_start=1636
+  _globals['_FETCHRESPONSE_PARTITION']._serialized_end=1940
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1943
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=2147
+  _globals['_LISTOFFSETSREQUEST_PARTITION']._serialized_start=2050
+  _globals['_LISTOFFSETSREQUEST_PARTITION']._serialized_end=2147
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=2150
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2393
+  _globals['_LISTOFFSETSRESPONSE_PARTITION']._serialized_start=2235
+  _globals['_LISTOFFSETSRESPONSE_PARTITION']._serialized_end=2393
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=2396
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=2593
+  _globals['_OFFSETFORLEADEREPOCHREQUEST_PARTITION']._serialized_start=2496
+  _globals['_OFFSETFORLEADEREPOCHREQUEST_PARTITION']._serialized_end=2593
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=2596
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=2839
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE_PARTITION']._serialized_start=2699
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE_PARTITION']._serialized_end=2839
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2841
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2890
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2892
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=3014
+  _globals['_DATA']._serialized_start=3017
+  _globals['_DATA']._serialized_end=3484
 # @@protoc_insertion_point(module_scope)

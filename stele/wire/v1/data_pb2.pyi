@@ -1,3 +1,4 @@
+from stele.wire.v1 import errors_pb2 as _errors_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -26,31 +27,35 @@ class MetadataResponse(_message.Message):
         rack: str
         def __init__(self, broker_id: _Optional[int] = ..., grpc_host: _Optional[str] = ..., grpc_port: _Optional[int] = ..., rack: _Optional[str] = ...) -> None: ...
     class Partition(_message.Message):
-        __slots__ = ("error", "partition", "leader", "leader_epoch", "replicas", "isr")
+        __slots__ = ("error", "partition", "leader", "leader_epoch", "replicas", "isr", "message")
         ERROR_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         LEADER_FIELD_NUMBER: _ClassVar[int]
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         REPLICAS_FIELD_NUMBER: _ClassVar[int]
         ISR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         error: int
         partition: int
         leader: int
         leader_epoch: int
         replicas: _containers.RepeatedScalarFieldContainer[int]
         isr: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(self, error: _Optional[int] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ...) -> None: ...
+        message: str
+        def __init__(self, error: _Optional[int] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., message: _Optional[str] = ...) -> None: ...
     class Topic(_message.Message):
-        __slots__ = ("error", "name", "topic_id", "partitions")
+        __slots__ = ("error", "name", "topic_id", "partitions", "message")
         ERROR_FIELD_NUMBER: _ClassVar[int]
         NAME_FIELD_NUMBER: _ClassVar[int]
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         error: int
         name: str
         topic_id: bytes
         partitions: _containers.RepeatedCompositeFieldContainer[MetadataResponse.Partition]
-        def __init__(self, error: _Optional[int] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[MetadataResponse.Partition, _Mapping]]] = ...) -> None: ...
+        message: str
+        def __init__(self, error: _Optional[int] = ..., name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[MetadataResponse.Partition, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
@@ -151,7 +156,7 @@ class FetchRequest(_message.Message):
 class FetchResponse(_message.Message):
     __slots__ = ("correlation_id", "partitions")
     class Partition(_message.Message):
-        __slots__ = ("topic_id", "partition", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "diverging_epoch", "diverging_end_offset", "leader", "leader_epoch", "topic")
+        __slots__ = ("topic_id", "partition", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "diverging_epoch", "diverging_end_offset", "leader", "leader_epoch", "topic", "message")
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +169,7 @@ class FetchResponse(_message.Message):
         LEADER_FIELD_NUMBER: _ClassVar[int]
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         TOPIC_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         topic_id: bytes
         partition: int
         error: int
@@ -176,7 +182,8 @@ class FetchResponse(_message.Message):
         leader: int
         leader_epoch: int
         topic: str
-        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., diverging_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+        message: str
+        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., diverging_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., topic: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int
@@ -205,20 +212,22 @@ class ListOffsetsRequest(_message.Message):
 class ListOffsetsResponse(_message.Message):
     __slots__ = ("partitions",)
     class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "error", "timestamp_ms", "offset", "leader_epoch")
+        __slots__ = ("topic", "partition", "error", "timestamp_ms", "offset", "leader_epoch", "message")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
         TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
         OFFSET_FIELD_NUMBER: _ClassVar[int]
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partition: int
         error: int
         timestamp_ms: int
         offset: int
         leader_epoch: int
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ListOffsetsResponse.Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[ListOffsetsResponse.Partition, _Mapping]]] = ...) -> None: ...
@@ -243,18 +252,20 @@ class OffsetForLeaderEpochRequest(_message.Message):
 class OffsetForLeaderEpochResponse(_message.Message):
     __slots__ = ("partitions",)
     class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "error", "leader_epoch", "end_offset")
+        __slots__ = ("topic", "partition", "error", "leader_epoch", "end_offset", "message")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partition: int
         error: int
         leader_epoch: int
         end_offset: int
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[OffsetForLeaderEpochResponse.Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[OffsetForLeaderEpochResponse.Partition, _Mapping]]] = ...) -> None: ...
@@ -266,11 +277,13 @@ class InitProducerIdRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ...) -> None: ...
 
 class InitProducerIdResponse(_message.Message):
-    __slots__ = ("error", "producer_id", "producer_epoch")
+    __slots__ = ("error", "producer_id", "producer_epoch", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     producer_id: int
     producer_epoch: int
-    def __init__(self, error: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...

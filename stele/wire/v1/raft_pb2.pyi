@@ -1,3 +1,4 @@
+from stele.wire.v1 import errors_pb2 as _errors_pb2
 from stele.wire.v1 import metadata_pb2 as _metadata_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -214,20 +215,22 @@ class ReplicaState(_message.Message):
     def __init__(self, replica_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_time_ms: _Optional[int] = ..., last_caught_up_time_ms: _Optional[int] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "epoch", "high_watermark", "voters", "observers")
+    __slots__ = ("error", "leader_id", "epoch", "high_watermark", "voters", "observers", "message")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     epoch: int
     high_watermark: int
     voters: _containers.RepeatedCompositeFieldContainer[ReplicaState]
     observers: _containers.RepeatedCompositeFieldContainer[ReplicaState]
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ...) -> None: ...
+    message: str
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("voter_id",)

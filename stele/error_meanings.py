@@ -1,0 +1,105 @@
+"""What errors mean: all that Stele answers, in a sentence each.
+
+The comments of proto/stele/v1/errors.proto are made of them, and an answer that has nothing more
+precise to say has the sentence as its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stele.errors import ErrorCode
+
+MEANINGS: Mapping[ErrorCode, str] = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "something unexpected happened; the node's log says what",
+    ErrorCode.NONE: "no error",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log begins behind this offset, or ends before it",
+    ErrorCode.CORRUPT_MESSAGE: "the record batch is damaged: its checksum or its frame is wrong",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "this node knows no such topic or partition",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment: ask again",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads this partition: refresh the metadata",
+    ErrorCode.REQUEST_TIMED_OUT: "the time ran out; whether it was done is not known",
+    ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot be reached",
+    ErrorCode.MESSAGE_TOO_LARGE: "the record batch is larger than max.message.bytes",
+    ErrorCode.NETWORK_EXCEPTION: "the connection broke before the answer came",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading: ask again",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "there is no coordinator for this",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the name is not a valid topic name, or collides with one",
+    ErrorCode.NOT_ENOUGH_REPLICAS: (
+        "fewer replicas are in sync than min.insync.replicas; nothing was written"
+    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (
+        "the batch was written, and fewer replicas are in sync than min.insync.replicas"
+    ),
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1",
+    ErrorCode.INVALID_TIMESTAMP: "a record's time is too far from the broker's clock",
+    ErrorCode.UNSUPPORTED_VERSION: "this version of the request or feature is not supported",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of this name already",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions is not possible",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are not so many brokers for replicas",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "these replicas cannot be assigned",
+    ErrorCode.INVALID_CONFIG: "the configuration key or its value is not allowed",
+    ErrorCode.NOT_CONTROLLER: "this node is not the active controller: ask the one named",
+    ErrorCode.INVALID_REQUEST: "the request contradicts itself or lacks something",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the record format does not support this",
+    ErrorCode.POLICY_VIOLATION: "a limit of the cluster forbids it",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "the producer's batches before this one are missing",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer instance of this producer has taken over",
+    ErrorCode.INVALID_TXN_STATE: "the transaction is in another state",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "it was not tried, because something before it failed",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the disk failed or is full, or the log is offline",
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "there is no such fetch session: begin a new one",
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: "the fetch session is out of step: begin a new one",
+    ErrorCode.LISTENER_NOT_FOUND: "the leader has no address on the listener that was asked",
+    ErrorCode.FENCED_LEADER_EPOCH: "the leader epoch is an old one: refresh the metadata",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "the leader epoch is newer than this broker knows: ask again",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the codec is not supported",
+    ErrorCode.STALE_BROKER_EPOCH: "the broker has registered anew since",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "the leader does not know its high watermark yet: ask again",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is not in sync or not up",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica that could lead is up",
+    ErrorCode.ELECTION_NOT_NEEDED: "the wanted leader leads already",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "there is no reassignment to cancel",
+    ErrorCode.INVALID_RECORD: "the records are not valid",
+    ErrorCode.INCONSISTENT_VOTER_SET: "the voters are others than the request says",
+    ErrorCode.INVALID_UPDATE_VERSION: "it was changed since: read it again",
+    ErrorCode.SNAPSHOT_NOT_FOUND: "there is no such snapshot any more",
+    ErrorCode.POSITION_OUT_OF_RANGE: "the snapshot ends before this position",
+    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic of this id",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process has this broker id and is alive",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "no broker of this id is registered",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the node belongs to another cluster",
+    ErrorCode.INELIGIBLE_REPLICA: "a replica may not join the in-sync replicas now",
+    ErrorCode.MISMATCHED_ENDPOINT_TYPE: "this kind of node does not answer for that endpoint type",
+    ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: "there is no such endpoint type",
+    ErrorCode.INVALID_REGISTRATION: "a broker with this registration cannot join",
+    ErrorCode.INVALID_VOTER_KEY: "the voter's directory id is another",
+    ErrorCode.DUPLICATE_VOTER: "it is a voter already",
+    ErrorCode.VOTER_NOT_FOUND: "there is no such voter",
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: "the producer's batch is there already",
+    ErrorCode.LOG_DIR_NOT_FOUND: "the broker has no such log directory",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "nothing is known of this producer any more",
+    ErrorCode.REASSIGNMENT_IN_PROGRESS: "the partition is being reassigned",
+    ErrorCode.TOPIC_DELETION_DISABLED: "topics cannot be deleted here",
+    ErrorCode.SECURITY_DISABLED: "there is no security to administrate",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this transactional id may not be used",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this may not be done to the cluster",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "a quota is exceeded: ask again later",
+    ErrorCode.RESOURCE_NOT_FOUND: "there is no such resource",
+    ErrorCode.DUPLICATE_RESOURCE: "the request names a resource twice",
+    ErrorCode.FEATURE_UPDATE_FAILED: "the feature level could not be changed",
+    ErrorCode.INCONSISTENT_TOPIC_ID: "the topic has another id by now",
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "a fetch session names topics or their ids, not both",
+    ErrorCode.UNKNOWN_CONTROLLER_ID: "there is no such controller",
+}
+
+
+def explain(number: int, message: str = "") -> str:
+    """``message`` where there is one, else what the error means; "" where there is no error."""
+    if message or number == ErrorCode.NONE:
+        return message
+    try:
+        code = ErrorCode(number)
+    except ValueError:
+        return f"error {number}, of a newer version"
+    return MEANINGS.get(code, code.name)
