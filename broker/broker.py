@@ -221,6 +221,7 @@ class Broker:
             lease_valid=self._lease_valid,
             directory_failed=self._directory_failed,
             corruption_found=self._corruption_found,
+            answer_share=self._kafka.memory.answer_share,
             rooms=self._rooms,
         )
         self._lifecycle = self._make_lifecycle()

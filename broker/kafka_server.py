@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from broker.api import KafkaApis
 from runtime.config import ConfigError, NamedAddress, NodeConfig
+from runtime.connection_memory import ConnectionMemory
 from runtime.kafka_connection import KafkaServerProtocol
 from runtime.metrics import MetricsRegistry
 from stele.world import Listener, Network
@@ -32,6 +33,17 @@ class KafkaServer:
         # In the order of their coming, not a set: they are closed in it.
         self._connections: dict[KafkaServerProtocol, None] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
+        self.memory = ConnectionMemory(config.queued_max_request_bytes)
+        registry.gauge(
+            "stele_connection_memory_bytes",
+            "What requests and answers under way take of queued.max.request.bytes.",
+            lambda: self.memory.held_bytes,
+        )
+        registry.gauge(
+            "stele_connections_waiting_for_memory",
+            "Connections that are not read from, for want of queued.max.request.bytes.",
+            lambda: self.memory.waiting,
+        )
         registry.gauge(
             "stele_connection_count",
             "Open connections of the Kafka protocol (connection-count).",
@@ -91,7 +103,12 @@ class KafkaServer:
         idle_s = self._config.connections_max_idle_ms / 1000
         now_s = asyncio.get_running_loop().time()
         for connection in list(self._connections):
-            if not connection.in_flight and now_s - connection.last_received_s > idle_s:
+            if now_s - connection.last_active_s <= idle_s:
+                continue
+            if connection.is_stalled:
+                logger.info("closing %s: took no answer for %.0f s", connection.peer, idle_s)
+                connection.abort()
+            elif not connection.in_flight:
                 logger.info("closing %s: silent for %.0f s", connection.peer, idle_s)
                 connection.close()
         self._arm_idle_timer()
@@ -111,6 +128,7 @@ class _ConnectionFactory:
             self._apis,
             max_request_bytes=self._config.socket_request_max_bytes,
             listener_name=self._listener_name,
+            memory=self._server.memory,
             on_connect=self._server.opened,
             on_close=self._server.closed,
             max_in_flight_requests=self._config.queued_max_requests,

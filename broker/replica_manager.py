@@ -7,6 +7,7 @@ requests, the metadata, the fetchers that follow other brokers, the ISR proposal
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
@@ -73,6 +74,7 @@ class ReplicaManager:
         corruption_found: Callable[[PartitionId], None] = lambda partition: None,
         open_link: OpenLink | None = None,
         rooms: Rooms | None = None,
+        answer_share: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
         """``directories`` are opened already (recovery done); they are closed by ``stop``.
 
@@ -83,6 +85,7 @@ class ReplicaManager:
         ``corruption_found`` is told of a replica that was found corrupt while it served: it has
         to be reported as those found at start, so that somebody else may lead.
         ``rooms`` is told of writes that are refused for want of space.
+        ``answer_share``: how many bytes the next answer to a consumer may take.
         ``open_link`` is how a leader is reached; by default over the Kafka protocol.
         """
         self._broker_id = broker_id
@@ -99,7 +102,9 @@ class ReplicaManager:
         self._replicas.on_proposed = self._proposed
         self._deadlines = DeadlineWheel(world.clock)
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
-        self._fetch = FetchRequests(self._replicas, self._deadlines, self._found_corrupt)
+        self._fetch = FetchRequests(
+            self._replicas, self._deadlines, self._found_corrupt, answer_share
+        )
         self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
         self._relaxed = {
             directory: RelaxedFlush(world.disk, directory) for directory in self._directories

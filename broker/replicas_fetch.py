@@ -116,8 +116,13 @@ class FetchRequests:
         replicas: Replicas,
         deadlines: DeadlineWheel,
         on_corrupt: Callable[[Replica, CorruptLogError], None],
+        answer_share: Callable[[], int],
     ) -> None:
-        """``on_corrupt``: a replica was found to hold something else than was written."""
+        """``on_corrupt``: a replica was found to hold something else than was written.
+        ``answer_share``: how many bytes the next answer to a consumer may take; its first batch
+        it gets in any case, so that everyone goes forward.
+        """
+        self._answer_share = answer_share
         self._replicas = replicas
         self._deadlines = deadlines
         self._on_corrupt = on_corrupt
@@ -175,7 +180,9 @@ class FetchRequests:
         return self._finish(waiting, reading)
 
     def _reading(self, waiting: _WaitingFetch) -> _Reading:
-        return _Reading(waiting.query.max_bytes)
+        if waiting.is_follower:
+            return _Reading(waiting.query.max_bytes)
+        return _Reading(min(waiting.query.max_bytes, self._answer_share()))
 
     def _use_turn(self, read_bytes: int) -> None:
         if read_bytes and self._turn_bytes == TURN_BYTES:

@@ -126,6 +126,12 @@ _NODE = (
         "reading from it.", minimum=1,
     ),
     ConfigKey(
+        "queued.max.request.bytes", Type.LONG, "268435456",
+        "How many bytes the requests and answers of all connections may take together before only "
+        "those connections are read from that hold little; -1: no limit, which is Kafka's default.",
+        minimum=-1,
+    ),
+    ConfigKey(
         "connections.max.idle.ms", Type.LONG, "600000",
         "How long a connection may be silent before it is closed; -1: for ever.", minimum=-1,
     ),

@@ -83,6 +83,7 @@ class NodeConfig:
 
     socket_request_max_bytes: int
     queued_max_requests: int
+    queued_max_request_bytes: int
     connections_max_idle_ms: int
     fetch_max_bytes: int
     max_request_partition_size_limit: int
@@ -130,6 +131,7 @@ _PLAIN = (
     "cluster.id",
     "socket.request.max.bytes",
     "queued.max.requests",
+    "queued.max.request.bytes",
     "connections.max.idle.ms",
     "fetch.max.bytes",
     "max.request.partition.size.limit",

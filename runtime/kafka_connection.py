@@ -1,8 +1,10 @@
 """The server's end of a Kafka connection: frames in, requests out to handlers, answers in order.
 
 Handlers may answer in any order and at any time; the connection writes the answers in the order of
-the requests, as the protocol demands. It stops reading while the peer does not take its answers and
-while too much is unanswered. What is no request closes the connection, and only that.
+the requests, as the protocol demands. It stops reading while the peer does not take its answers,
+while too much is unanswered, and while the node is short of memory (``connection_memory``). Most
+requests take turns: each begins when the answer of the one before is written, as in Kafka. What is
+no request closes the connection, and only that.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from runtime.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader, FrameSizeError
@@ -40,6 +43,11 @@ class Dispatch(Protocol):
         """Whether ``handle`` takes this; a request of any other kind closes the connection."""
         ...
 
+    def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
+        """Whether a request waits for those before it that do. Not so if much is gained by working
+        on several of a connection at once, and their answers take little memory."""
+        ...
+
     def handle(
         self,
         connection: KafkaServerProtocol,
@@ -58,11 +66,13 @@ class Dispatch(Protocol):
 class _Pending:
     """A request whose answer is not written yet."""
 
-    __slots__ = ("buffers", "done", "header", "size_bytes")
+    __slots__ = ("answer_bytes", "buffers", "done", "header", "memory_bytes", "size_bytes")
 
     def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
         self.header = header
         self.size_bytes = size_bytes  # of the request's frame
+        self.memory_bytes = kafka.memory_of_request(header.api_key, size_bytes)
+        self.answer_bytes = 0
         self.done = False
         self.buffers: list[Buffer] = []  # the answer; empty: none is due
 
@@ -71,7 +81,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     """One connection. ``Network.listen`` makes one per accepted peer through its factory.
 
     ``max_request_bytes`` is ``socket.request.max.bytes``. The hooks are called once each, when the
-    peer is there and when the connection is lost.
+    peer is there and when the connection is lost. ``memory`` is shared by a node's connections.
     """
 
     def __init__(
@@ -80,6 +90,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         *,
         max_request_bytes: int,
         listener_name: str,
+        memory: ConnectionMemory | None = None,
         on_connect: Callable[[KafkaServerProtocol], None] | None = None,
         on_close: Callable[[KafkaServerProtocol], None] | None = None,
         max_in_flight_requests: int = MAX_IN_FLIGHT_REQUESTS,
@@ -90,18 +101,26 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0
-        self.last_received_s = 0.0  # the loop's time: for connections.max.idle.ms
+        # When the peer last sent, or took what was written: for connections.max.idle.ms.
+        self.last_active_s = 0.0  # the loop's time
         self._handlers = handlers
         self._on_connect = on_connect
         self._on_close = on_close
         self._max_in_flight_requests = max_in_flight_requests
         self._max_in_flight_bytes = max_in_flight_bytes
+        self._memory = memory or ConnectionMemory(-1)
+        self._held_bytes = 0  # as the memory was told last
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # In the order of arrival. The head is not done, unless _flush is at work.
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
+        self._pending_memory_bytes = 0  # of the requests and of those answers that are there
+        self._unsent_bytes = 0  # written and not taken, while that is much
+        # Of those that take turns, the one whose turn it is, and the next; nothing is taken behind.
+        self._turn: _Pending | None = None
+        self._next: tuple[_Pending, kafka.Struct] | None = None
         self._is_writable = True
         self._is_reading = True
         self._is_draining = False  # takes no more requests
@@ -114,6 +133,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         return len(self._pending)
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether the peer does not take its answers."""
+        return not self._is_writable
+
+    @property
     def is_closed(self) -> bool:
         return self._transport is None or self._transport.is_closing()
 
@@ -121,6 +145,29 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """Close after what is written has gone out; unanswered requests stay so."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever was written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def memory_freed(self) -> None:
+        """See ``Holder``."""
+        self._process()
+
+    def give_way(self) -> bool:
+        """See ``Holder``."""
+        if self._pending or not self._reader.held_bytes:
+            return False
+        logger.warning(
+            "closing %s on %s: all memory of queued.max.request.bytes is held by half received "
+            "requests, of this one %d bytes",
+            self.peer,
+            self.listener_name,
+            self._reader.held_bytes,
+        )
+        self.abort()
+        return True
 
     def drain(self) -> None:
         """Take no more requests; close once those in flight are answered."""
@@ -133,7 +180,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._loop = asyncio.get_running_loop()
-        self.last_received_s = self._loop.time()
+        self.last_active_s = self._loop.time()
         self.peer = _name_of(transport.get_extra_info("peername"))
         if self._on_connect is not None:
             self._on_connect(self)
@@ -143,7 +190,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             logger.info("%s on %s left inside a request", self.peer, self.listener_name)
         self._transport = None
         self._pending.clear()
-        self._pending_bytes = 0
+        self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
+        self._next = None
+        self._memory.leave(self)
+        self._memory.change(-self._held_bytes)
+        self._held_bytes = 0
         if self._on_close is not None:
             self._on_close(self)
 
@@ -153,7 +204,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
         if self._loop is not None:
-            self.last_received_s = self._loop.time()
+            self.last_active_s = self._loop.time()
         self._reader.received(nbytes)
         self._process()
 
@@ -165,17 +216,38 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writable = False
+        self._note_unsent()
         self._update_reading()
 
     def resume_writing(self) -> None:
         self._is_writable = True
+        self._unsent_bytes = 0
+        if self._loop is not None:
+            self.last_active_s = self._loop.time()
         self._process()
 
     # -------------------------------------------------------------------------- requests
 
+    def _note_unsent(self) -> None:
+        if self._transport is not None:
+            self._unsent_bytes = self._transport.get_write_buffer_size()
+
+    def _note_held(self) -> None:
+        held = self._reader.held_bytes + self._pending_memory_bytes + self._unsent_bytes
+        if held != self._held_bytes and self._transport is not None:
+            delta, self._held_bytes = held - self._held_bytes, held
+            self._memory.change(delta)
+
+    def _has_memory(self) -> bool:
+        return self._held_bytes < FREE_SHARE_BYTES or not self._memory.is_short
+
     def _may_take(self) -> bool:
+        return self._may_take_more() and self._has_memory()
+
+    def _may_take_more(self) -> bool:
         return (
             self._is_writable
+            and self._next is None
             and not self._is_draining
             and len(self._pending) < self._max_in_flight_requests
             and self._pending_bytes < self._max_in_flight_bytes
@@ -190,7 +262,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             return
         self._is_processing = True
         try:
-            while self._may_take() and not self.is_closed:
+            while not self.is_closed:
+                if self._next is not None:
+                    if not self._begin_next():
+                        break
+                    continue
+                if not self._may_take():
+                    break
                 frame = self._reader.next_frame()
                 if frame is None:
                     break
@@ -211,9 +289,14 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        self._note_held()
         if self._is_ended:
             return
         may_read = self._may_take()
+        if may_read or not self._may_take_more():
+            self._memory.leave(self)
+        else:
+            self._memory.wait(self)
         if may_read and not self._is_reading:
             self._is_reading = True
             transport.resume_reading()
@@ -232,11 +315,29 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._take_unsupported(header, len(frame))
             return
         pending = self._begin(header, len(frame))
+        if self._handlers.takes_turns(header, message):
+            if self._turn is not None or not self._is_writable:
+                self._next = pending, message
+                return
+            self._turn = pending
+        self._handle(pending, message)
+
+    def _begin_next(self) -> bool:
+        """Handle the request that waits for its turn, if that has come."""
+        if self._next is None or self._turn is not None or not self._is_writable:
+            return False
+        (pending, message), self._next = self._next, None
+        self._turn = pending
+        self._handle(pending, message)
+        return True
+
+    def _handle(self, pending: _Pending, message: kafka.Struct) -> None:
+        answer = functools.partial(self._answer, pending)
         try:
-            self._handlers.handle(self, header, message, functools.partial(self._answer, pending))
+            self._handlers.handle(self, pending.header, message, answer)
         except Exception:
             logger.exception(
-                "handling %s from %s on %s failed", header, self.peer, self.listener_name
+                "handling %s from %s on %s failed", pending.header, self.peer, self.listener_name
             )
             self.close()
 
@@ -244,6 +345,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         pending = _Pending(header, size_bytes)
         self._pending.append(pending)
         self._pending_bytes += size_bytes
+        self._pending_memory_bytes += pending.memory_bytes
+        self._note_held()
         return pending
 
     def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
@@ -283,6 +386,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         pending.done = True
         if pending is self._pending[0]:
             self._flush()
+        else:
+            pending.answer_bytes = sum(map(len, pending.buffers))
+            self._pending_memory_bytes += pending.answer_bytes
+            self._note_held()
 
     def _flush(self) -> None:
         """Write the answers at the head that are there, all with one call."""
@@ -290,10 +397,15 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         while self._pending and self._pending[0].done:
             pending = self._pending.popleft()
             self._pending_bytes -= pending.size_bytes
+            self._pending_memory_bytes -= pending.memory_bytes + pending.answer_bytes
+            if pending is self._turn:
+                self._turn = None
             buffers += pending.buffers
         if buffers and self._transport is not None:
             self.bytes_out += sum(map(len, buffers))
             self._transport.writelines(buffers)
+            if not self._is_writable:
+                self._note_unsent()
         self._process()
 
 

@@ -44,6 +44,7 @@ from runtime.kafka_connection import KafkaServerProtocol, Respond
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
+from stele.wire.kafka.messages.fetch import FetchRequest
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +122,13 @@ class KafkaApis:
     def serves(self, api_key: int, api_version: int) -> bool:
         served = self._served.get(api_key)
         return served is not None and served.supports(api_version)
+
+    def takes_turns(self, header: RequestHeader, message: Struct) -> bool:
+        """All but Produce, whose batches share a sync, and followers' Fetch, of which a second is
+        to have the waiting one answered."""
+        if header.api_key == ApiKey.PRODUCE:
+            return False
+        return not (isinstance(message, FetchRequest) and fetch.is_of_follower(message))
 
     def handle(
         self,

@@ -74,10 +74,7 @@ def handle(
 ) -> Cancel | None:
     image = context.image()
     names = _Names(image, call.version)
-    replica_id, replica_epoch = request.replica_id, -1
-    if request.replica_state is not None:
-        replica_id = request.replica_state.replica_id
-        replica_epoch = request.replica_state.replica_epoch
+    replica_id, replica_epoch = _replica(request)
     registration = image.broker(replica_id) if replica_epoch >= 0 else None
     try:
         session = context.sessions.open(
@@ -128,6 +125,18 @@ def handle(
         )
 
     return requests.fetch(context, items, query, done)
+
+
+def is_of_follower(request: FetchRequest) -> bool:
+    """Whether it says to be; what it is given depends on its proving that."""
+    return _replica(request)[0] >= 0
+
+
+def _replica(request: FetchRequest) -> tuple[int, int]:
+    """The broker that fetches and its epoch; -1 for none."""
+    if request.replica_state is None:
+        return request.replica_id, -1
+    return request.replica_state.replica_id, request.replica_state.replica_epoch
 
 
 def _entries(names: _Names, topics: Iterable[FetchTopic]) -> list[FetchEntry]:

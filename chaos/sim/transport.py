@@ -262,6 +262,7 @@ class SimTransport(asyncio.Transport):
                 count = room
                 buffer[:] = view[:room]
                 view = view[room:]
+            buffer.release()  # as asyncio does: the protocol may want to resize what it exports
             protocol.buffer_updated(count)
             self.peer_transport._read_by_peer(count)
 

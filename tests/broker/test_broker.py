@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -16,11 +15,6 @@ from hypothesis import strategies as st
 
 from broker.api import SERVED
 from broker.api.call import Served
-from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
-from node.format import format_directory
-from node.node import Node, build
-from runtime.config import from_settings
 from stele.errors import ErrorCode, SteleError
 from stele.kafka_connection import KafkaConnection
 from stele.wire.kafka import Api, Struct
@@ -37,82 +31,16 @@ from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import RpcCode, RpcError, World
 from tests.support.broker import make_batch
 from tests.support.broker_apis import aim
+from tests.support.one_node import HOST, OneNode, ask, run_node
 from tests.support.wire import messages
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)
 
-HOST = "b1"
-SETTINGS = {
-    "node.id": "1",
-    "process.roles": "broker,controller",
-    "log.dirs": "/data",
-    "controller.quorum.voters": f"1@{HOST}:9093",
-    "controller.listener": f"{HOST}:9093",
-    "listeners": f"PLAINTEXT://{HOST}:9092",
-    "grpc.listeners": f"PLAINTEXT://{HOST}:9192",
-    "metrics.listener": "",
-}
-
 LATEST = list_offsets.ListOffsetsRequest(
     replica_id=-1,
     topics=[list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, -1)])],
 )
-
-
-class _Machine:
-    """The one node and a client's process beside it."""
-
-    def __init__(self, seed: int = 1) -> None:
-        self.simulation = Simulation(seed)
-        self.client_process = self.simulation.process("client")
-        self.process: Process
-        self.node: Node
-
-    async def start(self, **settings: str) -> None:
-        """Start the node and wait until it is ready."""
-        await self.boot(**settings)
-        await self.process.run(self.node.wait_ready())
-
-    async def boot(self, **settings: str) -> None:
-        self.process = self.simulation.process(HOST)
-        changed = {key.replace("_", "."): value for key, value in settings.items()}
-        config = from_settings(SETTINGS | changed)
-
-        async def begin() -> None:
-            world = self.process.world
-            format_directory(
-                world.disk, ["/data"], "the-cluster", 1, world.rng, ignore_formatted=True
-            )
-            self.node = build(config, world)
-            await self.node.start()
-
-        await self.process.run(begin())
-
-    async def stop(self) -> bool:
-        """Stop in good order; whether the mark of that is on the disk."""
-        await self.process.run(self.node.stop())
-        marked = self.process.world.disk.exists("/data/.kafka_cleanshutdown")
-        self.simulation.kill(self.process)
-        return marked
-
-
-def _run(scenario: Callable[[_Machine], Awaitable[None]]) -> None:
-    machine = _Machine()
-
-    async def main() -> None:
-        await scenario(machine)
-
-    machine.simulation.run(main())
-
-
-async def _ask(machine: _Machine, questions: Callable[[World], Awaitable[None]]) -> None:
-    """Run the client's side in its own process."""
-
-    async def inside() -> None:
-        await questions(machine.client_process.world)
-
-    await machine.client_process.run(inside())
 
 
 async def _connect(world: World) -> KafkaConnection:
@@ -160,7 +88,7 @@ async def _error_of(connection: KafkaConnection, request: produce.ProduceRequest
 
 
 def test_from_empty_directories_to_records_read_back() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def questions(world: World) -> None:
@@ -192,14 +120,14 @@ def test_from_empty_directories_to_records_read_back() -> None:
             )
             assert first.error_code == 0
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
         await machine.stop()
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_what_was_written_and_the_broker_epoch_survive_an_orderly_restart() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def before(world: World) -> None:
@@ -207,7 +135,7 @@ def test_what_was_written_and_the_broker_epoch_survive_an_orderly_restart() -> N
             await _create(connection)
             assert await _error_of(connection, _produce(bytes(make_batch(2)))) == 0
 
-        await _ask(machine, before)
+        await ask(machine, before)
         assert await machine.stop()
         await machine.start()
         assert machine.node.broker is not None
@@ -224,13 +152,13 @@ def test_what_was_written_and_the_broker_epoch_survive_an_orderly_restart() -> N
             )
             assert answer.topics[0].partitions[0].offset == 3
 
-        await _ask(machine, after)
+        await ask(machine, after)
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_both_planes_and_the_bootstrap_of_the_second() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def questions(world: World) -> None:
@@ -273,13 +201,13 @@ def test_both_planes_and_the_bootstrap_of_the_second() -> None:
                 await channel.call("/stele.v1.Data/Metadata", b"\xff\xff", timeout_s=5)
             assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_bad_batches_are_refused_and_good_ones_go_on() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def questions(world: World) -> None:
@@ -301,13 +229,13 @@ def test_bad_batches_are_refused_and_good_ones_go_on() -> None:
                     assert got is error, f"{got!r} instead of {error!r}"
             assert await _error_of(connection, _produce(good)) == 0
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_an_auto_created_topic_can_be_written_at_once() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def questions(world: World) -> None:
@@ -318,13 +246,13 @@ def test_an_auto_created_topic_can_be_written_at_once() -> None:
             assert (topic.error_code, topic.partitions[0].leader_id) == (0, 1)
             assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_a_silent_connection_is_closed() -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start(connections_max_idle_ms="2000")
 
         async def questions(world: World) -> None:
@@ -335,9 +263,9 @@ def test_a_silent_connection_is_closed() -> None:
             assert idle.is_closed
             assert not busy.is_closed
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
 
-    _run(scenario)
+    run_node(scenario)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +276,7 @@ def test_a_silent_connection_is_closed() -> None:
     ],
 )
 def test_a_port_in_use_is_one_line_that_names_the_key(key: str, value: str) -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         squatter = machine.simulation.process(HOST, "squatter")
 
         async def listen() -> None:
@@ -364,13 +292,13 @@ def test_a_port_in_use_is_one_line_that_names_the_key(key: str, value: str) -> N
         machine.simulation.kill(machine.process)
         await machine.start()
 
-    _run(scenario)
+    run_node(scenario)
 
 
 def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
         broker = machine.node.broker
         assert broker is not None
@@ -388,10 +316,10 @@ def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
             answer = await _request(connection, metadata.API, 12, metadata.MetadataRequest([]))
             assert answer.cluster_id == "the-cluster"
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
         assert not broker.serving
 
-    _run(scenario)
+    run_node(scenario)
 
 
 _DATA_APIS = [
@@ -415,7 +343,7 @@ def _data_requests(draw: st.DrawFn) -> tuple[Served, int, Any]:
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(requests=st.lists(_data_requests(), min_size=20, max_size=40))
 def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) -> None:
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
 
         async def questions(world: World) -> None:
@@ -425,18 +353,18 @@ def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) 
                 await _request(connection, served.api, version, request)
             assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
 
-        await _ask(machine, questions)
+        await ask(machine, questions)
         values = machine.node.registry.values()
         assert not [name for name in values if name.startswith("stele_request_failures")]
 
-    _run(scenario)
+    run_node(scenario)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.002, 0.01, 0.05])
 def test_an_end_that_is_interrupted_leaves_nothing_open(after_s: float) -> None:
     """Whoever cancels it wants it to be over, not to be half done: locks, logs and ports."""
 
-    async def scenario(machine: _Machine) -> None:
+    async def scenario(machine: OneNode) -> None:
         await machine.start()
         world = machine.process.world
 
@@ -456,6 +384,6 @@ def test_an_end_that_is_interrupted_leaves_nothing_open(after_s: float) -> None:
                 with pytest.raises(OSError, match="refused"):
                     await world.network.connect(HOST, port, asyncio.Protocol)
 
-        await _ask(machine, refused)
+        await ask(machine, refused)
 
-    _run(scenario)
+    run_node(scenario)

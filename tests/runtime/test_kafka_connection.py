@@ -37,9 +37,16 @@ class FakeTransport(asyncio.Transport):
         self.write_calls = 0
         self.is_paused = False
         self.closing = False
+        self.unsent_bytes = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
+    def abort(self) -> None:
+        self.closing = True
 
     def writelines(self, list_of_data: Any) -> None:
         self.write_calls += 1
@@ -70,6 +77,7 @@ class Handlers:
         self.taken: list[tuple[kafka.RequestHeader, Any, Respond]] = []
         self.at_once = at_once
         self.unserved: set[int] = set()
+        self.in_turn: set[int] = set()
         self._came = asyncio.Event()
 
     async def wait_for(self, count: int) -> None:
@@ -79,6 +87,9 @@ class Handlers:
 
     def serves(self, api_key: int, api_version: int) -> bool:
         return api_key not in self.unserved
+
+    def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
+        return header.api_key in self.in_turn
 
     def handle(
         self,

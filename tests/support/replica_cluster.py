@@ -205,6 +205,9 @@ class _FetchOnly:
     def serves(self, api_key: int, api_version: int) -> bool:
         return api_key == ApiKey.FETCH
 
+    def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
+        return False
+
     def handle(
         self,
         connection: KafkaServerProtocol,

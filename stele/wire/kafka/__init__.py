@@ -25,7 +25,6 @@ package compares the new messages with two other codecs by itself.
 
 from stele.wire.kafka.api import Api, ApiKey, Records, Struct
 from stele.wire.kafka.codec import (
-    DECODED_PER_BYTE_MAX,
     SIZE_BYTES,
     RequestHeader,
     UnsupportedRequestError,
@@ -35,6 +34,7 @@ from stele.wire.kafka.codec import (
     encode_request,
     encode_response,
     largest_request_bytes,
+    memory_of_request,
     read_correlation_id,
 )
 from stele.wire.kafka.primitives import (
@@ -44,7 +44,6 @@ from stele.wire.kafka.primitives import (
 )
 
 __all__ = [
-    "DECODED_PER_BYTE_MAX",
     "SIZE_BYTES",
     "ZERO_UUID",
     "Api",
@@ -61,5 +60,6 @@ __all__ = [
     "encode_request",
     "encode_response",
     "largest_request_bytes",
+    "memory_of_request",
     "read_correlation_id",
 ]

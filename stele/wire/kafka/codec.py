@@ -31,6 +31,9 @@ DECODED_PER_BYTE_MAX: Final = 64
 """Bytes of memory that a byte of a request without records takes at most once it is decoded: a
 topic without a name is two bytes, and a slotted object."""
 
+DECODED_PER_ELEMENT_MAX: Final = 384
+"""Likewise an element of an array, beside its bytes."""
+
 KEYS_WITH_RECORDS: Final = frozenset({ApiKey.PRODUCE})
 """The APIs whose requests carry records."""
 
@@ -96,6 +99,14 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
 def largest_request_bytes(api_key: int, max_bytes: int) -> int:
     """How large a frame of a kind of request may be where ``max_bytes`` is the most for any."""
     return max_bytes if api_key in KEYS_WITH_RECORDS else min(max_bytes, PLAIN_REQUEST_BYTES_MAX)
+
+
+def memory_of_request(api_key: int, size_bytes: int) -> int:
+    """The most bytes that a request of this size takes, decoded. Records stay in its frame."""
+    if api_key in KEYS_WITH_RECORDS:
+        return size_bytes
+    most = DECODED_PER_ELEMENT_MAX * REQUEST_ELEMENTS_MAX
+    return 2 * size_bytes + min(DECODED_PER_BYTE_MAX * size_bytes, most)
 
 
 def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:

@@ -62,6 +62,11 @@ class FrameReader:
         """Whether a frame has begun that is not complete: an end of the stream would cut it."""
         return self._frame is not None or self._end > self._start
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory of a large frame that is not complete."""
+        return 0 if self._frame is None else len(self._frame)
+
     def get_buffer(self) -> memoryview:
         """Where to receive into; never empty as long as ``next_frame`` is called until None."""
         frame = self._frame

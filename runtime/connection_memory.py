@@ -1,0 +1,103 @@
+"""The memory that all Kafka connections of a node hold together, and who waits for some.
+
+Requests and answers under way count: bytes received, what becomes of them once decoded, answers not
+written yet, and what is written and not taken by the peer. Above the limit only those connections
+are read from that hold next to nothing themselves. So clients that send much, or take nothing, wait
+for one another, and the others do not notice. What is held stays below the limit plus, for each
+connection, its free share and one request or answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final, Protocol
+
+FREE_SHARE_BYTES: Final = 2 * 1024 * 1024
+"""What each connection may hold whatever the others do: room for a request of ordinary size."""
+
+PATIENCE_S: Final = 10.0
+"""So long a half received request may wait for memory that only requests like it hold."""
+
+_ANSWER_SHARE = 4
+"""One answer takes at most this part of what is left: the next client finds some, too."""
+
+
+class Holder(Protocol):
+    """A connection."""
+
+    def memory_freed(self) -> None:
+        """It need not wait any more; if it still must it says so again."""
+        ...
+
+    def give_way(self) -> bool:
+        """Let go of a half received request, if that is all it holds; whether it did."""
+        ...
+
+
+class ConnectionMemory:
+    """``limit_bytes`` is ``queued.max.request.bytes``; -1: none."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = sys.maxsize if limit_bytes < 0 else limit_bytes
+        self.held_bytes = 0
+        # In the order of their coming. Not empty only while memory is short, or a turn longer.
+        self._waiting: dict[Holder, None] = {}
+        self._patience: asyncio.TimerHandle | None = None
+        self._is_waking = False
+
+    @property
+    def is_short(self) -> bool:
+        return self.held_bytes >= self._limit_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait."""
+        return len(self._waiting)
+
+    def answer_share(self) -> int:
+        """How many bytes the next answer may take: fewer and fewer as memory runs short."""
+        return max(0, self._limit_bytes - self.held_bytes) // _ANSWER_SHARE
+
+    def change(self, delta_bytes: int) -> None:
+        """A connection holds so much more, or less."""
+        self.held_bytes += delta_bytes
+        if delta_bytes < 0 and self._waiting and not self.is_short and not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def wait(self, holder: Holder) -> None:
+        """Be told when there is memory."""
+        if holder in self._waiting:
+            return
+        self._waiting[holder] = None
+        if self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._lose_patience)
+
+    def leave(self, holder: Holder) -> None:
+        """Wait no more."""
+        self._waiting.pop(holder, None)
+        if not self._waiting and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        for holder in list(self._waiting):
+            if self.is_short:
+                break
+            if holder in self._waiting:
+                self.leave(holder)
+                holder.memory_freed()
+
+    def _lose_patience(self) -> None:
+        """Half received requests may hold all memory, and each wait for the others'."""
+        self._patience = None
+        if self.is_short:
+            for holder in list(self._waiting):
+                if holder.give_way():
+                    break
+        else:
+            self._wake()
+        if self._waiting and self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._lose_patience)

@@ -1,0 +1,79 @@
+"""One simulated node that is both controller and broker, spoken to over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from chaos.sim.process import Process
+from chaos.sim.simulation import Simulation
+from node.format import format_directory
+from node.node import Node, build
+from runtime.config import from_settings
+from stele.world import World
+
+HOST = "b1"
+SETTINGS = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "log.dirs": "/data",
+    "controller.quorum.voters": f"1@{HOST}:9093",
+    "controller.listener": f"{HOST}:9093",
+    "listeners": f"PLAINTEXT://{HOST}:9092",
+    "grpc.listeners": f"PLAINTEXT://{HOST}:9192",
+    "metrics.listener": "",
+}
+
+
+class OneNode:
+    """The one node and a client's process beside it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.simulation = Simulation(seed)
+        self.client_process = self.simulation.process("client")
+        self.process: Process
+        self.node: Node
+
+    async def start(self, **settings: str) -> None:
+        """Start the node and wait until it is ready."""
+        await self.boot(**settings)
+        await self.process.run(self.node.wait_ready())
+
+    async def boot(self, **settings: str) -> None:
+        self.process = self.simulation.process(HOST)
+        changed = {key.replace("_", "."): value for key, value in settings.items()}
+        config = from_settings(SETTINGS | changed)
+
+        async def begin() -> None:
+            world = self.process.world
+            format_directory(
+                world.disk, ["/data"], "the-cluster", 1, world.rng, ignore_formatted=True
+            )
+            self.node = build(config, world)
+            await self.node.start()
+
+        await self.process.run(begin())
+
+    async def stop(self) -> bool:
+        """Stop in good order; whether the mark of that is on the disk."""
+        await self.process.run(self.node.stop())
+        marked = self.process.world.disk.exists("/data/.kafka_cleanshutdown")
+        self.simulation.kill(self.process)
+        return marked
+
+
+def run_node(scenario: Callable[[OneNode], Awaitable[None]]) -> None:
+    machine = OneNode()
+
+    async def main() -> None:
+        await scenario(machine)
+
+    machine.simulation.run(main())
+
+
+async def ask(machine: OneNode, questions: Callable[[World], Awaitable[None]]) -> None:
+    """Run the client's side in its own process."""
+
+    async def inside() -> None:
+        await questions(machine.client_process.world)
+
+    await machine.client_process.run(inside())
