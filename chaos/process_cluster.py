@@ -28,6 +28,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _LOG_TAIL_LINES = 8
+_TOLD = "stele: "  # how a node begins what is for people
 # Below the range from which the kernel takes the ports of outgoing connections: a port that was
 # free when the cluster was laid out would else be some connection's when its node is restarted.
 _FREE_PORTS = range(20_000, 32_000)
@@ -49,6 +50,7 @@ class NodeProcess:
     kafka_port: int | None = None
     metrics_port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    _run_begins: int = 0  # where in the log file the present or last process began to write
 
     @property
     def name(self) -> str:
@@ -74,10 +76,21 @@ class NodeProcess:
         return self.process.pid
 
     def log_tail(self) -> str:
+        """The last lines of the present or last process; those before it are other stories."""
+        return "\n".join(self._run_log()[-_LOG_TAIL_LINES:])
+
+    def last_words(self) -> str:
+        """In one line: what the last process told people, else the last line of its log."""
+        log = self._run_log()
+        said = [line for line in log if line.startswith(_TOLD)] or log or ["it said nothing"]
+        return said[-1].removeprefix(_TOLD)
+
+    def _run_log(self) -> list[str]:
         if not self.log_file.exists():
-            return ""
-        lines = self.log_file.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-_LOG_TAIL_LINES:])
+            return []
+        with self.log_file.open("rb") as log:
+            log.seek(self._run_begins)
+            return log.read().decode(errors="replace").splitlines()
 
     def write_config(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -88,6 +101,7 @@ class NodeProcess:
         """Start the process, in a session of its own: a Ctrl-C here is not one there."""
         command = [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())]
         with self.log_file.open("ab") as log:
+            self._run_begins = log.tell()
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -197,11 +211,12 @@ class ProcessCluster:
                         self._check_processes(wanted)
                         await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            tails = "\n".join(self.nodes[node_id].log_tail() for node_id in sorted(wanted))
-            raise ClusterError(
-                f"brokers {sorted(wanted)} did not serve within {timeout_s:.0f} s; "
-                f"their logs are in {self.directory}\n{tails}"
-            ) from None
+            told = [f"brokers {sorted(wanted)} did not serve within {timeout_s:.0f} s"]
+            ended = [node for node in self.nodes.values() if node.process and not node.running]
+            told += [_ended(node) for node in ended] or [
+                _last_words(self.nodes[node_id]) for node_id in sorted(wanted)
+            ]
+            raise ClusterError("; ".join(told)) from None
 
     async def _wait_healthy(self, node: NodeProcess) -> None:
         """Poll the node's health page: cheaper for it than being asked by a client."""
@@ -213,8 +228,7 @@ class ProcessCluster:
         for node_id in sorted(node_ids):
             node = self.nodes[node_id]
             if not node.running:
-                code = None if node.process is None else node.process.returncode
-                raise ClusterError(f"{node.name} ended with exit code {code}:\n{node.log_tail()}")
+                raise ClusterError(_ended(node))
 
     # ------------------------------------------------------------------------------- layout
 
@@ -322,6 +336,15 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _ended(node: NodeProcess) -> str:
+    code = None if node.process is None else node.process.returncode
+    return f"{node.name} ended with exit code {code}: {_last_words(node)}"
+
+
+def _last_words(node: NodeProcess) -> str:
+    return f"{node.last_words()} (its log: {node.log_file})"
 
 
 async def _healthy(port: int) -> bool:

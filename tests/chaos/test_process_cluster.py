@@ -1,0 +1,36 @@
+"""What a cluster of processes says of a start that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.process_cluster import ClusterError, ProcessCluster
+
+pytestmark = pytest.mark.processes
+
+
+async def refusal(directory: Path, **settings: str) -> str:
+    names = {key.replace("_", "."): value for key, value in settings.items()}
+    cluster = ProcessCluster(directory, brokers=1, combined=True, settings=names)
+    with pytest.raises(ClusterError) as caught:
+        await cluster.start()
+    await cluster.stop()
+    return str(caught.value)
+
+
+def logs_in(directory: Path) -> list[Path]:
+    return list(directory.rglob("node.log"))
+
+
+async def test_a_failed_start_is_told_without_the_starts_before(tmp_path: Path) -> None:
+    first = await refusal(tmp_path, min_insync_replicas="none")
+    assert "min.insync.replicas=none" in first
+    second = await refusal(tmp_path, ssl_keystore_location="/etc/keystore.jks")
+    assert "ssl.keystore.location promises" in second
+    assert "min.insync.replicas" not in second
+    assert "\n" not in second
+    (log,) = logs_in(tmp_path)
+    assert f"(its log: {log})" in second
+    assert log.read_text().count("stele: ") == 2, "the log keeps them all"
