@@ -13,6 +13,7 @@ import uvloop
 
 from node.node import Node, build
 from runtime.config import NodeConfig
+from runtime.real.watchdog import Watchdog
 from runtime.real.world import RealWorld
 from stele.errors import SteleError
 
@@ -37,9 +38,13 @@ def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = No
 
 async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
     world = RealWorld()
+    node = build(config, world.world)
+    watchdog = Watchdog(node.registry)
+    watchdog.start()
     try:
-        return await _Runner(build(config, world.world), on_ready).run()
+        return await _Runner(node, on_ready).run()
     finally:
+        watchdog.stop()
         try:
             await world.stop_serving()
         finally:
