@@ -15,7 +15,7 @@ from broker.types import ProduceEntry, ProduceResult
 from metadata.effective import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import HEADER_SIZE, BatchHeader, validate_produced
-from stele.wire.record_check import check_records
+from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records
 
 logger = logging.getLogger(__name__)
 
@@ -266,11 +266,11 @@ class ProduceRequests:
         """The sound header of a batch, and the check of its records, which is still to be made."""
         config = replica.config
         header = validate_produced(entry.batch, config.max_message_bytes)
-        _check_times(header, config, self._replicas.clock.time_ms())
         return header, check_records(
             header.compression,
             memoryview(entry.batch)[HEADER_SIZE:],
             header.record_count,
+            times=_check_times(header, config, self._replicas.clock.time_ms()),
             keys_required="compact" in config.cleanup_policy,
         )
 
@@ -294,12 +294,17 @@ class ProduceRequests:
         return appended.last_offset + 1
 
 
-def _check_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> None:
-    """message.timestamp.before.max.ms and .after.max.ms bound what a producer may claim."""
+def _check_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:
+    """message.timestamp.before.max.ms and .after.max.ms bound what a producer may claim.
+
+    Returns what that means for the records: the header's claims need not be true.
+    """
     if config.message_timestamp_type == "LogAppendTime":
-        return
-    if header.max_timestamp_ms > time_ms + config.message_timestamp_after_max_ms:
+        return ANY_TIME
+    newest_ms = time_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp_ms > newest_ms:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.max_timestamp_ms} is in the future")
     oldest_ms = time_ms - config.message_timestamp_before_max_ms
     if 0 <= header.base_timestamp_ms < oldest_ms:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.base_timestamp_ms} is too long ago")
+    return TimeDeltas.of(header.base_timestamp_ms, oldest_ms, newest_ms)

@@ -11,7 +11,7 @@ an event loop in one go when a batch is large.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.wire.batch_errors import BatchError
@@ -33,17 +33,43 @@ _RECORD_COST_BYTES: Final = SLICE_BYTES // SLICE_RECORDS + 1
 _PART_COST_BYTES: Final = 4096
 
 
+class TimeDeltas(NamedTuple):
+    """Which times records may have, in milliseconds from the batch's base timestamp on."""
+
+    oldest_ms: int
+    newest_ms: int
+    unset_ms: int  # stands for NO_TIMESTAMP, which is allowed beside
+
+    @classmethod
+    def of(cls, base_timestamp_ms: int, oldest_ms: int, newest_ms: int) -> TimeDeltas:
+        """For times from ``oldest_ms`` to ``newest_ms``, and never beyond 64 bits."""
+        return cls(
+            max(oldest_ms, -(1 << 63)) - base_timestamp_ms,
+            min(newest_ms, (1 << 63) - 1) - base_timestamp_ms,
+            -1 - base_timestamp_ms,
+        )
+
+
+ANY_TIME: Final = TimeDeltas(-(1 << 63), (1 << 63) - 1, 0)
+
+
 def check_records(
-    compression: Compression, body: Buffer, count: int, *, keys_required: bool = False
+    compression: Compression,
+    body: Buffer,
+    count: int,
+    *,
+    times: TimeDeltas = ANY_TIME,
+    keys_required: bool = False,
 ) -> Iterator[None]:
     """Whether ``body`` holds exactly ``count`` records at consecutive offsets from 0 on.
 
-    Yields between slices of the work. Raises BatchError INVALID_RECORD. ``keys_required``: the
-    topic is compacted, so every record needs a key.
+    Yields between slices of the work. Raises BatchError INVALID_RECORD, or INVALID_TIMESTAMP for a
+    time outside of ``times`` that is more than 8 s from the base timestamp: nearer ones are not
+    looked at. ``keys_required``: the topic is compacted, so every record needs a key.
     """
     parts = decompressed(compression, body, DEFAULT_MAX_DECOMPRESSED_BYTES, chunk_bytes=SLICE_BYTES)
     try:
-        yield from _check(_Source(parts, keys_required), count)
+        yield from _check(_Source(parts, times, keys_required), count)
     except CompressionError as error:
         raise _invalid(error.message) from error
 
@@ -70,8 +96,9 @@ def _invalid(message: str) -> BatchError:
 class _Source:
     """Reads records from parts of decompressed bytes, which may end anywhere in a record."""
 
-    def __init__(self, parts: Iterator[bytes], keys_required: bool) -> None:
+    def __init__(self, parts: Iterator[bytes], times: TimeDeltas, keys_required: bool) -> None:
         self._parts = parts
+        self._times = times
         self._keys_required = keys_required
         self._data = b""
         self._position = 0
@@ -98,7 +125,7 @@ class _Source:
             self._next_part()
         first = number
         number, self._position = _whole_records(
-            self._data, self._position, first, stop, self._keys_required
+            self._data, self._position, first, stop, self._times, self._keys_required
         )
         self._work_bytes += (number - first) * _RECORD_COST_BYTES
         return number
@@ -112,7 +139,13 @@ class _Source:
         if attributes := self._byte():
             # None are defined. Kafka looks at none, but clients read them as different numbers.
             raise _invalid(f"record {number} has the attributes {attributes:#x}")
-        self._varint(10, f"the time of record {number}")
+        time_ms = self._varint(10, f"the time of record {number}")
+        oldest_ms, newest_ms, unset_ms = self._times
+        if not oldest_ms <= time_ms <= newest_ms and time_ms != unset_ms:
+            raise BatchError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"record {number} is {time_ms} ms from the base timestamp: its time may not be",
+            )
         delta = self._varint(5, f"the offset of record {number}")
         if delta != number:
             raise _invalid(f"record {number} says that it is record {delta}")
@@ -211,7 +244,7 @@ class _Source:
 
 
 def _whole_records(  # noqa: C901 - five varints, each read on the spot
-    data: bytes, position: int, number: int, stop: int, keys_required: bool
+    data: bytes, position: int, number: int, stop: int, times: TimeDeltas, keys_required: bool
 ) -> tuple[int, int]:
     """Step over sound records from ``number`` up to ``stop``: what comes next, and where.
 
@@ -234,12 +267,12 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
             end = position + (size >> 1)
             if size & 1 or end > total or data[position]:  # attributes
                 return number, start
-            if data[position + 1] < 0x80:  # the time, of any value
+            if data[position + 1] < 0x80:  # the time: up to 8 s from the base it may be any
                 position += 2
             elif data[position + 2] < 0x80:
                 position += 3
             else:
-                position = _skip_time(data, position + 1)
+                position = _skip_time(data, position + 1, times)
             delta = data[position]
             if delta < 0x80:
                 position += 1
@@ -304,13 +337,17 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise _UnsoundError
 
 
-def _skip_time(data: bytes, position: int) -> int:
-    """The position behind a varint of 64 bits at most."""
-    for length, byte in enumerate(data[position : position + 10], 1):
+def _skip_time(data: bytes, position: int, times: TimeDeltas) -> int:
+    """The position behind a varint of 64 bits at most, if it is a time that may be."""
+    value = shift = 0
+    for byte in data[position : position + 10]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
-            if length == 10 and byte > 1:
+            delta_ms = (value >> 1) ^ -(value & 1)
+            if value >> 64 or not times.oldest_ms <= delta_ms <= times.newest_ms:
                 break
-            return position + length
+            return position + shift // 7
     raise _UnsoundError
 
 

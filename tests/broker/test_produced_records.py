@@ -54,6 +54,20 @@ def test_a_transactional_batch_is_refused() -> None:
     with_topic(scenario)
 
 
+def test_a_record_s_time_is_bounded_whatever_the_header_claims() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        builder = wire.BatchBuilder()
+        builder.append(b"k", b"v", timestamp_ms=1_000)
+        builder.append(b"k", b"v", timestamp_ms=1 << 50)
+        batch = builder.build()
+        struct.pack_into(">q", batch, 35, 1_000)
+        result = await cluster[1].produce(resealed(batch))
+        assert result.error is ErrorCode.INVALID_TIMESTAMP
+        assert ends(cluster, 1) == [0]
+
+    with_topic(scenario)
+
+
 def test_what_comes_behind_a_large_batch_stays_behind_it() -> None:
     """Else a producer's sequence numbers would be out of order."""
 

@@ -16,7 +16,7 @@ from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire import record_check
 from stele.wire.compression import Compression, compress, decompress
-from stele.wire.record_check import check_records
+from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records
 
 CODECS = list(Compression)
 HEADERS = st.lists(
@@ -55,7 +55,9 @@ def checked(batch: bytearray) -> int:
     """How often the check of a batch as a whole lets others go on. Raises BatchError."""
     header = wire.validate_produced(batch, len(batch))
     body = memoryview(batch)[wire.HEADER_SIZE :]
-    return sum(1 for _ in check_records(header.compression, body, header.record_count))
+    times = TimeDeltas.of(header.base_timestamp_ms, -(1 << 63), 1 << 63)
+    checks = check_records(header.compression, body, header.record_count, times=times)
+    return sum(1 for _ in checks)
 
 
 def refusal(batch: bytearray) -> wire.BatchError:
@@ -149,6 +151,28 @@ def test_unsound_records(body: bytes, words: str | None, codec: Compression) -> 
     assert words in str(error)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_times_have_bounds_whatever_the_header_claims(codec: Compression) -> None:
+    def check(*times_ms: int) -> None:
+        batch = built([(each, b"k", b"v", ()) for each in times_ms], codec)
+        allowed = TimeDeltas.of(times_ms[0], 1_000_000, 2_000_000)
+        body = memoryview(batch)[wire.HEADER_SIZE :]
+        assert not list(check_records(codec, body, len(times_ms), times=allowed))
+
+    check(1_500_000, 1_000_000, 2_000_000, -1)
+    for late_ms in (999_999, 2_000_001, 1 << 50, -2, 0):
+        with pytest.raises(wire.BatchError, match="its time may not be") as caught:
+            check(1_500_000, late_ms)
+        assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_no_time_goes_beyond_64_bits() -> None:
+    batch = built([(1 << 62, b"k", b"v", ())])
+    sizes = b"\x22" + b"\0" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\0\x02k\x02v\0"
+    error = refusal(sealed(batch, sizes))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_a_compacted_topic_needs_keys() -> None:
     for records in ([(1, None, b"v", ())], [(1, b"k", b"", ()), (1, None, b"v" * 9000, ())]):
         body = body_of(records)
@@ -232,7 +256,7 @@ def test_it_does_not_matter_where_the_parts_end(
 
 def _verdict(parts: Iterator[bytes], count: int) -> str:
     try:
-        list(record_check._check(record_check._Source(parts, keys_required=False), count))
+        list(record_check._check(record_check._Source(parts, ANY_TIME, keys_required=False), count))
     except wire.BatchError as error:
         return str(error)
     return "sound"
