@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from controller.machine import Context, ControllerResult, Decision
 from metadata.features import REQUEST_OUTCOMES, metadata_version
-from metadata.outcomes import REQUEST_ID_BYTES
+from metadata.outcomes import REQUEST_ID_BYTES, Outcome
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -39,20 +39,9 @@ def once(
     request_id: bytes = request.request_id
     if not request_id:
         return decide(context, request)
-    if len(request_id) != REQUEST_ID_BYTES:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"a request id has {REQUEST_ID_BYTES} bytes, this one {len(request_id)}",
-        )
-    digest = _digest(method, request)
-    known = context.image.outcomes.get(request_id)
+    digest = _digest(method, request.SerializeToString(deterministic=True))
+    known = _known(context, request_id, digest)
     if known is not None:
-        if known.digest != digest:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"the request id {request_id.hex()} belongs to another request ({known.method}): "
-                "make a new id for each request",
-            )
         reply = reply_type()
         reply.MergeFromString(known.reply)
         reply.already_done = True
@@ -77,7 +66,42 @@ def once(
     return decision.result(result.reply)
 
 
-def _digest(method: str, request: Any) -> bytes:
-    """The same for the same request, whatever bytes it came in: maps have no order."""
-    content = request.SerializeToString(deterministic=True)
+def begin(
+    context: Context, method: str, request_id: bytes, content: bytes
+) -> ControllerResult[bool]:
+    """Whether a request begins now whose effect is no metadata record, such as a change of voters.
+
+    It is written down before it takes effect, with ``content``, its bytes: so it begins at most
+    once, and a copy that comes late does nothing. Raises ApiError as ``once`` does for the id.
+    """
+    digest = _digest(method, content)
+    if _known(context, request_id, digest) is not None:
+        return ControllerResult((), context.image, False, repeats=True)
+    decision = Decision(context)
+    if metadata_version(context.image) >= REQUEST_OUTCOMES:
+        outcome = pb.RequestOutcomeRecord(request_id=request_id, method=method, digest=digest)
+        decision.add(pb.MetadataRecord(request_outcome=outcome))
+    return decision.result(True)
+
+
+def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None:
+    """What was written down of the request. Raises ApiError INVALID_REQUEST for an id that is none,
+    or that another request has used."""
+    if len(request_id) != REQUEST_ID_BYTES:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"a request id has {REQUEST_ID_BYTES} bytes, this one {len(request_id)}",
+        )
+    known = context.image.outcomes.get(request_id)
+    if known is not None and known.digest != digest:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"the request id {request_id.hex()} belongs to another request ({known.method}): "
+            "make a new id for each request",
+        )
+    return known
+
+
+def _digest(method: str, content: bytes) -> bytes:
+    """The same for the same request: maps in ``content`` are in the order of their keys."""
     return hashlib.sha256(method.encode() + b"\0" + content).digest()[:16]

@@ -25,7 +25,7 @@ from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
-from controller.request_ids import once
+from controller.request_ids import begin, once
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.snapshot import records_of
@@ -110,6 +110,12 @@ class ControllerService:
     def voter_refusal(self) -> Callable[[Voter], Refusal | None]:
         """Why a controller that supports only so much cannot vote; asked before it does."""
         return self._decisions.voter_refusal
+
+    async def begin_request(self, method: str, request_id: bytes, content: bytes) -> bool:
+        """As ``controller.request_ids.begin``, committed when it returns. Raises ApiError."""
+        return await self._decisions.decide(
+            lambda context: begin(context, method, request_id, content), request_id=request_id
+        )
 
     # ---------------------------------------------------------------- life
 

@@ -223,6 +223,7 @@ class Node:
         controller.attach(quorum)
         quorum.add_listener(controller)
         quorum.check_voters_by(controller.voter_refusal)
+        quorum.begin_requests_by(controller.begin_request)
         quorum.take_snapshots_of(controller.snapshot_records)
         declare_controller_metrics(self.registry, controller.metrics)
         address = config.controller_listener

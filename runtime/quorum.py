@@ -39,7 +39,7 @@ from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import leader_to_wire
 from runtime.quorum_peers import Endpoints, Peers
-from runtime.quorum_service import QuorumService
+from runtime.quorum_service import BeginRequest, QuorumService
 from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
@@ -204,6 +204,10 @@ class Quorum:
     def check_voters_by(self, check: VoterCheck) -> None:
         """Before ``start``. A leader asks ``check`` before it adds or updates a voter."""
         self._changes.voter_check = check
+
+    def begin_requests_by(self, begin: BeginRequest) -> None:
+        """Before ``start``. A leader asks ``begin`` before it acts on a request with an id."""
+        self._service.begin_request = begin
 
     async def start(self) -> None:
         """Recover the log, read ``quorum-state``, join.

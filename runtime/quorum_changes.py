@@ -150,6 +150,12 @@ class QuorumChanges:
         if not self._is_committed(offset, epoch):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNDONE)
 
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether that very replica votes, by the committed record of the log."""
+        core = self._leading()
+        committed = core.voters_at(max(core.high_watermark, 0))
+        return any(voter.key == key for voter in committed.voters)
+
     async def wait_possible(self, change: VoterChange) -> None:
         """Wait a moment until the change could begin, whatever the voter supports.
 

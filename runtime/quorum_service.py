@@ -54,6 +54,15 @@ CATCH_UP_TIMEOUT_MS = 20_000
 
 _ASK_AGAIN_S = 0.2  # after a controller did not answer
 
+BeginRequest = Callable[[str, bytes, bytes], Awaitable[bool]]
+"""Whether the request of this method with this id and these bytes begins now, and has not before.
+Raises ApiError."""
+
+_BEGUN = (
+    "this request has begun before, and what it asks for is not so: it is under way still, or "
+    "it has failed. Look with stele quorum describe, and ask again under a new request id"
+)
+
 
 class QuorumService:
     """Hands requests to the core, and waits for the replies that come out of it.
@@ -86,6 +95,7 @@ class QuorumService:
         self._log: QuorumLog | None = None  # None while the replica does not run
         self._waiting: dict[int, asyncio.Future[Reply]] = {}  # by request id
         self._last_request_id = 0
+        self.begin_request: BeginRequest | None = None  # None: ids are not looked at
 
     def open(self, log: QuorumLog) -> None:
         self._log = log
@@ -206,7 +216,10 @@ class QuorumService:
         request: pb.TransferLeadershipRequest = _parsed(pb.TransferLeadershipRequest, data)
         answer = pb.TransferLeadershipResponse()
         try:
-            await self._changes.transfer_leadership(request.voter_id)
+            if await self._begins(TRANSFER_LEADERSHIP, request):
+                await self._changes.transfer_leadership(request.voter_id)
+            elif self._standing()[0] != request.voter_id:
+                raise ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, _BEGUN)
         except ApiError as error:
             answer.error, answer.message = int(error.code), error.message
         leader_id, answer.epoch = self._standing()
@@ -225,7 +238,7 @@ class QuorumService:
             timeout_ms = request.timeout_ms if request.timeout_ms > 0 else CATCH_UP_TIMEOUT_MS
             return await self._with_features(AddVoter(voter, timeout_ms / 1000))
 
-        return await self._change(request.cluster_id, change)
+        return await self._change(ADD_VOTER, request, change)
 
     async def _with_features(self, adding: AddVoter) -> AddVoter:
         """What the controller to be added supports, too, as soon as it answers: it may have just
@@ -250,7 +263,7 @@ class QuorumService:
         async def change() -> VoterChange:
             return RemoveVoter(_key(request))
 
-        return await self._change(request.cluster_id, change)
+        return await self._change(REMOVE_VOTER, request, change)
 
     async def _update_voter(self, data: bytes) -> bytes:
         request: pb.UpdateVoterRequest = _parsed(pb.UpdateVoterRequest, data)
@@ -259,7 +272,7 @@ class QuorumService:
             supported = features(request.features)
             return UpdateVoter(Voter(_key(request), endpoint(request.endpoint), supported))
 
-        return await self._change(request.cluster_id, change)
+        return await self._change(UPDATE_VOTER, request, change)
 
     async def _supported_features(self, data: bytes) -> bytes:
         self._running()
@@ -273,16 +286,30 @@ class QuorumService:
             features=features_to_wire(self._config.features),
         ).SerializeToString()
 
-    async def _change(self, cluster_id: str, change: Callable[[], Awaitable[VoterChange]]) -> bytes:
+    async def _begins(self, method: str, request: Any) -> bool:
+        """Whether a leader may act on the request: not on a copy of what it has begun (or another
+        leader has). Raises NotLeaderError, ApiError."""
+        if not request.request_id or self.begin_request is None:
+            return True
+        content = request.SerializeToString(deterministic=True)
+        return await self.begin_request(method, request.request_id, content)
+
+    async def _change(
+        self, method: str, request: Any, change: Callable[[], Awaitable[VoterChange]]
+    ) -> bytes:
         self._running()
         answer = pb.VoterChangeResponse()
         try:
-            if cluster_id not in ("", self._config.cluster_id):
+            if request.cluster_id not in ("", self._config.cluster_id):
                 raise ApiError(
                     ErrorCode.INCONSISTENT_CLUSTER_ID,
-                    f"this is cluster {self._config.cluster_id}, not {cluster_id}",
+                    f"this is cluster {self._config.cluster_id}, not {request.cluster_id}",
                 )
-            await self._changes.change_voters(await change())
+            key = _key(request)
+            if method == UPDATE_VOTER or await self._begins(method, request):
+                await self._changes.change_voters(await change())
+            elif self._changes.is_voter(key) != (method == ADD_VOTER):
+                raise ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, _BEGUN)
         except MessageError as error:
             answer.error, answer.message = int(ErrorCode.INVALID_REQUEST), str(error)
         except ApiError as error:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stele.admin_requests import REQUEST_ID_BYTES
 from stele.cluster_view import ClusterView, Message, error_code
 from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode
@@ -67,7 +68,7 @@ class QuorumAdmin:
     async def transfer_leadership(self, voter_id: int) -> int:
         response: raft_pb2.TransferLeadershipResponse = await self._ask(
             "TransferLeadership",
-            raft_pb2.TransferLeadershipRequest(voter_id=voter_id),
+            raft_pb2.TransferLeadershipRequest(voter_id=voter_id, request_id=self._new_id()),
             raft_pb2.TransferLeadershipResponse.FromString,
         )
         return response.epoch
@@ -100,20 +101,24 @@ class QuorumAdmin:
 
         await self._change("RemoveVoter", request, ErrorCode.VOTER_NOT_FOUND, is_done)
 
+    def _new_id(self) -> bytes:
+        return self._view.world.rng.randbytes(REQUEST_ID_BYTES)
+
     async def _change(
         self,
         name: str,
-        request: Message,
+        request: raft_pb2.AddVoterRequest | raft_pb2.RemoveVoterRequest,
         done_already: ErrorCode,
         is_done: Callable[[], Awaitable[bool]],
     ) -> None:
         """Ask until a leader decides. When an answer was lost, ``done_already`` may mean that the
         attempt before was carried out; ``is_done`` then looks."""
-        attempts = 0
+        attempts, request_id = 0, self._new_id()
 
         async def attempt() -> raft_pb2.VoterChangeResponse:
-            nonlocal attempts
+            nonlocal attempts, request_id
             attempts += 1
+            request.request_id = request_id
             answer = await self._view.ask_any(
                 f"/stele.v1.Admin/{name}",
                 request,
@@ -122,6 +127,11 @@ class QuorumAdmin:
             )
             if answer.error == ErrorCode.NOT_CONTROLLER:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, f"{name}: there is no active controller")
+            if answer.error == ErrorCode.OPERATION_NOT_ATTEMPTED:
+                # An attempt before has begun and came to nothing, or is under way: copies of it do
+                # nothing any more.
+                request_id = self._new_id()
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name}: {answer.message}")
             return answer
 
         timeout_s = self._config.default_api_timeout_ms / 1000

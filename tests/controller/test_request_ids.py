@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from controller import configs, elections, topics
 from controller.machine import Context, ControllerResult
-from controller.request_ids import once
+from controller.request_ids import begin, once
 from metadata import outcomes
 from metadata.delta import replay_values
 from metadata.image import MetadataImage
@@ -111,6 +111,29 @@ def test_an_id_belongs_to_one_request(machine: Machine) -> None:
     assert error.code is ErrorCode.INVALID_REQUEST
 
 
+def started(machine: Machine, content: bytes = b"remove 3", request_id: bytes = ID) -> bool:
+    return machine.do(lambda context: begin(context, "RemoveVoter", request_id, content))
+
+
+def test_what_is_no_metadata_begins_once_also_after_a_snapshot(machine: Machine) -> None:
+    assert started(machine)
+    assert not started(machine)
+    assert not machine.last_records
+    machine.image = image_of(machine.image.offset + 1, list(records_of(machine.image)))
+    assert not started(machine)
+    assert started(machine, request_id=b"j" * 16)
+
+
+def test_the_id_of_what_has_begun_belongs_to_it(machine: Machine) -> None:
+    started(machine)
+    for misuse in (
+        lambda: started(machine, b"remove 4"),
+        lambda: started(machine, request_id=b"short"),
+        lambda: create(machine, creation("a")),
+    ):
+        assert refusal(misuse).code is ErrorCode.INVALID_REQUEST
+
+
 def test_the_order_of_configs_does_not_make_another_request(machine: Machine) -> None:
     one, other = creation("a"), creation("a")
     one.topics[0].configs.update({"retention.ms": "1", "min.insync.replicas": "1"})
@@ -146,6 +169,8 @@ def test_before_level_2_nothing_is_remembered(machine: Machine) -> None:
     )
     machine.next_offset += 1
     create(machine, creation("a"))
+    assert started(machine)
+    assert started(machine)
     assert not len(machine.image.outcomes)
 
 

@@ -233,10 +233,12 @@ class DescribeQuorumResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
-    __slots__ = ("voter_id",)
+    __slots__ = ("voter_id", "request_id")
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     voter_id: int
-    def __init__(self, voter_id: _Optional[int] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, voter_id: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class TransferLeadershipResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "message")
@@ -251,28 +253,32 @@ class TransferLeadershipResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AddVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "timeout_ms")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "timeout_ms", "request_id")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
     endpoint: str
     timeout_ms: int
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class RemoveVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "request_id")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class UpdateVoterRequest(_message.Message):
     __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "features")

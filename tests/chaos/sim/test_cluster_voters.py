@@ -6,11 +6,17 @@ import asyncio
 import random
 
 import pytest
+from google.protobuf.message import Message
 
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
+from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said
+from stele.admin import Admin
+from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
+from stele.ids import encode_uuid
+from stele.wire.v1 import raft_pb2 as pb
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
 
@@ -175,3 +181,121 @@ def test_a_refused_removal_may_take_effect_as_long_as_the_voter_has_that_disk() 
         await cluster.until(lambda: damage.has_voter_to_spare(third), "three vote again")
 
     SimCluster(0).run(scenario)
+
+
+# --------------------------------------------------------------------------- asking again
+
+
+def removal(cluster: SimCluster, node: SimNode, request_id: bytes) -> pb.RemoveVoterRequest:
+    directory = directory_id(cluster, node)
+    assert directory is not None
+    return pb.RemoveVoterRequest(
+        voter_id=node.id, voter_directory_id=directory, request_id=request_id
+    )
+
+
+async def ask(cluster: SimCluster, method: str, request: Message) -> pb.VoterChangeResponse:
+    answer = await cluster.client._administrate(method, request.SerializeToString())
+    return pb.VoterChangeResponse.FromString(answer)
+
+
+async def one_to_spare(cluster: SimCluster) -> SimNode:
+    """A voter that does not lead, of voters whose disks are all known."""
+    damage = Damage(cluster, random.Random(0))
+    nodes = list(cluster.controllers.values())
+    await cluster.until(lambda: damage.has_voter_to_spare(nodes[0]), "all disks are known")
+    return next(node for node in nodes if node is not cluster.active_controller)
+
+
+@pytest.mark.parametrize("has_another_leader", [False, True])
+def test_a_removal_that_comes_again_when_the_voter_is_back_does_nothing(
+    has_another_leader: bool,
+) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        node = await one_to_spare(cluster)
+        request = removal(cluster, node, b"i" * 16)
+        assert (await ask(cluster, "RemoveVoter", request)).error == ErrorCode.NONE
+        again = await ask(cluster, "RemoveVoter", request)
+        assert (again.error, node.id in cluster.voter_ids) == (ErrorCode.NONE, False)
+        await cluster.add_voter(node.id)
+        leader = cluster.active_controller
+        assert leader is not None
+        if has_another_leader:
+            leader.kill()
+            await until_another_leads(cluster, leader)
+            leader.start()
+            await until_ready(cluster, leader)
+        late = await ask(cluster, "RemoveVoter", request)
+        assert late.error == ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert "ask again under a new request id" in late.message
+        assert cluster.voter_ids == (101, 102, 103)
+        request.request_id = b"j" * 16
+        assert (await ask(cluster, "RemoveVoter", request)).error == ErrorCode.NONE
+        assert node.id not in cluster.voter_ids
+
+    SimCluster(3).run(scenario)
+
+
+def test_an_addition_that_comes_again_when_the_voter_is_gone_does_nothing() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        node = await one_to_spare(cluster)
+        await cluster.remove_voter(node.id)
+        request = pb.AddVoterRequest(
+            voter_id=node.id,
+            voter_directory_id=directory_id(cluster, node),
+            endpoint=f"{node.host}:9093",
+            timeout_ms=5000,
+            request_id=b"i" * 16,
+        )
+        for _ in range(2):
+            assert (await ask(cluster, "AddVoter", request)).error == ErrorCode.NONE
+        await cluster.remove_voter(node.id)
+        late = await ask(cluster, "AddVoter", request)
+        assert late.error == ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert node.id not in cluster.voter_ids
+
+    SimCluster(4).run(scenario)
+
+
+def test_an_id_of_another_request_is_refused() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        node = await one_to_spare(cluster)
+        other = pb.TransferLeadershipRequest(voter_id=node.id, request_id=b"i" * 16)
+        await cluster.client._administrate("TransferLeadership", other.SerializeToString())
+        request = removal(cluster, node, b"i" * 16)
+        for request_id in (b"i" * 16, b"short"):
+            request.request_id = request_id
+            answer = await ask(cluster, "RemoveVoter", request)
+            assert (answer.error, "request id" in answer.message) == (
+                ErrorCode.INVALID_REQUEST,
+                True,
+            )
+        assert cluster.voter_ids == (101, 102, 103)
+
+    SimCluster(5).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_that_come_late_undo_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def echo(said: Said) -> float | None:
+        return rng.uniform(0.0, 4.0) if said.method.endswith("Voter") else None
+
+    async def scenario(cluster: SimCluster) -> None:
+        node = await one_to_spare(cluster)
+        directory = encode_uuid(directory_id(cluster, node) or b"")
+        world = cluster.client_world
+        servers = ",".join(f"{each.host}:9092" for each in cluster.brokers.values())
+        client = ClientWorld(world.clock, world.network, world.rng)
+        admin = Admin(servers, world=client, default_api_timeout_ms=60_000)
+        cluster.simulation.fabric.wire.echoes.append(echo)
+        for _ in range(3):
+            await admin.remove_voter(node.id, directory)
+            assert node.id not in cluster.voter_ids
+            await admin.add_voter(node.id, directory, f"{node.host}:9093")
+        await admin.close()
+        await asyncio.sleep(10)
+        assert cluster.voter_ids == (101, 102, 103)
+
+    SimCluster(seed).run(scenario)
