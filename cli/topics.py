@@ -157,6 +157,27 @@ def delete(
         print(f"deleted topic {name}")
 
 
+@app.command("delete-records")
+def delete_records(
+    name: str,
+    partition: Annotated[int, typer.Option("--partition", help="Its number.")],
+    before: Annotated[
+        int, typer.Option("--before", metavar="OFFSET", help="-1: all that is committed.")
+    ],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Delete a partition's records below an offset."""
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [name])
+        (start,) = admin.delete_records({(name, partition): before}).values()
+    if as_json:
+        print_json({"name": name, "partition": partition, "low_watermark": start})
+    else:
+        print(f"{name}-{partition} begins at offset {start}")
+
+
 @app.command()
 def alter(
     name: Name,

@@ -20,6 +20,7 @@ from stele.feature_admin import (
 )
 from stele.maintenance_admin import MaintenanceAdmin
 from stele.quorum_admin import QuorumAdmin, QuorumDescription
+from stele.record_deletion import RecordDeletion
 from stele.records import TopicPartition
 from stele.wire.v1 import admin_pb2
 
@@ -252,6 +253,18 @@ class Admin:
         await self._maintenance.create_partitions(
             counts, assignments or {}, validate_only=validate_only, request_id=request_id
         )
+
+    async def delete_records(
+        self, offsets: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int]:
+        """Delete the records below an offset (-1: all committed ones) of each partition.
+
+        Returns where the logs begin now, on every replica that may lead. Raises ApiError
+        OFFSET_OUT_OF_RANGE for an offset that is not committed.
+        """
+        wanted = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        found = await RecordDeletion(self._view).offsets(wanted)
+        return {name: each.offset for name, each in found.items()}
 
     async def describe_topics(
         self, names: Sequence[str], *, linearizable: bool = True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from stele.cluster_view import ClusterView, Leader, error_code
 from stele.errors import ApiError, ErrorCode, UnreachableError
@@ -14,6 +15,16 @@ from stele.world import RpcError
 
 Take = Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None]
 """Told a partition's answer or failure as soon as it is known, once."""
+
+
+class Answer(NamedTuple):
+    """What a leader says of one partition."""
+
+    name: TopicPartition
+    code: ErrorCode
+    found: OffsetAndTimestamp
+    message: str = ""
+
 
 TOPIC_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -100,31 +111,47 @@ class OffsetLookup:
             else:
                 by_leader.setdefault(leader.broker_id, []).append((name, leader))
         for broker_id, names in by_leader.items():
-            request = data_pb2.ListOffsetsRequest()
-            for name, leader in names:
-                request.partitions.add(
-                    topic=name.topic,
-                    partition=name.partition,
-                    current_leader_epoch=leader.epoch,
-                    timestamp_ms=missing[name],
-                )
             try:
-                response = await self._view.ask(
-                    broker_id,
-                    "/stele.v1.Data/ListOffsets",
-                    request,
-                    data_pb2.ListOffsetsResponse.FromString,
-                    timeout_s=self._view.attempt_s,
-                )
+                answers = await self._ask_leader(broker_id, names, missing)
             except RpcError as error:
                 for name, _ in names:
                     text = f"{name}: broker {broker_id}: {error}"
                     causes[name] = ApiError(ErrorCode.NETWORK_EXCEPTION, text)
             else:
-                causes.update(_take_answers(broker_id, response, missing, take))
+                causes.update(_take_answers(broker_id, answers, missing, take))
         for name in missing:
             causes.setdefault(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no answer"))
         return causes
+
+    async def _ask_leader(
+        self,
+        broker_id: int,
+        names: Sequence[tuple[TopicPartition, Leader]],
+        wanted: Mapping[TopicPartition, int],
+    ) -> list[Answer]:
+        request = data_pb2.ListOffsetsRequest()
+        for name, leader in names:
+            request.partitions.add(
+                topic=name.topic,
+                partition=name.partition,
+                current_leader_epoch=leader.epoch,
+                timestamp_ms=wanted[name],
+            )
+        response = await self._view.ask(
+            broker_id,
+            "/stele.v1.Data/ListOffsets",
+            request,
+            data_pb2.ListOffsetsResponse.FromString,
+            timeout_s=self._view.attempt_s,
+        )
+        return [
+            Answer(
+                TopicPartition(part.topic, part.partition),
+                error_code(part.error),
+                OffsetAndTimestamp(part.offset, part.timestamp_ms, part.leader_epoch),
+            )
+            for part in response.partitions
+        ]
 
     def _without_leader(self, name: TopicPartition) -> ApiError:
         if is_gone(self._view, name):
@@ -134,21 +161,20 @@ class OffsetLookup:
 
 def _take_answers(
     broker_id: int,
-    response: data_pb2.ListOffsetsResponse,
+    answers: Sequence[Answer],
     missing: dict[TopicPartition, int],
     take: Take,
 ) -> dict[TopicPartition, ApiError]:
     causes: dict[TopicPartition, ApiError] = {}
-    for part in response.partitions:
-        name = TopicPartition(part.topic, part.partition)
+    for name, code, found, message in answers:
         if name not in missing:
             continue
-        code = error_code(part.error)
         if code is ErrorCode.NONE:
             del missing[name]
-            take(name, OffsetAndTimestamp(part.offset, part.timestamp_ms, part.leader_epoch))
+            take(name, found)
             continue
-        causes[name] = ApiError(code, f"{name}: broker {broker_id} answers {code.name}")
+        said = f": {message}" if message else ""
+        causes[name] = ApiError(code, f"{name}: broker {broker_id} answers {code.name}{said}")
         if not code.retriable:
             del missing[name]
             take(name, causes[name])

@@ -501,6 +501,9 @@ class Admin(_Face):
             )
         )
 
+    def delete_records(self, offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        return self._run(self._admin.delete_records(offsets))
+
     def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
         self._run(self._admin.unregister_broker(broker_id, request_id=request_id))
 

@@ -12,6 +12,7 @@ from broker import requests
 from broker.context import BrokerContext
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import parse, unary
+from broker.replicas_deletion import Deletion, DeletionResult
 from broker.types import (
     MAX_TIMESTAMP,
     Cancel,
@@ -51,6 +52,7 @@ class DataService:
             unary={
                 prefix + "Metadata": unary(pb.MetadataRequest, self._metadata),
                 prefix + "ListOffsets": unary(pb.ListOffsetsRequest, self._list_offsets),
+                prefix + "DeleteRecords": unary(pb.DeleteRecordsRequest, self._delete_records),
                 prefix + "OffsetForLeaderEpoch": unary(
                     pb.OffsetForLeaderEpochRequest, self._offset_for_leader_epoch
                 ),
@@ -164,6 +166,30 @@ class DataService:
                     timestamp_ms=result.timestamp_ms,
                     offset=result.offset,
                     leader_epoch=result.leader_epoch,
+                )
+                for partition, result in zip(request.partitions, results, strict=True)
+            ]
+        )
+
+    async def _delete_records(self, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
+        self._require_metadata()
+        image = self._context.image()
+        items: list[Deletion | DeletionResult] = []
+        for partition in request.partitions:
+            found = _partition(image, partition.topic, b"", partition.partition)
+            if isinstance(found, ErrorCode):
+                items.append(DeletionResult(found))
+            else:
+                items.append(Deletion(found, partition.offset))
+        results = await requests.delete_records(self._context, items, request.timeout_ms)
+        return pb.DeleteRecordsResponse(
+            partitions=[
+                pb.DeleteRecordsResponse.Partition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=result.error,
+                    low_watermark=result.low_watermark,
+                    message=result.message,
                 )
                 for partition, result in zip(request.partitions, results, strict=True)
             ]

@@ -27,6 +27,7 @@ COMMANDS = [
     ["topic", "describe"],
     ["topic", "delete"],
     ["topic", "alter"],
+    ["topic", "delete-records"],
     ["topic", "configs"],
     ["reassign", "generate"],
     ["reassign", "execute"],

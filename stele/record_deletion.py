@@ -1,0 +1,45 @@
+"""Asks partitions' leaders to delete their oldest records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stele.cluster_view import Leader, error_code
+from stele.offset_lookup import Answer, OffsetLookup
+from stele.records import OffsetAndTimestamp, TopicPartition
+from stele.wire.v1 import data_pb2
+
+_NO_TIME = -1
+
+
+class RecordDeletion(OffsetLookup):
+    """As a look-up of offsets, which are the new starts. Asked again, it deletes nothing more below an
+    offset; what all committed records are is judged anew."""
+
+    async def _ask_leader(
+        self,
+        broker_id: int,
+        names: Sequence[tuple[TopicPartition, Leader]],
+        wanted: Mapping[TopicPartition, int],
+    ) -> list[Answer]:
+        timeout_s = self._view.attempt_s
+        # The leader gives up first, and says so.
+        request = data_pb2.DeleteRecordsRequest(timeout_ms=int(timeout_s * 500))
+        for name, _ in names:
+            request.partitions.add(topic=name.topic, partition=name.partition, offset=wanted[name])
+        response = await self._view.ask(
+            broker_id,
+            "/stele.v1.Data/DeleteRecords",
+            request,
+            data_pb2.DeleteRecordsResponse.FromString,
+            timeout_s=timeout_s,
+        )
+        return [
+            Answer(
+                TopicPartition(part.topic, part.partition),
+                error_code(part.error),
+                OffsetAndTimestamp(part.low_watermark, _NO_TIME, -1),
+                part.message,
+            )
+            for part in response.partitions
+        ]
