@@ -359,11 +359,13 @@ class PartitionMachine:
 
     @property
     def low_watermark(self) -> int:
-        """The least start of those who may lead: of the maximal ISR, and of eligible replicas."""
+        """The least start of those who may lead: the maximal ISR and the ELR; and of those who may
+        join them, being alive."""
+        may_lead = {*self._maximal_isr, *self._state.elr}
         starts = [
             progress.start_offset
             for broker_id, progress in self._progress.items()
-            if broker_id in self._maximal_isr or progress.eligible
+            if broker_id in may_lead or progress.eligible
         ]
         return min(self._log.start_offset, *starts) if starts else self._log.start_offset
 

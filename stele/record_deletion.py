@@ -13,8 +13,10 @@ _NO_TIME = -1
 
 
 class RecordDeletion(OffsetLookup):
-    """As a look-up of offsets, which are the new starts. Asked again, it deletes nothing more below an
-    offset; what all committed records are is judged anew."""
+    """As a look-up of offsets, which are the new starts.
+
+    Asked again, it deletes nothing more; but what all committed records are is judged anew.
+    """
 
     async def _ask_leader(
         self,

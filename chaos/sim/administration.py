@@ -22,13 +22,18 @@ class Administration:
     history: MetadataHistory
     # Topics under writers, with the min.insync.replicas that is restored after it was raised.
     insync: Mapping[str, int] = field(default_factory=dict)
+    # Of one's own topics: a record, acknowledged by all; and what is told of deletions.
+    write: Callable[[str, int], Awaitable[object]] | None = None
+    deleted: Callable[[str, int, int], None] = lambda topic, partition, offset: None
     counts: Counter[str] = field(default_factory=Counter)
     _asked: list[str] = field(default_factory=list)  # every topic there ever was to be
     _raised: str = ""  # the topic of which more replicas are required than at rest
     _present: list[str] = field(default_factory=list)  # those of them that are for sure
+    _partitions: dict[str, int] = field(default_factory=dict)  # how many those have for sure
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._create, self._create, self._delete, self._configure, self._elect]
+        acts += [self._grow, self._elect_some, self._delete_records]
         if self.insync:
             acts.append(self._raise_and_lower)
         while not is_done():
@@ -58,8 +63,11 @@ class Administration:
         name = f"extra-{len(self._asked) + 1}"
         self._asked.append(name)
         topic = NewTopic(name, partitions=1, replication_factor=3)
-        await self._outcome(self.history.creation_asked(name), self.admin.create_topics([topic]))
+        change = self.history.creation_asked(name)
+        self.history.partitions_asked(name, 1)
+        await self._outcome(change, self.admin.create_topics([topic]))
         self._present.append(name)
+        self._partitions[name] = 1
         self.counts["topics created"] += 1
         await self._look_at_own()
 
@@ -105,6 +113,36 @@ class Administration:
     async def _elect(self) -> None:
         await self.admin.elect_leaders()
         self.counts["elections of preferred leaders"] += 1
+
+    async def _grow(self) -> None:
+        if self._present:
+            name = self.rng.choice(self._present)
+            count = self._partitions[name] + self.rng.randint(1, 2)
+            self.history.partitions_asked(name, count)
+            await self.admin.create_partitions({name: count})
+            self._partitions[name] = count
+            self.history.partitions_confirmed(name, count)
+            self.counts["partitions added"] += 1
+
+    async def _elect_some(self) -> None:
+        """Of one's own topics, also uncleanly: nobody writes to them who could lose records."""
+        if self._present:
+            name = self.rng.choice(self._present)
+            places = [(name, number) for number in range(self._partitions[name])]
+            await self.admin.elect_leaders(places, unclean=self.rng.random() < 0.3)
+            self.counts["elections of some leaders"] += 1
+
+    async def _delete_records(self) -> None:
+        if self._present and self.write is not None:
+            name = self.rng.choice(self._present)
+            partition = self.rng.randrange(self._partitions[name])
+            for _ in range(self.rng.randint(1, 3)):
+                await self.write(name, partition)
+            place = name, partition
+            starts = await self.admin.delete_records({place: -1})
+            for start in starts.values():
+                self.deleted(name, partition, start)
+            self.counts["deletions of records"] += 1
 
     async def _look_at_own(self) -> None:
         """Right after a change, not linearizably: even then a client sees what it has changed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.broker import Broker
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
+from chaos.sim.deletion_laws import DeletedRecordsStayDeleted
 from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,
@@ -78,6 +79,8 @@ class Invariants:
             (self.committed, _COSTLY_EVERY_LOOKS),
             (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]
+        self.deletions = DeletedRecordsStayDeleted(self._metadata)
+        self._laws.append((self.deletions, _COSTLY_EVERY_LOOKS))
         self.violations: list[str] = []
         self.fenced = FencedBrokersAcknowledgeNothing(cluster, self._violated)
         self.highest: dict[PartitionId, int] = {}  # high watermark ever seen

@@ -254,7 +254,8 @@ class CommittedRecordsStay:
                     f"where {first} was committed"
                 )
             epoch = log.epochs.epoch_for(header.base_offset)
-            if epoch != header.leader_epoch:
+            is_deleted = header.base_offset < log.start_offset
+            if epoch != header.leader_epoch and not is_deleted:
                 report(
                     f"{replica!r} on broker {node.id}: its epochs say {epoch} at "
                     f"{header.base_offset}, its log {header.leader_epoch}"

@@ -37,6 +37,7 @@ class _TopicHistory:
     existence: Register = field(default_factory=lambda: Register(ABSENT))
     config: Register = field(default_factory=lambda: Register(UNSET))
     made_at: int | None = None  # when that was confirmed
+    partitions_asked: int = 0  # the most that it may have; 0: nobody has said
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,15 @@ class MetadataHistory:
     def config_asked(self, topic: str, value: str) -> Change:
         return self._asked(topic, self._topics[topic].config, value)
 
+    def partitions_asked(self, topic: str, count: int) -> None:
+        history = self._topics[topic]
+        history.partitions_asked = max(history.partitions_asked, count)
+
+    def partitions_confirmed(self, topic: str, count: int) -> None:
+        """Every later question finds so many, as long as it finds the topic."""
+        name = _count_of(topic)
+        self._grown[name] = max(self._grown.get(name, 0), count)
+
     def _asked(self, topic: str, register: Register, value: str) -> Change:
         register.write(value, next(self._moments))
         return Change(self, topic, register, value)
@@ -121,11 +131,25 @@ class MetadataHistory:
         for topic in topics:
             self.existence_read(question, topic.name, is_there=True)
             self.config_read(question, topic.name, topic.configs.get(CONFIG, UNSET))
+            self._count_read(question, topic)
             for each in topic.partitions:
                 place = topic.name, each.partition, topic.topic_id
                 self._has_grown(question, ("the leader epoch of", *place), each.leader_epoch)
                 self._has_grown(question, ("the partition epoch of", *place), each.partition_epoch)
                 self._is_itself(question, topic, each)
+
+    def _count_read(self, question: Question, topic: TopicDescription) -> None:
+        """Partitions are only added, and only as many as were asked for."""
+        history = self._topics.get(topic.name)
+        if history is None or not history.partitions_asked:
+            return
+        count = len(topic.partitions)
+        self._has_grown(question, _count_of(topic.name), count)
+        if count > history.partitions_asked:
+            self._report(
+                f"{question.who} says that {topic.name} has {count} partitions, and "
+                f"{history.partitions_asked} were asked for"
+            )
 
     def existence_read(self, question: Question, name: str, *, is_there: bool) -> None:
         history = self._topics.get(name)
@@ -205,6 +229,10 @@ class Change:
     def refused(self) -> None:
         """It has not been done, and never will be."""
         self.history._refused(self)
+
+
+def _count_of(topic: str) -> Grown:
+    return "the number of partitions of", topic
 
 
 def _numbers(image: MetadataImage) -> Iterator[tuple[Grown, int]]:

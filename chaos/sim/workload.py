@@ -18,7 +18,7 @@ from chaos.sim.readers import Reader
 from stele.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0
@@ -112,6 +112,8 @@ class Workload:
             streams.stream("administration"),
             self.metadata,
             insync=self._raisable(),
+            write=self._write_extra,
+            deleted=cluster.invariants.deletions.deleted,
         )
         self.readers = [
             Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
@@ -119,6 +121,14 @@ class Workload:
         ]
         self._done = False
         self._tasks: list[asyncio.Task[None]] = []
+
+    async def _write_extra(self, topic: str, partition: int) -> None:
+        """One record, to be deleted soon. Raises ApiError where nobody acknowledges it."""
+        try:
+            leader = await self._client.find_leader(topic, partition)
+            await self._client.produce(topic, b"x", broker=leader, partition=partition)
+        except OSError as error:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
     def _raisable(self) -> dict[str, int]:
         """Of three replicas: raised, never lowered below what acknowledgements have promised."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -132,3 +133,19 @@ def test_the_end_is_judged_as_a_read_is(judged: Judged) -> None:
     judged.history.creation_asked(TOPIC).confirmed()
     judged.history.end(MetadataImage(offset=9))
     assert "the metadata of the end" in judged.violations[0]
+
+
+def test_partitions_are_as_many_as_confirmed_and_no_more_than_asked_for(judged: Judged) -> None:
+    one = described()
+    two = replace(one, partitions=(*one.partitions, replace(one.partitions[0], partition=1)))
+    judged.history.creation_asked(TOPIC).confirmed()
+    judged.history.partitions_asked(TOPIC, 1)
+    assert judged.read(one) == []
+    judged.history.partitions_asked(TOPIC, 2)
+    early = judged.history.question("b2")
+    judged.history.partitions_confirmed(TOPIC, 2)
+    assert judged.answer(early, one) == []  # it began before
+    assert "the number of partitions" in judged.read(one)[0]
+    assert judged.read(two) == []
+    three = replace(two, partitions=(*two.partitions, replace(two.partitions[0], partition=2)))
+    assert "2 were asked for" in judged.read(three)[0]
