@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from broker.api import KafkaApis
@@ -130,6 +130,10 @@ class Broker:
     @property
     def replicas(self) -> ReplicaManager:
         return self._replicas
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        return self._directories
 
     @property
     def state(self) -> BrokerState:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.sim.metadata_history import CONFIG, UNSET, Change, MetadataHistory
+from controller.topics import NAME_LENGTH_MAX
 from stele.admin import Admin, ConfigResource, NewTopic
 from stele.errors import OutcomeUnknownError, SteleError
 
@@ -60,7 +61,7 @@ class Administration:
     # ----------------------------------------------------------------------------------- acts
 
     async def _create(self) -> None:
-        name = f"extra-{len(self._asked) + 1}"
+        name = self._new_name()
         self._asked.append(name)
         topic = NewTopic(name, partitions=1, replication_factor=3)
         change = self.history.creation_asked(name)
@@ -70,6 +71,13 @@ class Administration:
         self._partitions[name] = 1
         self.counts["topics created"] += 1
         await self._look_at_own()
+
+    def _new_name(self) -> str:
+        """Some are as long as they may be, or nearly."""
+        name = f"extra-{len(self._asked) + 1}"
+        if self.rng.random() < 0.3:
+            name = name.ljust(self.rng.randint(NAME_LENGTH_MAX - 40, NAME_LENGTH_MAX), "x")
+        return name
 
     async def _delete(self) -> None:
         if self._present:

@@ -1,12 +1,13 @@
 """Aimed faults: not one blow at random but a few in the order in which they hurt.
 
 Each sets up the schedule of one known way to lose records or to break a promise, and then leaves
-the cluster to it; there is luck in all of them. They hit what storms hit: processes, power and the
-network, and besides they hold messages back. Nothing of theirs damages what was synced.
+the cluster to it; there is luck in all of them. They hit what storms hit: processes, power, disks
+and the network, and besides they hold messages back.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
@@ -49,6 +50,7 @@ NAMES = (
     "shrink_under_writers",
     "raised_minimum",
     "unclean_election",
+    "rebuild_without_handles",
 )
 """The aims; each is a method of ``Aims``."""
 
@@ -392,6 +394,28 @@ class Aims(QuorumAims):
             await self._cluster.client.produce(
                 target.topic, value, broker=leader.id, acks=1, timeout_s=1.0
             )
+
+    # ---------------------------------------------------------------------------- the disks
+
+    async def _rebuild_without_handles(self) -> None:
+        """A leader finds a sector that it cannot read, and has to begin its replica anew while it
+        finds no file handles either."""
+        target = self._target(followers=1)
+        if target is None or not self._damage.spoil_sector(target.leader, only=target.partition):
+            return
+        faults = self._cluster.simulation.machine(target.leader.host).disk.faults
+        faults.no_handle = self._rng.choice([0.5, 0.8])  # the active segment's is open
+        reading = asyncio.get_running_loop().create_task(self._read(target))
+        try:
+            if await self._until(lambda: self._is_led_by_another(target), 3.0):
+                await self._wait(0.5, 3.0)
+        finally:
+            faults.no_handle = 0.0
+            reading.cancel()
+
+    async def _read(self, target: Target) -> None:
+        with suppress(ApiError, OSError):
+            await self._cluster.client.fetch_all(target.topic, target.partition.partition)
 
     def _state(self, target: Target) -> PartitionState | None:
         image = newest_image(self._cluster)

@@ -88,6 +88,24 @@ class Damage:
                 return True
         return False
 
+    def spoil_sector(self, node: SimNode, *, only: PartitionId | None = None) -> bool:
+        """In a segment of a replica. The node may run: the sector shows when it is read."""
+        places = [place for place in self._places_to_hurt(node) if only in (None, place.id)]
+        while places:
+            place = places.pop(self._rng.randrange(len(places)))
+            found = [
+                (path, position, header)
+                for path in self._segments(node, f"{ROOT}/{place.name}")
+                for position, header in _sound(self._disk(node).file(path).durable)
+            ]
+            if found:
+                path, position, header = self._rng.choice(found)
+                self._disk(node).spoil(path, position + self._rng.randrange(header.size_bytes))
+                self._hurt[place.id] = node.id
+                self.counts["sectors spoiled"] += 1
+                return True
+        return False
+
     def lose_file(self, node: SimNode) -> bool:
         """A file of a partition or of the directory, or the metadata log. The node is down."""
         lot = self._rng.random()
@@ -298,12 +316,15 @@ class Damage:
                 del self._hurt[partition]
 
     def _is_whole(self, broker: int, partition: PartitionId) -> bool:
-        """A bit flipped in an old segment may go unnoticed until somebody reads there."""
+        """What was damaged in an old segment may go unnoticed until somebody reads there."""
         node = self._cluster.brokers[broker]
         if node.node is None or node.node.broker is None or not node.ready:
             return False
         for replica in node.node.broker.replicas:
             if replica.id == partition and replica.state is ReplicaState.ONLINE:
+                segments = self._segments(node, f"{ROOT}/{replica!r}")
+                if any(self._disk(node).file(path).bad_sectors for path in segments):
+                    return False
                 return all(
                     check_crc(data, position, header)
                     for data in self._contents(node, repr(replica))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from stele.world import Buffer, SyncFailedError
+from stele.world import Buffer, ReadFailedError, SyncFailedError
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512  # a device writes each whole or not at all
@@ -79,6 +79,7 @@ class Inode:
     lost: list[_Write] = field(default_factory=list)
     warm_until: float = -1.0
     bad_sectors: set[int] = field(default_factory=set)  # by number: they cannot be read
+    failed_reads: int = 0  # for them
 
     def persist(self, write: _Write, data: bytes | None) -> None:
         """A change reaches the device, ``data`` of it; a page is written whole."""
@@ -142,6 +143,7 @@ class VirtualDisk:
         self.on_cut: Callable[[str, int], None] | None = None  # before a process shortens a file
         self.destroyed: dict[str, bytes] = {}  # of files hurt or lost: what was durable before
         self.has_failed = False  # it refused a write or a sync, since the last loss of power
+        self.spoiled = 0  # sectors that ever went bad
         self._writes = 0
         self._root = Directory()
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
@@ -217,6 +219,7 @@ class VirtualDisk:
         inode = self.file(path)
         self.destroyed[path] = bytes(inode.durable)
         inode.bad_sectors.add(position // SECTOR_BYTES)
+        self.spoiled += 1
         self.note("bad-sector", f"{path}:{position}")
 
     def lose(self, path: str) -> None:
@@ -390,7 +393,7 @@ class VirtualDisk:
     # -------------------------------------------------------------------------------- reading
 
     def is_bad(self, inode: Inode, position: int, size: int) -> bool:
-        """Whether a read of this range fails."""
+        """Whether this range cannot be read."""
         if self.faults.failing_read:
             return True
         if not inode.bad_sectors:
@@ -399,8 +402,13 @@ class VirtualDisk:
         return any(
             position // SECTOR_BYTES <= bad <= (end - 1) // SECTOR_BYTES
             for bad in inode.bad_sectors
-            if bad * SECTOR_BYTES < end
         )
+
+    def check_read(self, inode: Inode, path: str, position: int, size: int) -> None:
+        """Raises ReadFailedError where the device does not give the bytes."""
+        if self.is_bad(inode, position, size):
+            inode.failed_reads += bool(inode.bad_sectors)
+            raise os_error(errno.EIO, path, ReadFailedError)
 
     def need_handle(self, path: str) -> None:
         """Raises OSError when there is none for it just now."""

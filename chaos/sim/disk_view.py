@@ -18,7 +18,7 @@ from chaos.sim.disk import (
     os_error,
     parts,
 )
-from stele.world import Buffer, ReadFailedError
+from stele.world import Buffer
 
 
 def _check_name(path: str) -> None:
@@ -102,8 +102,7 @@ class SimDisk:
         self._alive()
         inode = self._disk.file(path)
         self._disk.need_handle(path)
-        if self._disk.is_bad(inode, 0, len(inode.data)):
-            raise os_error(errno.EIO, path, ReadFailedError)
+        self._disk.check_read(inode, path, 0, len(inode.data))
         return bytes(inode.data)
 
     def free_bytes(self, path: str) -> int:
@@ -178,8 +177,7 @@ class SimDisk:
         inode = self._disk.file(path)
         await self._owner.sleep(self._disk.sync_delay_s())
         self._alive()
-        if self._disk.is_bad(inode, position, size):
-            raise os_error(errno.EIO, path, ReadFailedError)
+        self._disk.check_read(inode, path, position, size)
         inode.warm_until = self._disk.now() + 0.1
 
     def _write_anew(self, path: str, data: bytes) -> None:
@@ -241,8 +239,7 @@ class SimFile:
 
     def read_now(self, position: int, size: int) -> bytes:
         self._usable()
-        if self._disk.is_bad(self._inode, position, size):
-            raise os_error(errno.EIO, self._path, ReadFailedError)
+        self._disk.check_read(self._inode, self._path, position, size)
         return bytes(memoryview(self._inode.data)[position : position + size])
 
     def truncate(self, size: int) -> None:

@@ -9,6 +9,7 @@ from broker.broker import Broker
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.deletion_laws import DeletedRecordsStayDeleted
+from chaos.sim.disk_laws import DirectoriesFailWithTheirDevice, UnreadableReplicasAreGivenUp
 from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,
@@ -100,6 +101,8 @@ class Invariants:
             (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
             (NothingGoesUnnoticed(), _COSTLY_EVERY_LOOKS),
             (LeadersHaveRoom(), _COSTLIEST_EVERY_LOOKS),
+            (DirectoriesFailWithTheirDevice(), _COSTLY_EVERY_LOOKS),
+            (UnreadableReplicasAreGivenUp(), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

@@ -31,7 +31,9 @@ KINDS = (
     "fail_reads",
     "fail_writes",
     "fill_disk",
+    "exhaust_handles",
     "slow_disk",
+    "spoil_sector",
     "flip_bit",
     "lose_file",
     "wipe_disk",
@@ -102,6 +104,8 @@ class Storm:
             self._fail_reads: 1,
             self._fail_writes: 1,
             self._fill_disk: 1,
+            self._exhaust_handles: 1,
+            self._spoil_sector: 2,
             self._slow_disk: 1,
             self._flip_bit: 2,
             self._lose_file: 2,
@@ -213,6 +217,7 @@ class Storm:
         network.heal()
         network.faults.slow = network.faults.duplicate = network.faults.late_copy = 0
         network.faults.lost_request = network.faults.lost_reply = 0
+        self._give_handles()
         self._end_slowness()  # votes that take longer than an election elect nobody
         end = self._simulation.now + CALM_TIMEOUT_S
         for node in self._nodes:
@@ -294,6 +299,7 @@ class Storm:
         self._simulation.note("storm", "heal")
         self._simulation.fabric.heal()
         self._end_slowness()
+        self._give_handles()
         return True
 
     def _end_slowness(self) -> None:
@@ -337,6 +343,22 @@ class Storm:
         disk.faults.quota_bytes = disk.used_bytes() + self._rng.randint(0, 2000)
         self._broken.add(node.id)
         return True
+
+    def _exhaust_handles(self, node: SimNode) -> bool:
+        """Clients have taken the node's file handles, most of them or all. It runs on; one that is
+        started anew begins with handles enough."""
+        if not node.ready:
+            return False
+        self._simulation.note("storm", "no handles", node.host)
+        self._faults(node).no_handle = self._rng.choice([0.2, 0.5, 1.0])
+        return True
+
+    def _give_handles(self) -> None:
+        for node in self._nodes:
+            self._faults(node).no_handle = 0.0
+
+    def _spoil_sector(self, node: SimNode) -> bool:
+        return self.damage.spoil_sector(node)
 
     def _slow_disk(self, node: SimNode) -> bool:
         faults = self._faults(node)
@@ -410,6 +432,7 @@ class Storm:
             return False
         if node.failure and node.id in self.damage.metadata:
             self.damage.replace_metadata(node)
+        self._faults(node).no_handle = 0.0
         node.start()
         return True
 

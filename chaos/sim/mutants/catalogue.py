@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.sim.mutants.device_catalogue import DEVICE
 from chaos.sim.mutants.isr_catalogue import ISR
 from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.mutants.mutant import Edit, Mutant, bug
@@ -515,5 +516,6 @@ MUTANTS = [
     *ISR,
     *REPLICATION,
     *STORAGE,
+    *DEVICE,
     *CLIENT,
 ]

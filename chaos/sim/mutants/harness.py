@@ -148,9 +148,9 @@ def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
 
 def faults_for(mutant: Mutant) -> tuple[str, ...]:
     """What there is while it is hunted."""
-    if not mutant.aims:
+    if not mutant.aims and not mutant.kinds:
         return KINDS
-    return ("conditions", *(AIMED_AT + name for name in mutant.aims))
+    return ("conditions", *mutant.kinds, *(AIMED_AT + name for name in mutant.aims))
 
 
 def hunt(

@@ -21,6 +21,8 @@ class Mutant(NamedTuple):
     edits: tuple[Edit, ...]
     # What of chaos.sim.aim has a chance of showing it soon; none: the whole storm does.
     aims: tuple[str, ...] = ()
+    # Which kinds of the storm have; none: all of them.
+    kinds: tuple[str, ...] = ()
 
 
 def bug(name: str, path: str, old: str, new: str, *aims: str) -> Mutant:
