@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 
 from broker.api import KafkaApis
+from broker.connection_limits import ConnectionLimits
 from runtime.config import ConfigError, NamedAddress, NodeConfig
 from runtime.connection_memory import ConnectionMemory
 from runtime.kafka_connection import KafkaServerProtocol
@@ -17,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_S = 1.0
 """How long requests that are being answered may take when the broker stops."""
+
+_REFUSAL_LOG_S = 1.0
+"""How far apart lines about refused connections are."""
 
 _IDLE_CHECKS = 4
 """How often in connections.max.idle.ms the connections are looked through."""
@@ -44,6 +49,21 @@ class KafkaServer:
             "Connections that are not read from, for want of queued.max.request.bytes.",
             lambda: self.memory.waiting,
         )
+        inter_broker = config.inter_broker_listener_name
+        self._limits = ConnectionLimits(
+            max_connections=config.max_connections,
+            max_per_address=config.max_connections_per_ip,
+            address_overrides=config.max_connections_per_ip_overrides,
+            listener_max=config.listener_max_connections,
+            protected_listener=inter_broker if len(config.listeners) > 1 else None,
+        )
+        self._refused = registry.counter(
+            "stele_connections_refused",
+            "Connections of the Kafka protocol closed for max.connections and its kin.",
+        )
+        # When a refusal was last logged, and how many were not since.
+        self._refusal_logged_s = -math.inf
+        self._refusals_left_out = 0
         registry.gauge(
             "stele_connection_count",
             "Open connections of the Kafka protocol (connection-count).",
@@ -85,10 +105,47 @@ class KafkaServer:
         return _ConnectionFactory(self, self._apis, self._config, listener_name)
 
     def opened(self, connection: KafkaServerProtocol) -> None:
+        reason = self._limits.admit(connection.listener_name, connection.address)
+        if reason is not None:
+            self._refused.value += 1
+            self._log_refusal(connection, reason)
+            connection.close()
+            return
         self._connections[connection] = None
+        if self._limits.exceeded:
+            self._close_least_recent()
+
+    def _log_refusal(self, connection: KafkaServerProtocol, reason: str) -> None:
+        """At most once a second: who is refused may come again as fast as it can."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._refusal_logged_s < _REFUSAL_LOG_S:
+            self._refusals_left_out += 1
+            return
+        more = f" ({self._refusals_left_out} more since the last such line)"
+        logger.warning(
+            "refusing %s on %s: %s%s",
+            connection.peer,
+            connection.listener_name,
+            reason,
+            more if self._refusals_left_out else "",
+        )
+        self._refusal_logged_s, self._refusals_left_out = now_s, 0
+
+    def _close_least_recent(self) -> None:
+        """Of the listeners that are not the brokers' own: one of those has just taken its place."""
+        own = self._config.inter_broker_listener_name
+        clients = [
+            each for each in self._connections if each.listener_name != own and not each.is_closed
+        ]
+        if clients:
+            victim = min(clients, key=lambda each: each.last_active_s)
+            logger.warning("closing %s: a broker needs its place (max.connections)", victim.peer)
+            victim.close()
 
     def closed(self, connection: KafkaServerProtocol) -> None:
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._limits.release(connection.listener_name, connection.address)
         if self._apis is not None:
             self._apis.forget(connection)
 

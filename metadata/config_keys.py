@@ -132,6 +132,22 @@ _NODE = (
         minimum=-1,
     ),
     ConfigKey(
+        "max.connections", Type.INT, "2147483647",
+        "So many connections of the Kafka protocol at most; others are closed at once. Brokers may "
+        "still connect where they have a listener of their own: a client's connection makes way. "
+        "listener.name.NAME.max.connections limits one listener.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "max.connections.per.ip", Type.INT, "2147483647",
+        "So many connections of the Kafka protocol from one address at most.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "max.connections.per.ip.overrides", Type.LIST, "",
+        "Other limits for some addresses, as ADDRESS:COUNT; host names are not looked up.",
+    ),
+    ConfigKey(
         "connections.max.idle.ms", Type.LONG, "600000",
         "How long a connection may be silent before it is closed; -1: for ever.", minimum=-1,
     ),

@@ -13,6 +13,7 @@ import uvloop
 
 from node.node import Node, build
 from runtime.config import NodeConfig
+from runtime.real.limits import raise_open_file_limit
 from runtime.real.watchdog import Watchdog
 from runtime.real.world import RealWorld
 from stele.errors import SteleError
@@ -33,6 +34,7 @@ def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = No
     The first signal stops it in good order, a second one at once. Foreseeable errors are one
     line on standard error. ``on_ready`` is called once the node serves.
     """
+    raise_open_file_limit()
     return uvloop.run(_main(config, on_ready))
 
 

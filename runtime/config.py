@@ -6,7 +6,9 @@ Nothing here reads files or the environment: texts and mappings come in, a check
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,6 +87,10 @@ class NodeConfig:
     queued_max_requests: int
     queued_max_request_bytes: int
     connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]  # by address
+    listener_max_connections: Mapping[str, int]  # by listener; those that have a limit of their own
     fetch_max_bytes: int
     max_request_partition_size_limit: int
 
@@ -133,6 +139,8 @@ _PLAIN = (
     "queued.max.requests",
     "queued.max.request.bytes",
     "connections.max.idle.ms",
+    "max.connections",
+    "max.connections.per.ip",
     "fetch.max.bytes",
     "max.request.partition.size.limit",
     "controller.quorum.election.timeout.ms",
@@ -160,6 +168,8 @@ _PLAIN = (
     "log.retention.check.interval.ms",
     "producer.id.expiration.ms",
 )
+
+_LISTENER_LIMIT = re.compile(r"listener\.name\.(?P<name>[A-Za-z0-9_.-]+)\.max\.connections")
 
 
 def load(
@@ -223,10 +233,13 @@ class _Reader:
         self._faults: list[str] = []
         self._raw: dict[str, str] = {}
         self._values: dict[str, Value] = {}
+        self._listener_limit_texts: dict[str, str] = {}
         self._controller_listener_names = settings.get("controller.listener.names", "")
         for name in sorted(settings):
             if name in NODE_KEYS:
                 self._raw[name] = settings[name].strip()
+            elif _LISTENER_LIMIT.fullmatch(name):
+                self._listener_limit_texts[name] = settings[name].strip()
             elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
                 self._faults.append(refusal)
             else:
@@ -291,6 +304,8 @@ class _Reader:
             "controller_listener": controller_listener,
             "controller_advertised_listener": self._advertised(controller_listener, voters),
             "metrics_listener": self._address("metrics.listener"),
+            "max_connections_per_ip_overrides": self._connection_overrides(),
+            "listener_max_connections": self._listener_limits(listeners),
             "raw": self._raw,
         }
         for name in _PLAIN:
@@ -322,6 +337,35 @@ class _Reader:
                     f"node.id {node_id} is in controller.quorum.voters: give it the role "
                     "controller or another node.id"
                 )
+
+    def _connection_overrides(self) -> dict[str, int]:
+        key, overrides = "max.connections.per.ip.overrides", {}
+        for item in self._items(key):
+            host, _, count = item.rpartition(":")
+            try:
+                address = str(ipaddress.ip_address(host.strip("[]")))
+            except ValueError:
+                address = ""
+            if not address or not count.isdecimal():
+                self._faults.append(f"{key}: {item!r} is not of the form ADDRESS:COUNT")
+                continue
+            overrides[address] = int(count)
+        return overrides
+
+    def _listener_limits(self, listeners: tuple[NamedAddress, ...]) -> dict[str, int]:
+        """As in Kafka, the listener's name stands in lower case in the key."""
+        names = {listener.name.lower(): listener.name for listener in listeners}
+        limits = {}
+        for key, text in self._listener_limit_texts.items():
+            match = _LISTENER_LIMIT.fullmatch(key)
+            name = names.get(match["name"].lower()) if match else None
+            if name is None:
+                self._faults.append(f"{key}: there is no such listener")
+            elif not text.isdecimal():
+                self._faults.append(f"{key}={text}: it must be a whole number from 0")
+            else:
+                limits[name] = int(text)
+        return limits
 
     def _directories(self) -> tuple[str, ...]:
         directories = self._items("log.dirs")

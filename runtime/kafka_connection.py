@@ -98,6 +98,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     ) -> None:
         self.listener_name: Final = listener_name
         self.peer = "?"
+        self.address = "?"  # the peer's, without its port
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0
@@ -182,6 +183,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_active_s = self._loop.time()
         self.peer = _name_of(transport.get_extra_info("peername"))
+        self.address = self.peer.rpartition(":")[0]
         if self._on_connect is not None:
             self._on_connect(self)
 

@@ -44,6 +44,10 @@ _STATUS = {
     RpcCode.INTERNAL: grpc.StatusCode.INTERNAL,
 }
 
+# More than any system allows: it takes its own limit, net.core.somaxconn, as gRPC does by itself. A
+# client that finds the queue full asks again after 1 s, then 3 s, and knows of nothing.
+_BACKLOG = 65_535
+
 # How often a health watcher's answer is compared with the node's state.
 _HEALTH_POLL_S = 0.5
 
@@ -62,7 +66,9 @@ class RealNetwork(RealConnector):
         connections = _Connections()
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(lambda: _Accepted(factory, connections), host, port)
+            server = await loop.create_server(
+                lambda: _Accepted(factory, connections), host, port, backlog=_BACKLOG
+            )
         except OSError as error:
             raise _bind_error(host, port, error) from None
         return _TcpListener(server, connections)
