@@ -104,7 +104,8 @@ class MetadataApplier:
         except StorageError as error:
             logger.error("%s-%d: %s", change.topic, change.partition, error)
             self._unmade[partition] = change
-            return
+            if replica is None:
+                return  # one that is there hears of its leader, though it has no log for now
         if (
             replica.state is not ReplicaState.ONLINE
             and change.after.leader == replica.machine.broker_id

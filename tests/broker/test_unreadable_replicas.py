@@ -103,6 +103,7 @@ def test_a_replica_that_cannot_be_rebuilt_at_once_is_rebuilt_later() -> None:
         cluster.change(leader=2, isr=(2, 3))
         await asyncio.sleep(20)
         assert cluster[1].failed_directories == []
+        assert cluster[1].replica().machine.state == cluster.state()
         disk.faults.quota_bytes = None
         await until(lambda: cluster.state().isr == (1, 2, 3))
         assert ends(cluster, 1) == [1]

@@ -57,8 +57,8 @@ def test_haste_changes_nothing_until_something_is_violated() -> None:
 
 
 def test_fewer_acts_are_the_beginning_of_the_same_storm() -> None:
-    whole = quiet_run(Plan(1, seconds=8))
-    part = quiet_run(Plan(1, seconds=8, acts=3))
+    whole = quiet_run(Plan(2, seconds=8))
+    part = quiet_run(Plan(2, seconds=8, acts=3))
     assert whole.acts > 3
     assert part.acts == 3
     assert part.ok, part.violations
