@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import errno
 import fcntl
+import logging
+import math
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from runtime.real.helper import HelperProcess
+from runtime.real.file_handles import FileHandles
+from runtime.real.helper import HelperDiedError, HelperProcess
 from runtime.real.sync_process import HelperSyncError, replace_file, sync_path
 from stele.world import Buffer, ReadFailedError, SyncFailedError
+from storage.errors import Failure
+
+logger = logging.getLogger(__name__)
 
 _IOV_MAX: Final = 1024
+_FLAGS: Final = os.O_RDWR | os.O_APPEND
+_SHORTAGE_S: Final = 0.1
+_READER_PAUSE_S: Final = 1.0
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 
 class RealFile:
-    """An open file. Only this handle writes to it: ``size`` is counted, not asked for."""
+    """An open file. Only this one writes to it: ``size`` is counted, not asked for.
 
-    __slots__ = ("_fd", "_nowait", "path", "size")
+    Its handle may be given back at any time between two calls; the next one takes another.
+    """
 
-    def __init__(self, path: str, fd: int) -> None:
+    __slots__ = ("_fd", "_handles", "_inode", "_nowait", "path", "size", "was_used")
+
+    def __init__(self, path: str, fd: int, handles: FileHandles) -> None:
         self.path = path
-        self._fd = fd
-        self.size = os.fstat(fd).st_size
+        status = os.fstat(fd)
+        self.size = status.st_size
+        self.was_used = True
+        self._fd = fd  # negative: it was given back, or the file is closed
+        self._inode: int | None = status.st_ino  # None: closed
+        self._handles = handles
         self._nowait = bool(_NOWAIT)  # this file system can tell what is in memory
+        handles.hold(self)
+
+    def _handle(self) -> int:
+        self.was_used = True
+        return self._fd if self._fd >= 0 else self._open_again()
+
+    def _open_again(self) -> int:
+        if self._inode is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        fd = self._handles.open(self.path, _FLAGS)
+        if os.fstat(fd).st_ino != self._inode:
+            os.close(fd)
+            raise FileNotFoundError(errno.ENOENT, "another file is in its place", self.path)
+        self._fd = fd
+        self._handles.hold(self)
+        return fd
+
+    def give_back(self) -> None:
+        """Of the handle; the file stays open for its holder."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self.size
         if len(buffers) == 1:
             first = buffers[0]
-            written = os.write(self._fd, first)
+            written = os.write(self._handle(), first)
             self.size += written
             if written == len(first):
                 return position
@@ -46,7 +85,7 @@ class RealFile:
         """Short writes are continued; the error that stopped one shows at the next."""
         at = 0
         while at < len(views):
-            written = os.writev(self._fd, views[at : at + _IOV_MAX])
+            written = os.writev(self._handle(), views[at : at + _IOV_MAX])
             self.size += written
             while at < len(views) and written >= len(views[at]):
                 written -= len(views[at])
@@ -57,9 +96,10 @@ class RealFile:
     def read(self, position: int, size: int) -> bytes | bytearray | None:
         if not self._nowait:
             return self.read_now(position, size)
+        handle = self._handle()
         buffer = bytearray(size)
         try:
-            count = os.preadv(self._fd, [buffer], position, _NOWAIT)
+            count = os.preadv(handle, [buffer], position, _NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -72,49 +112,58 @@ class RealFile:
         return buffer
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
+        handle = self._handle()
         try:
-            return self._read_now(position, size)
+            return _read(handle, position, size)
         except OSError as error:
             raise ReadFailedError(error.errno, error.strerror, self.path) from error
 
-    def _read_now(self, position: int, size: int) -> bytes | bytearray:
-        data = os.pread(self._fd, size, position)
-        if len(data) == size or not data:
-            return data
-        whole = bytearray(data)
-        while len(whole) < size:
-            piece = os.pread(self._fd, size - len(whole), position + len(whole))
-            if not piece:
-                break
-            whole += piece
-        return whole
-
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        os.ftruncate(self._handle(), size)
         self.size = size
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._inode = None
+        self._handles.forget(self)
+        self.give_back()
+
+
+def _read(handle: int, position: int, size: int) -> bytes | bytearray:
+    data = os.pread(handle, size, position)
+    if len(data) == size or not data:
+        return data
+    whole = bytearray(data)
+    while len(whole) < size:
+        piece = os.pread(handle, size - len(whole), position + len(whole))
+        if not piece:
+            break
+        whole += piece
+    return whole
 
 
 class RealDisk:
-    """Waits for the device in two helper processes: one syncs, one reads cold bytes and removes."""
+    """Waits for the device in two helper processes: one syncs, one reads cold bytes and removes.
 
-    def __init__(self) -> None:
+    If the first dies, every sync fails, then and later on: nobody knows which of them have been
+    done. The other has no such memory: one that died is replaced.
+    """
+
+    def __init__(self, *, max_handles: int | None = None) -> None:
+        """``max_handles``: of files that ``open`` gives; by default half of RLIMIT_NOFILE."""
+        self.handles = FileHandles(max_handles)
         self._syncer = HelperProcess("sync")
         self._reader = HelperProcess("read")
+        self._reader_began_s = -math.inf
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644))
+        flags = _FLAGS | (os.O_CREAT if create else 0)
+        return RealFile(path, self.handles.open(path, flags), self.handles)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
     def list(self, path: str) -> builtins.list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self.handles.with_room(lambda: os.listdir(path)))
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -126,10 +175,11 @@ class RealDisk:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path)
+        self.handles.with_room(lambda: shutil.rmtree(path))
 
     def read_file(self, path: str) -> bytes:
-        with builtins.open(path, "rb") as file:
+        handle = self.handles.open(path, os.O_RDONLY)
+        with builtins.open(handle, "rb") as file:
             try:
                 return file.read()
             except OSError as error:
@@ -144,7 +194,7 @@ class RealDisk:
         return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self.handles.open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
@@ -154,34 +204,73 @@ class RealDisk:
 
     def replace_file_now(self, path: str, data: bytes) -> None:
         try:
-            replace_file(path, data, suffix=".tmp")
+            self.handles.with_room(lambda: replace_file(path, data, suffix=".tmp"))
         except HelperSyncError as error:
             raise SyncFailedError(error.errno, error.strerror, error.filename) from error
 
     def sync_now(self, path: str) -> None:
         try:
-            sync_path(path)
+            self.handles.with_room(lambda: sync_path(path))
         except HelperSyncError as error:
             raise SyncFailedError(error.errno, error.strerror, path) from error
 
     async def replace_file(self, path: str, data: bytes) -> None:
-        await self._syncer.call("replace", path, bytes(data))
+        try:
+            await self._call(self._syncer, "replace", path, bytes(data))
+        except HelperDiedError as error:
+            raise SyncFailedError(error.errno, error.strerror, path) from error
 
     async def sync(self, paths: Sequence[str]) -> None:
-        if paths:
-            await self._syncer.call("sync", builtins.list(paths))
+        while paths:
+            try:
+                await self._call(self._syncer, "sync", builtins.list(paths))
+                return
+            except OSError as error:
+                if Failure.of(error) is not Failure.SHORTAGE:
+                    raise SyncFailedError(error.errno, error.strerror, error.filename) from error
+                # Nothing has failed yet: what this group began with was synced, and is again.
+                logger.error("a sync waits for file handles or memory: %s", error)
+                await asyncio.sleep(_SHORTAGE_S)
 
     async def discard(self, paths: Sequence[str]) -> None:
         if paths:
-            await self._reader.call("discard", builtins.list(paths))
+            await self._call_reader("discard", builtins.list(paths))
 
     async def warm(self, path: str, position: int, size: int) -> None:
-        await self._reader.call("warm", path, position, size)
+        await self._call_reader("warm", path, position, size)
+
+    async def _call_reader(self, kind: str, *arguments: object) -> None:
+        if self._reader.is_dead:
+            self._begin_reader_anew()
+        try:
+            await self._call(self._reader, kind, *arguments)
+        except HelperDiedError as error:
+            raise OSError(errno.ECHILD, error.strerror) from error
+
+    async def _call(self, helper: HelperProcess, kind: str, *arguments: object) -> None:
+        if helper.pid is None:
+            self.handles.with_room(helper.start)
+        await helper.call(kind, *arguments)
+
+    def _begin_reader_anew(self) -> None:
+        """Not at once each time: what ended the last one may end this one too."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._reader_began_s < _READER_PAUSE_S:
+            raise OSError(errno.ECHILD, "the read process died, and died again")
+        logger.warning("starting the read process anew")
+        self._reader.close()
+        self._reader = HelperProcess("read")
+        self._reader_began_s = now_s
 
     @property
     def sync_process_id(self) -> int | None:
         """Of the helper that syncs, once it runs."""
         return self._syncer.pid
+
+    @property
+    def read_process_id(self) -> int | None:
+        """Of the helper that reads, once it runs; another one after that has died."""
+        return self._reader.pid
 
     def close(self) -> None:
         """End the helper processes. Idempotent."""

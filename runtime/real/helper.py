@@ -25,9 +25,15 @@ _EXIT_TIMEOUT_S: Final = 10.0
 _RECEIVE_BYTES: Final = 65536
 
 
+class HelperDiedError(OSError):
+    """The process is gone: what was asked for may be done or not, and nothing more will be."""
+
+
 class HelperProcess:
-    """Started at the first call. If it dies, every call fails with OSError, then and later on:
-    nobody knows which of its syncs have been done."""
+    """Started at the first call, or by ``start``.
+
+    If it dies, every call fails with HelperDiedError, then and later on.
+    """
 
     def __init__(self, purpose: str) -> None:
         self._purpose = purpose
@@ -45,12 +51,16 @@ class HelperProcess:
         """Of the process, once it was started."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def is_dead(self) -> bool:
+        return self._dead is not None
+
     async def call(self, kind: str, *arguments: Any) -> None:
-        """Have a request carried out. Raises OSError as the process met it."""
+        """Have a request carried out. Raises OSError as the process met it, HelperDiedError."""
         if self._dead is not None:
-            raise OSError(errno.EIO, self._dead)
+            raise HelperDiedError(errno.EIO, self._dead)
         if self._socket is None:
-            self._start()
+            self.start()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise RuntimeError(f"the {self._purpose} process belongs to another event loop")
@@ -65,7 +75,8 @@ class HelperProcess:
         finally:
             self._waiting.pop(number, None)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Once; needs a running loop. Raises OSError, and may be called again then."""
         ours, theirs = socket.socketpair()
         try:
             # No fork of this process, which may run threads of gRPC; a session of its own, so
@@ -166,7 +177,7 @@ class HelperProcess:
             self._socket.close()
         for future in self._waiting.values():
             if not future.done() and not future.get_loop().is_closed():
-                future.set_exception(OSError(errno.EIO, reason))
+                future.set_exception(HelperDiedError(errno.EIO, reason))
         self._waiting.clear()
 
     def close(self) -> None:
