@@ -6,6 +6,8 @@ ELR before anybody counts on them. That has to be known before the metadata is, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.types import PartitionId
 from stele.world import Disk
 from storage.checkpoints import TopicPartition, encode_offsets, read_offsets
@@ -23,6 +25,7 @@ class RelaxedFlush:
         self._path = f"{directory.path}/{FILE}"
         # What the file holds: every relaxed replica, before it acknowledges the first record.
         self._relaxed = set(read_offsets(disk, self._path))
+        self._gone: set[TopicPartition] = set()  # in the file, for nothing, until it is written
         self._lossy: list[PartitionId] = []
         if not directory.clean_shutdown:
             for key in sorted(self._relaxed):
@@ -41,18 +44,30 @@ class RelaxedFlush:
 
     def add(self, topic: str, partition: int) -> None:
         """A replica is relaxed from now on. Durable before it returns. Raises StorageError."""
-        key = TopicPartition(topic, partition)
-        if key not in self._relaxed:
-            self._write(self._relaxed | {key})
+        self.add_all([TopicPartition(topic, partition)])
+
+    def add_all(self, keys: Iterable[TopicPartition]) -> None:
+        """As ``add``, of many at the cost of one: two waits for the device, if any is new."""
+        added = set(keys)
+        self._gone -= added
+        if not added <= self._relaxed:
+            self._write(self._relaxed | added)
 
     def discard(self, topic: str, partition: int) -> None:
-        """A replica is gone, or strict with all that it holds on disk. Raises StorageError.
+        """A replica is gone, or strict with all that it holds on disk. The file says so from
+        ``settle`` on: until then a crash has it reported for nothing, which does no harm.
 
         One that becomes strict while it works is not: what it wrote before may still be lost.
         """
         key = TopicPartition(topic, partition)
         if key in self._relaxed:
-            self._write(self._relaxed - {key})
+            self._gone.add(key)
+
+    def settle(self) -> None:
+        """Take what was discarded out of the file. Raises StorageError: it may be called again."""
+        if self._gone:
+            self._write(self._relaxed - self._gone)
+            self._gone.clear()
 
     def _write(self, relaxed: set[TopicPartition]) -> None:
         try:

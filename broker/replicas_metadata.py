@@ -59,6 +59,7 @@ class MetadataApplier:
             for relaxed in self._directories.values():
                 relaxed.reported()
             self._delete_strays(image)
+        self._announce_relaxed(delta)
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
                 self._remove(PartitionId(topic.topic_id, number))
@@ -68,6 +69,7 @@ class MetadataApplier:
             self._apply_partition(change)
         self._apply_configs(delta.changed_configs)
         self._apply_brokers(delta)
+        self._settle_relaxed()
 
     @property
     def unmade(self) -> int:
@@ -84,6 +86,41 @@ class MetadataApplier:
         unmade, self._unmade = self._unmade, {}
         for change in unmade.values():
             self._apply_partition(change)
+        self._settle_relaxed()
+
+    # ----------------------------------------------------------------------- relaxed flush
+
+    def _announce_relaxed(self, delta: MetadataDelta) -> None:
+        """Write down at once which replicas this change makes relaxed. Where their logs will be is
+        not known yet: a name beside which no log stands says nothing."""
+        relaxed: dict[str, bool] = {}  # by topic
+        keys: list[TopicPartition] = []
+        for change in delta.changed_partitions:
+            if self._replicas.broker_id in change.after.replicas:
+                if change.topic not in relaxed:
+                    config = log_config(self._topic_config(change.topic), 0)
+                    relaxed[change.topic] = not config.strict_flush
+                if relaxed[change.topic]:
+                    keys.append(TopicPartition(change.topic, change.partition))
+        keys.extend(
+            TopicPartition(replica.topic, replica.id.partition)
+            for replica in self._to_configure(delta.changed_configs)
+            if not log_config(self._topic_config(replica.topic), 0).strict_flush
+        )
+        for directory, noted in self._directories.items():
+            try:
+                if keys and directory.offline is None:
+                    noted.add_all(keys)
+            except StorageError as error:
+                logger.error("%s", error)  # each replica meets it again
+
+    def _settle_relaxed(self) -> None:
+        for directory, noted in self._directories.items():
+            try:
+                if directory.offline is None:
+                    noted.settle()
+            except StorageError as error:
+                logger.error("%s", error)  # the next change tries again
 
     # -------------------------------------------------------------------------- partitions
 
@@ -253,13 +290,16 @@ class MetadataApplier:
                 self._replicas.carry_out(replica, effects)
 
     def _apply_configs(self, changed: Sequence[ConfigResource]) -> None:
+        for replica in self._to_configure(changed):
+            self._configure(replica)
+
+    def _to_configure(self, changed: Sequence[ConfigResource]) -> list[Replica]:
+        """The replicas that a change of these is about."""
         if not changed:
-            return
+            return []
         whole = any(ConfigResource.topic(resource.name) != resource for resource in changed)
         topics = {resource.name for resource in changed}
-        for replica in self._replicas:
-            if whole or replica.topic in topics:
-                self._configure(replica)
+        return [replica for replica in self._replicas if whole or replica.topic in topics]
 
     def _configure(self, replica: Replica) -> None:
         config = self._topic_config(replica.topic)

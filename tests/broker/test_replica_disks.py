@@ -9,6 +9,7 @@ import pytest
 from broker.relaxed_flush import RelaxedFlush
 from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
+from storage.checkpoints import TopicPartition
 from storage.errors import StorageError
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster, until
@@ -230,3 +231,44 @@ def test_a_minimum_is_gone_by_though_the_rest_of_a_configuration_cannot_be(
         assert leading.config.flush_messages == 1
 
     with_topic(scenario)
+
+
+def test_one_change_of_the_metadata_writes_down_once_which_replicas_are_relaxed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each write waits for the device twice, on the event loop."""
+    written: list[int] = []
+    write = RelaxedFlush._write
+
+    def counted(self: RelaxedFlush, relaxed: set[TopicPartition]) -> None:
+        written.append(len(relaxed))
+        write(self, relaxed)
+
+    monkeypatch.setattr(RelaxedFlush, "_write", counted)
+    partitions = 12
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        assert written == [partitions] * 3  # on three brokers
+        written.clear()
+        cluster.delete_topic()
+        await until(lambda: len(written) == 3)
+        assert written == [0] * 3
+
+    with_topic(scenario, *([(1, 2, 3)] * partitions), flush_messages="1000")
+
+
+def test_a_replica_that_is_relaxed_again_before_the_file_is_written_stays_in_it() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        directory = cluster[1].replica().directory
+        noted = RelaxedFlush(cluster[1].process.world.disk, directory)
+        assert noted.lossy == [P0]  # it was not shut down cleanly
+        noted.discard("orders", 0)
+        noted.add("orders", 0)
+        noted.settle()
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == [P0]
+        noted.discard("orders", 0)
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == [P0]
+        noted.settle()
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == []
+
+    with_topic(scenario, flush_messages="1000")
