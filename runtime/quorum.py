@@ -39,6 +39,7 @@ from runtime.quorum_delivery import Delivery
 from runtime.quorum_log import QuorumLog
 from runtime.quorum_messages import leader_to_wire
 from runtime.quorum_peers import Endpoints, Peers
+from runtime.quorum_room import hand_over
 from runtime.quorum_service import BeginRequest, QuorumService
 from runtime.quorum_snapshot_writer import SnapshotSource, SnapshotWriter
 from stele.errors import ErrorCode
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL_S = 2.0  # also the tail whose damage looks like a torn write
 RESIGN_GRACE_S = 0.5
+_HANDOVER_INTERVAL_S = 5.0  # between two attempts of a leader without room to leave
 _NO_ROOM_PAUSE_S = 1.0  # before what did not fit on the disk is fetched again
 
 
@@ -112,6 +114,7 @@ class Quorum:
         self._snapshots: SnapshotWriter | None = None
         # What the next sync makes durable, and what may leave then.
         self._unsynced = asyncio.Event()
+        self._handover_at = 0.0  # not tried again before, monotonic
         self._voters_news = asyncio.Event()  # other voters, or another leader
         self._ticket = 0
         self._hard_state: HardState | None = None
@@ -326,9 +329,22 @@ class Quorum:
         except StorageError as error:
             if self._log.offline:
                 self._fail(error)
+            else:
+                self._leave_for_want_of_room()
             raise
         self._guard(lambda core: core.propose(payload, len(records), self._now()))
         return base_offset
+
+    def _leave_for_want_of_room(self) -> None:
+        now = self._now()
+        if now < self._handover_at:
+            return
+        self._handover_at = now + _HANDOVER_INTERVAL_S
+        config = self._config
+        work = hand_over(
+            config.node_id, config.cluster_id, lambda: self.voters, self._peers, self._changes
+        )
+        self._spawn(work, "quorum-handover")
 
     async def confirm_leadership(self, *, epoch: int) -> int:
         """See ``raft.api.MetadataQuorum``."""

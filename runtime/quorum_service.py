@@ -284,6 +284,7 @@ class QuorumService:
             node_id=self._config.node_id,
             directory_id=self._config.directory_id,
             features=features_to_wire(self._config.features),
+            out_of_room=self._log is not None and not self._log.has_room(),
         ).SerializeToString()
 
     async def _begins(self, method: str, request: Any) -> bool:

@@ -301,16 +301,18 @@ class SupportedFeaturesRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ...) -> None: ...
 
 class SupportedFeaturesResponse(_message.Message):
-    __slots__ = ("error", "node_id", "directory_id", "features")
+    __slots__ = ("error", "node_id", "directory_id", "features", "out_of_room")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
     error: int
     node_id: int
     directory_id: bytes
     features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
-    def __init__(self, error: _Optional[int] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+    out_of_room: bool
+    def __init__(self, error: _Optional[int] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., out_of_room: _Optional[bool] = ...) -> None: ...
 
 class VoterChangeResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "message")

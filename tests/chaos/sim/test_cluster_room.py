@@ -58,6 +58,49 @@ def test_a_leader_without_room_leaves_its_partitions_to_others(seed: int) -> Non
     SimCluster(seed).run(scenario)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_active_controller_without_room_leaves_that_to_others(seed: int) -> None:
+    """On a combined node: what it leads can only go when the decision can be written."""
+
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        full = cluster.active_controller
+        assert full is not None
+        fill(cluster, full)
+        # Its session ends first, for it cannot write down that another controller leads.
+        await write_large(cluster, 5, 30.0)
+        assert cluster.active_controller is not full
+        assert cluster.leader(TOPIC) is not full
+        empty(cluster, full)
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed, combined=True).run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_all_nodes_are_full_the_quorum_keeps_its_leader(seed: int) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5)
+        active = cluster.active_controller
+        for node in cluster.nodes.values():
+            fill(cluster, node)
+        with pytest.raises(AssertionError):
+            await write_large(cluster, 1, 20.0)
+        assert cluster.active_controller is active
+        leader = cluster.leader(TOPIC)
+        assert len(await cluster.client.fetch_all(TOPIC, broker=leader.id)) == 5
+        for node in cluster.nodes.values():
+            empty(cluster, node)
+        await write_large(cluster, 5, 30.0)
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+
+    SimCluster(seed, combined=True).run(scenario)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_follower_without_room_is_not_waited_for(seed: int) -> None:
     async def scenario(cluster: SimCluster) -> None:
