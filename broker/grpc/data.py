@@ -189,7 +189,7 @@ class DataService:
                     partition=partition.partition,
                     error=result.error,
                     low_watermark=result.low_watermark,
-                    message=result.message,
+                    message=result.message or explain(result.error),
                 )
                 for partition, result in zip(request.partitions, results, strict=True)
             ]

@@ -71,6 +71,7 @@ class Administration:
         self._partitions[name] = 1
         self.counts["topics created"] += 1
         await self._look_at_own()
+        await self.rng.choice([self._grow, self._delete_records])()
 
     def _new_name(self) -> str:
         """Some are as long as they may be, or nearly."""
@@ -131,6 +132,8 @@ class Administration:
             self._partitions[name] = count
             self.history.partitions_confirmed(name, count)
             self.counts["partitions added"] += 1
+            (topic,) = await self.admin.describe_topics([name], linearizable=False)
+            self.history.own_count_read("the administrator", topic)
 
     async def _elect_some(self) -> None:
         """Of one's own topics, also uncleanly: nobody writes to them who could lose records."""

@@ -178,6 +178,15 @@ class MetadataHistory:
         for wrong in filter(None, wrongs):
             self._report(f"{who} reads of its own topic {name}: {wrong}")
 
+    def own_count_read(self, who: str, topic: TopicDescription) -> None:
+        """What the client that has asked for all partitions of a topic read after the last."""
+        count, most = len(topic.partitions), self._topics[topic.name].partitions_asked
+        least = self._grown.get(_count_of(topic.name), 0)
+        if not least <= count <= most:
+            self._report(
+                f"{who} reads {count} partitions of its own {topic.name}, not {least} to {most}"
+            )
+
     def end(self, image: MetadataImage) -> None:
         """The metadata when all work has ended."""
         question = Question("the metadata of the end", next(self._moments), {})

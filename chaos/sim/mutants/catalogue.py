@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.sim.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.mutants.device_catalogue import DEVICE
 from chaos.sim.mutants.isr_catalogue import ISR
 from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
@@ -514,6 +515,7 @@ MUTANTS = [
     *READS,
     *CONTROLLER,
     *ISR,
+    *ADMINISTRATION,
     *REPLICATION,
     *STORAGE,
     *DEVICE,

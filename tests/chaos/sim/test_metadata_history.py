@@ -149,3 +149,16 @@ def test_partitions_are_as_many_as_confirmed_and_no_more_than_asked_for(judged: 
     assert judged.read(two) == []
     three = replace(two, partitions=(*two.partitions, replace(two.partitions[0], partition=2)))
     assert "2 were asked for" in judged.read(three)[0]
+
+
+def test_who_has_added_partitions_reads_no_fewer_and_no_more(judged: Judged) -> None:
+    one = described()
+    judged.history.creation_asked(TOPIC).confirmed()
+    judged.history.partitions_asked(TOPIC, 3)  # without an answer
+    judged.history.own_count_read("the administrator", one)
+    assert judged.violations == []
+    judged.history.partitions_confirmed(TOPIC, 3)
+    judged.history.own_count_read("the administrator", one)
+    assert judged.violations == [
+        "the administrator reads 1 partitions of its own topic, not 3 to 3"
+    ]
