@@ -292,6 +292,7 @@ class Quorum:
         self._tasks.append(task)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.remove(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
