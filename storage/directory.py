@@ -346,6 +346,10 @@ class LogDirectory:
         else:
             self.logs[key].topic_id = topic_id
 
+    def checkpointed(self, log: PartitionLog) -> tuple[int, int, int]:
+        """What the checkpoints say of a log: recovery point, high watermark, start."""
+        return self._checkpoints.of(log.key)
+
     def topic_id(self, key: TopicPartition) -> bytes | None:
         """Of a log, corrupt or not, that is here; None if that is not known."""
         return self.corrupt_topic_ids[key] if key in self.corrupt else self.logs[key].topic_id

@@ -56,6 +56,12 @@ class OffsetCheckpoints:
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
 
+    def of(self, key: TopicPartition) -> tuple[int, int, int]:
+        """Recovery point, high watermark and start of a partition, as the files say."""
+        held = self.recovery_points, self.high_watermarks, self.start_offsets
+        point, high_watermark, start = (offsets.get(key, 0) for offsets in held)
+        return point, high_watermark, start
+
     # ----------------------------------------------------------------------------- lowering
 
     def lower_to_high_watermarks(self) -> None:

@@ -186,9 +186,13 @@ _SEEN_AMONG_ALL_FAULTS = (
     "leader epochs",
     "linearizable reads",
     "own changes read",
+    "read under a name that came again",
+    "segments deleted by retention",
+    "segments rolled",
     "snapshots compared",
     "topics created",
     "topics deleted",
+    "topics remade",
     "truncations",
 )
 # What shows that a kind of fault came to something, where that is not its own count.

@@ -51,8 +51,10 @@ class SimClient:
         partition: int = 0,
         acks: int = -1,
         timeout_s: float = 10.0,
+        topic_id: bytes | None = None,
     ) -> int:
-        """One attempt to write one record at one broker; return its offset.
+        """One attempt to write one record at one broker; return its offset. With ``topic_id``, to
+        the topic of that id only, and without a word of it in ``acknowledged``.
 
         Raises ApiError (the broker refused, or no answer came: the outcome is unknown), OSError.
         """
@@ -63,7 +65,8 @@ class SimClient:
             timeout_ms=int(timeout_s * 1000),
             topic_data=[
                 produce.TopicProduceData(
-                    name=topic,
+                    name=topic if topic_id is None else "",
+                    topic_id=topic_id or bytes(16),
                     partition_data=[produce.PartitionProduceData(partition, builder.build())],
                 )
             ],
@@ -72,7 +75,7 @@ class SimClient:
         self.sent += 1
         sent_at = self._world.clock.monotonic()
         # Version 12 is the last one that names topics.
-        version = connection.version_of(produce.API, at_most=12)
+        version = connection.version_of(produce.API, at_most=12 if topic_id is None else None)
         response = await connection.request(
             produce.API, version, request, timeout_s=timeout_s + 1.0
         )
@@ -81,6 +84,7 @@ class SimClient:
             raise ApiError(ErrorCode(answer.error_code), answer.error_message or "")
         if acks == -1:
             self.on_acknowledged(broker, self._world.clock.monotonic() - sent_at)
+        if acks == -1 and topic_id is None:
             self.acknowledged.append(Promise(topic, partition, answer.base_offset, value))
         return answer.base_offset
 
@@ -121,6 +125,9 @@ class SimClient:
         offset = 0
         while True:
             answer = await self._fetch(topic, partition, offset, leader)
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention was here
+                records, offset = [], answer.log_start_offset
+                continue
             data = b"".join(bytes(part) for part in _parts(answer.records))
             for position, header in batches(data):
                 records += [
@@ -157,8 +164,11 @@ class SimClient:
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code))
         answer = response.responses[0].partitions[0]
-        if answer.error_code != ErrorCode.NONE:
-            raise ApiError(ErrorCode(answer.error_code))
+        error = ErrorCode(answer.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and offset < answer.log_start_offset:
+            return answer
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
         return answer
 
     async def read_back(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
@@ -188,6 +198,11 @@ class SimClient:
 
     async def find_leader(self, topic: str, partition: int = 0) -> int:
         """Ask any broker that answers. ApiError LEADER_NOT_AVAILABLE when there is none."""
+        leader, _ = await self.find_place(topic, partition)
+        return leader
+
+    async def find_place(self, topic: str, partition: int = 0) -> tuple[int, bytes]:
+        """The leader, and the topic's id. Raises as ``find_leader``."""
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
         for broker in self._brokers:
             try:
@@ -207,7 +222,7 @@ class SimClient:
                 continue
             for state in answer.topics[0].partitions:
                 if state.partition_index == partition and state.leader_id >= 0:
-                    return state.leader_id
+                    return state.leader_id, answer.topics[0].topic_id
             problem = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
         raise problem
 

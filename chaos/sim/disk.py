@@ -12,7 +12,7 @@ import errno
 import os
 import posixpath
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -45,6 +45,7 @@ class DiskFaults:
     """What a disk does wrong. All zero: a perfect disk that is only slow."""
 
     sync_s: tuple[float, float] = (0.000_3, 0.002)  # how long a sync takes, from and to
+    extra_sync_s: float = 0.0  # and so much longer
     cold_read: float = 0.0  # how likely a read is not in memory
     quota_bytes: int | None = None  # ENOSPC beyond it
     failing_sync: bool = False  # every sync fails; what it covered is never written
@@ -284,6 +285,16 @@ class VirtualDisk:
             node = node.durable.get(name) if isinstance(node, Directory) else None
         return bytes(node.durable) if isinstance(node, Inode) else b""
 
+    def durable_files(self, path: str, suffix: str) -> Iterator[Inode]:
+        """Those of a directory that a power loss would leave there, the newest entries first."""
+        node: _Node | None = self._root
+        for name in parts(path):
+            node = node.durable.get(name) if isinstance(node, Directory) else None
+        if isinstance(node, Directory):
+            for name, inode in reversed(node.durable.items()):
+                if name.endswith(suffix) and isinstance(inode, Inode):
+                    yield inode
+
     def directory(self, path: str) -> Directory:
         node = self.find(path)
         if node is None:
@@ -418,7 +429,7 @@ class VirtualDisk:
             raise os_error(errno.EMFILE, path)
 
     def sync_delay_s(self) -> float:
-        return self.rng.uniform(*self.faults.sync_s)
+        return self.rng.uniform(*self.faults.sync_s) + self.faults.extra_sync_s
 
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:

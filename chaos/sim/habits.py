@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaos.sim.client import SimClient
+from chaos.sim.clock import EPOCH_MS
 from stele.accumulator import Delivery
 from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
@@ -27,7 +28,9 @@ Report = Callable[[str], None]
 
 _MOST_OUTSTANDING = 100
 _RUDE_ID = 9_000_000  # no broker has given out so many producer ids
-_TIME_MS = 1_767_225_600_000
+_DAY_MS = 24 * 3600 * 1000
+_TIME_MS = EPOCH_MS - 2 * _DAY_MS
+"""Records that are old when they are written, as in a backfill."""
 
 
 @dataclass(slots=True)

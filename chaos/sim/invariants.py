@@ -10,6 +10,7 @@ from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.deletion_laws import DeletedRecordsStayDeleted
 from chaos.sim.disk_laws import DirectoriesFailWithTheirDevice, UnreadableReplicasAreGivenUp
+from chaos.sim.durability_law import DurableIsDurable
 from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,
@@ -32,6 +33,7 @@ from chaos.sim.majority_laws import (
 )
 from chaos.sim.quorum_laws import ReadsAreLinearizable, VotersChangeOneByOne
 from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
+from chaos.sim.retention_law import CheckpointsClaimWhatIsThere, RetentionTakesNoMore
 from chaos.sim.room_law import LeadersHaveRoom
 from chaos.sim.session_laws import NothingGoesUnnoticed
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
@@ -92,17 +94,23 @@ class Invariants:
             self.fenced,
             self.reads,
         ]
+        self.logs = LogsRememberWhatTheyHold(
+            cluster, self._metadata, self.committed, self._violated
+        )
         self._laws += [
-            (
-                LogsRememberWhatTheyHold(cluster, self._metadata, self.committed, self._violated),
-                _COSTLY_EVERY_LOOKS,
-            ),
+            (self.logs, _COSTLY_EVERY_LOOKS),
             (MembersHaveEverything(self._metadata, self.highest), _COSTLY_EVERY_LOOKS),
             (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
             (NothingGoesUnnoticed(), _COSTLY_EVERY_LOOKS),
             (LeadersHaveRoom(), _COSTLIEST_EVERY_LOOKS),
             (DirectoriesFailWithTheirDevice(), _COSTLY_EVERY_LOOKS),
             (UnreadableReplicasAreGivenUp(), _COSTLY_EVERY_LOOKS),
+        ]
+        self.retention = RetentionTakesNoMore(self.committed, self.highest)
+        self._laws += [
+            (self.retention, 1),
+            (CheckpointsClaimWhatIsThere(), _COSTLY_EVERY_LOOKS),
+            (DurableIsDurable(), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

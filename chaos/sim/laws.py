@@ -7,16 +7,24 @@ and what machines have on disk, and disturb neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
-from chaos.sim.disk import Inode
+from chaos.sim.replica_logs import (
+    START,
+    Place,
+    batches_from,
+    first_base,
+    is_durable,
+    readable_batches_from,
+    was_destroyed,
+)
 from metadata.image import MetadataImage, PartitionState
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Role
-from stele.wire.batch import BatchError, BatchHeader, batches
+from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -156,6 +164,26 @@ class EpochsOnlyGrow:
         self._image = image
 
 
+class Committed(NamedTuple):
+    """A batch, as the first replica that committed it had it."""
+
+    last_offset: int
+    crc: int
+    leader_epoch: int
+    newest_ms: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Self:
+        return cls(
+            header.last_offset,
+            header.crc,
+            header.leader_epoch,
+            header.max_timestamp_ms,
+            header.size_bytes,
+        )
+
+
 class CommittedRecordsStay:
     """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
 
@@ -170,13 +198,12 @@ class CommittedRecordsStay:
         self.compared = 0  # records
         self.truncations = 0
         self._metadata = metadata
-        # (last offset, CRC, leader epoch) by base offset.
-        self._batches: dict[PartitionId, dict[int, tuple[int, int, int]]] = {}
+        self._batches: dict[PartitionId, dict[int, Committed]] = {}  # by base offset
         self._ends: dict[PartitionId, int] = {}
         self._unclean: dict[PartitionId, int] = {}  # elections of which all is known by now
-        # (log, its truncation generation, next position in the file) of a replica in a process,
-        # which gets a new log when it is removed and added again.
-        self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
+        # (log, its truncation generation, what to read next) of a replica in a process, which gets
+        # a new log when it is removed and added again.
+        self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, Place]] = {}
         # What was committed there when it was read: while that is so there is nothing to read.
         self._compared: dict[tuple[str, PartitionId], int] = {}
 
@@ -216,8 +243,8 @@ class CommittedRecordsStay:
 
     def _keep_what_it_has(self, cluster: SimCluster, node: SimNode, leading: Replica) -> None:
         known, kept, end = self._batches.get(leading.id, {}), {}, 0
-        for _, header in batches(bytes(log_bytes(cluster, node, repr(leading)))):
-            found = header.last_offset, header.crc, header.leader_epoch
+        for _, header in batches_from(cluster, node, repr(leading)):
+            found = Committed.of(header)
             if known.get(header.base_offset) != found:
                 break
             kept[header.base_offset] = found
@@ -231,22 +258,21 @@ class CommittedRecordsStay:
     ) -> None:
         log = replica.log
         key = process_of(node), replica.id
-        read_log, generation, position = self._read.get(key, (log, log.truncation_generation, 0))
+        fresh = log, log.truncation_generation, START
+        read_log, generation, place = self._read.get(key, fresh)
         if read_log is not log:
-            generation, position = log.truncation_generation, 0
+            _, generation, place = fresh
         elif generation != log.truncation_generation:
             self.truncations += 1
-            generation, position = log.truncation_generation, 0
+            _, generation, place = fresh
         elif self._compared.get(key) == min(replica.machine.high_watermark, log.end_offset):
             return
         committed = min(replica.machine.high_watermark, log.end_offset)
         known = self._batches.setdefault(replica.id, {})
-        data = bytes(log_bytes(cluster, node, repr(replica))[position:])
-        read = 0
-        for at, header in batches(data):
+        for at, header in batches_from(cluster, node, repr(replica), place):
             if header.next_offset > committed:
                 break
-            found = header.last_offset, header.crc, header.leader_epoch
+            found = Committed.of(header)
             first = known.setdefault(header.base_offset, found)
             if first != found:
                 report(
@@ -262,14 +288,18 @@ class CommittedRecordsStay:
                 )
             self.compared += header.record_count
             self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
-            read = at + header.size_bytes
-        self._read[key] = log, generation, position + read
+            place = at.behind(header)
+        self._read[key] = log, generation, place
         self._compared[key] = committed
 
     def is_committed(self, partition: PartitionId, header: BatchHeader) -> bool:
         """Whether this very batch was seen to be committed."""
         known = self._batches.get(partition, {}).get(header.base_offset)
-        return known == (header.last_offset, header.crc, header.leader_epoch)
+        return known == Committed.of(header)
+
+    def batches_of(self, partition: PartitionId) -> Mapping[int, Committed]:
+        """All that were seen to be committed, by base offset; those that are gone since, too."""
+        return self._batches.get(partition, {})
 
     def is_up_to(self, partition: PartitionId, state: PartitionState) -> bool:
         """Whether all is known of what unclean elections have cut."""
@@ -307,8 +337,8 @@ class SomeoneHasEverything:
         self._committed = committed
         # Of which every replica was damaged on purpose after its sync: nothing can hold it all.
         self.damaged: set[str] = set()
-        # Where the batch was, with its header: the next one is behind it as a rule.
-        self._places: dict[tuple[int, str], tuple[int, BatchHeader]] = {}
+        # Where the batch was: the next one is behind it as a rule.
+        self._places: dict[tuple[int, str], Place] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         leading = cluster.established_controller
@@ -331,16 +361,24 @@ class SomeoneHasEverything:
     def _has(
         self, cluster: SimCluster, node: SimNode, name: str, known: tuple[int, int, int]
     ) -> bool:
-        """Whether a broker has this batch, told by base offset, last offset and CRC."""
-        data = log_bytes(cluster, node, name)
-        position, before = self._places.get((node.id, name), (0, None))
-        if before is None or before.base_offset > known[0] or not _is_at(data, position, before):
-            position = 0
-        for at, header in whole_batches(data, position):
+        """Whether a broker has this batch, told by base offset, last offset and CRC; or had it, and
+        begins behind it: retention, which has a law of its own, has taken it."""
+        place = self._places.get((node.id, name), START)
+        if not self._begins_at_or_before(cluster, node, name, place, known[0]):
+            place = START
+        for at, header in readable_batches_from(cluster, node, name, place):
             if header.base_offset == known[0]:
-                self._places[node.id, name] = at, header
+                self._places[node.id, name] = at
                 return (header.base_offset, header.last_offset, header.crc) == known
-        return False
+        first = first_base(cluster, node, name)
+        return first is not None and first > known[0]
+
+    def _begins_at_or_before(
+        self, cluster: SimCluster, node: SimNode, name: str, place: Place, offset: int
+    ) -> bool:
+        """Whether a batch stands at ``place`` still, and it is not behind ``offset``."""
+        found = next(readable_batches_from(cluster, node, name, place), None)
+        return found is not None and found[0] == place and found[1].base_offset <= offset
 
 
 class Acknowledged:
@@ -358,7 +396,7 @@ class Acknowledged:
         self.asked += 1
         holders = []
         for node in cluster.brokers.values():
-            if _is_durable(cluster, node, partition, value):
+            if is_durable(cluster, node, partition, value):
                 holders.append(node.id)
                 if len(holders) == needed:
                     return
@@ -366,7 +404,7 @@ class Acknowledged:
         holders += [
             node.id
             for node in cluster.brokers.values()
-            if node.id not in holders and _was_destroyed(cluster, node, partition, value)
+            if node.id not in holders and was_destroyed(cluster, node, partition, value)
         ]
         if len(holders) < needed:
             report(
@@ -376,54 +414,6 @@ class Acknowledged:
 
 
 # ---------------------------------------------------------------------------------- looking
-
-
-def log_bytes(cluster: SimCluster, node: SimNode, partition: str) -> bytes | bytearray:
-    """A replica's segments, one behind the other, as processes see them; read only."""
-    return _joined([inode.data for inode in _segments(cluster, node, partition)])
-
-
-def _is_durable(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
-    """Whether a power loss would leave it; it is near the end as a rule, and in one segment."""
-    for inode in reversed(_segments(cluster, node, partition)):
-        if inode.durable.rfind(value) >= 0:
-            return True
-    return False
-
-
-def _was_destroyed(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
-    """Whether the storm took a durable record away."""
-    destroyed = cluster.simulation.machine(node.host).disk.destroyed
-    directory = f"/data/{partition}/"
-    return any(path.startswith(directory) and value in data for path, data in destroyed.items())
-
-
-def bytes_before(cluster: SimCluster, node: SimNode, path: str) -> int:
-    """Of ``log_bytes``, in front of this segment."""
-    directory, _, name = path.rpartition("/")
-    segments = cluster.simulation.machine(node.host).disk.files(directory, ".log")
-    return sum(len(inode.data) for each, inode in segments if each < name)
-
-
-def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[Inode]:
-    disk = cluster.simulation.machine(node.host).disk
-    return [inode for _, inode in disk.files(f"/data/{partition}", ".log")]
-
-
-def whole_batches(data: bytes | bytearray, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Up to what a power loss has torn: then ``data`` is of a node that is down."""
-    try:
-        yield from batches(data, position)
-    except BatchError:
-        return
-
-
-def _is_at(data: bytes | bytearray, position: int, header: BatchHeader) -> bool:
-    return next(whole_batches(data, position), None) == (position, header)
-
-
-def _joined(parts: list[bytearray]) -> bytes | bytearray:
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def core_of(node: SimNode) -> RaftCore | None:

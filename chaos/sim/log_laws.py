@@ -12,12 +12,11 @@ from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,
     Report,
-    bytes_before,
-    log_bytes,
     online,
     process_of,
 )
-from stele.wire.batch import BatchHeader, batches
+from chaos.sim.replica_logs import START, Place, batches_from
+from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -28,11 +27,14 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class _Twin:
-    """What the batches of one replica's log say, read from its beginning."""
+    """What the batches of one replica's log say, read from its beginning, or from the first that
+    retention has left."""
 
     log: PartitionLog  # it was read from: a replica removed and added again has another
     generation: int  # of its truncations
-    position: int = 0  # in the file
+    is_whole: bool  # nothing was gone when it was begun
+    may_begin_anywhere: bool  # producers may have begun in another log
+    place: Place = START  # what to read next
     end_offset: int = 0
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # (epoch, last sequence)
     epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, first offset)
@@ -40,12 +42,21 @@ class _Twin:
     def take(self, header: BatchHeader) -> str | None:
         """Read one more batch; what is wrong with it."""
         wrong = None
+        if header.base_offset > self.end_offset:
+            # Retention took what was between before it could be read.
+            if self.log.start_offset < header.base_offset:
+                wrong = f"offset {self.end_offset} is missing before {header.base_offset}"
+            self.is_whole = False
+            self.producers.clear()
+            self.epochs.clear()
         if not self.epochs or header.leader_epoch != self.epochs[-1][0]:
             self.epochs.append((header.leader_epoch, header.base_offset))
         if header.producer_id >= 0 and header.base_sequence >= 0:
-            epoch, last = self.producers.get(header.producer_id, (header.producer_epoch, -1))
+            known = self.producers.get(header.producer_id)
+            epoch, last = (header.producer_epoch, -1) if known is None else known
             expected = (last + 1) & _MAX_SEQUENCE if epoch == header.producer_epoch else 0
-            if header.base_sequence != expected or header.producer_epoch < epoch:
+            is_free = known is None and (self.may_begin_anywhere or not self.is_whole)
+            if (header.base_sequence != expected and not is_free) or header.producer_epoch < epoch:
                 wrong = (
                     f"producer {header.producer_id} has sequence {header.base_sequence} (epoch "
                     f"{header.producer_epoch}) at {header.base_offset} after {last} ({epoch})"
@@ -53,6 +64,20 @@ class _Twin:
             self.producers[header.producer_id] = header.producer_epoch, header.last_sequence
         self.end_offset = header.next_offset
         return wrong
+
+    def epochs_from(self, start_offset: int) -> list[tuple[int, int]]:
+        """As a log that begins there knows them."""
+        held = sum(start <= start_offset for _, start in self.epochs)
+        if held == 0:
+            return self.epochs
+        return [(self.epochs[held - 1][0], start_offset), *self.epochs[held:]]
+
+    def knows(self, producers: dict[int, tuple[int, int]]) -> bool:
+        """Whether these are the producers by the batches. Of one whose batches are gone a log may
+        still know."""
+        if self.is_whole:
+            return producers == self.producers
+        return all(producers.get(each) == last for each, last in self.producers.items())
 
 
 class LogsRememberWhatTheyHold:
@@ -72,6 +97,8 @@ class LogsRememberWhatTheyHold:
         self._metadata = metadata
         self._committed = committed
         self._report = report
+        self.remade_topics: set[str] = set()
+        """Where a producer may begin with any sequence: its first ones went to an earlier log."""
         self._twins: dict[tuple[str, PartitionId], _Twin] = {}
         self._cut: list[tuple[str, str]] = []  # (machine, partition) just truncated
         for node in cluster.brokers.values():
@@ -84,7 +111,7 @@ class LogsRememberWhatTheyHold:
             partition, file = path.split("/")[-2:]
             if not file.endswith(".log") or partition.startswith("__"):
                 return
-            self._check_cut(node, partition, bytes_before(self._cluster, node, path) + size)
+            self._check_cut(node, partition, Place(file, size))
             simulation.scheduler.at(0.0, self._check_after_cut, node, partition)
 
         simulation.machine(node.host).disk.on_cut = cut
@@ -102,7 +129,7 @@ class LogsRememberWhatTheyHold:
             if each is node and repr(replica) == partition
         )
 
-    def _check_cut(self, node: SimNode, partition: str, size: int) -> None:
+    def _check_cut(self, node: SimNode, partition: str, place: Place) -> None:
         """What is cut was not committed. (Torn tails are cut before the replica is online.)
 
         What stands behind the log's end a write has left that found no room for all of it, maybe
@@ -112,8 +139,7 @@ class LogsRememberWhatTheyHold:
         for replica in self._replicas(node, partition):
             if _was_unclean(self._metadata, replica):
                 continue
-            data = bytes(log_bytes(self._cluster, node, partition)[size:])
-            for _, header in batches(data):
+            for _, header in batches_from(self._cluster, node, partition, place):
                 if header.base_offset >= replica.log.end_offset:
                     break
                 if self._committed.is_committed(replica.id, header):
@@ -126,26 +152,26 @@ class LogsRememberWhatTheyHold:
     def _check_after_cut(self, node: SimNode, partition: str) -> None:
         for replica in self._replicas(node, partition):
             twin = self._compare(node, replica, self._report)
-            if twin is None or replica.machine.is_leader:
+            if replica.machine.is_leader:
                 continue
-            entries = replica.log.epochs.entries
-            if entries != twin.epochs and twin.end_offset == replica.log.end_offset:
+            entries, told = replica.log.epochs.entries, twin.epochs_from(replica.log.start_offset)
+            if entries != told and twin.end_offset == replica.log.end_offset:
                 self._report(
                     f"{replica!r} on broker {node.id}, just cut to {twin.end_offset}: its epochs "
-                    f"say {entries}, its batches {twin.epochs}"
+                    f"say {entries}, its batches {told}"
                 )
 
     # ---------------------------------------------------------------------------- comparison
 
-    def _compare(self, node: SimNode, replica: Replica, report: Report) -> _Twin | None:
+    def _compare(self, node: SimNode, replica: Replica, report: Report) -> _Twin:
         log = replica.log
-        if log.start_offset > 0 or log.segment_bases != [0]:
-            return None
         key = process_of(node), replica.id
         twin = self._twins.get(key)
         generation = log.truncation_generation
         if twin is None or twin.log is not log or twin.generation != generation:
-            twin = self._twins[key] = _Twin(log, generation)
+            is_whole = log.start_offset == 0 and log.segments.bases[0] == 0
+            anywhere = replica.topic in self.remade_topics
+            twin = self._twins[key] = _Twin(log, generation, is_whole, anywhere)
         if twin.end_offset < log.end_offset:
             self._read_on(node, replica, twin, report)
         if twin.end_offset == log.end_offset:
@@ -153,21 +179,18 @@ class LogsRememberWhatTheyHold:
         return twin
 
     def _read_on(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
-        data = bytes(log_bytes(self._cluster, node, repr(replica))[twin.position :])
-        read = 0
-        for at, header in batches(data):
+        for at, header in batches_from(self._cluster, node, repr(replica), twin.place):
             if header.next_offset > twin.log.end_offset:
                 break
             wrong = twin.take(header)
             if wrong:
                 report(f"{replica!r} on broker {node.id}: {wrong}")
-            read = at + header.size_bytes
-        twin.position += read
+            twin.place = at.behind(header)
 
     def _compare_memory(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
         log = replica.log
         known = {each.producer_id: (each.epoch, each.last_sequence) for each in log.producers}
-        if known != twin.producers:
+        if not twin.knows(known):
             report(
                 f"{replica!r} on broker {node.id} ends at {log.end_offset}: it knows the producers "
                 f"{known}, its batches say {twin.producers}"
@@ -175,10 +198,11 @@ class LogsRememberWhatTheyHold:
         entries = log.epochs.entries
         if entries and entries[-1][1] == log.end_offset:
             entries = entries[:-1]  # of a leader that has written nothing yet
-        if entries != twin.epochs:
+        told = twin.epochs_from(log.start_offset)
+        if entries != told and log.start_offset < log.end_offset:
             report(
                 f"{replica!r} on broker {node.id} ends at {log.end_offset}: its epochs say "
-                f"{log.epochs.entries}, its batches {twin.epochs}"
+                f"{log.epochs.entries}, its batches {told}"
             )
 
 

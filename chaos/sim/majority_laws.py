@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.sim.laws import Report, core_of, deciding, process_of, whole_batches
+from chaos.sim.laws import Report, core_of, deciding, process_of
+from chaos.sim.replica_logs import whole_batches
 from chaos.sim.wire import Said, Stage
 from chaos.sim.wire_laws import VOTE
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet

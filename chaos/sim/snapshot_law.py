@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos.sim.laws import Report, whole_batches
+from chaos.sim.laws import Report
+from chaos.sim.replica_logs import whole_batches
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.snapshot import image_of, records_of

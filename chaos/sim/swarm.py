@@ -17,7 +17,7 @@ from chaos.sim.cluster import SimCluster
 from chaos.sim.operators import Operators
 from chaos.sim.rng import Streams
 from chaos.sim.storm import KINDS, ONE_AIM, Storm
-from chaos.sim.workload import Load, Workload
+from chaos.sim.workload import Load, Wear, Workload
 
 DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
 HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
@@ -127,12 +127,15 @@ class _Run:
             self._load = replace(
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
             )
+        if plan.faults:
+            self._load = replace(self._load, wear=Wear.draw(Streams(plan.seed).stream("wear")))
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that those left go further.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
         if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
+        settings |= dict(self._load.wear.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
         self._cluster = SimCluster(
@@ -202,6 +205,7 @@ class _Run:
         self._operators.start()
         await storm.rage(plan.seconds)
         await self._operators.stop()
+        workload.settle()
         await asyncio.sleep(DRAIN_S)
         cluster.invariants.check_everything()
         await storm.calm()
@@ -263,6 +267,11 @@ class _Run:
         for reader in self._workload.readers:
             cover.update(reader.counts)
         cover["snapshots compared"] = cluster.invariants.snapshots.compared
+        if self._workload.remade is not None:
+            cover.update(self._workload.remade.counts)
+        retention = cluster.invariants.retention
+        cover["segments rolled"] = retention.rolled
+        cover["segments deleted by retention"] = retention.deleted
         cover["truncations"] = committed.truncations
         cover["compared"] += committed.compared
         cover["consumed"] = len(history.consumed)

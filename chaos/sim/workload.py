@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from broker.types import PartitionId
 from chaos.sim.administration import Administration
 from chaos.sim.cluster import SimCluster
 from chaos.sim.habits import Impatient, Rude, Streamer
-from chaos.sim.laws import Acknowledged, images_of
+from chaos.sim.laws import Acknowledged, images_of, online
 from chaos.sim.metadata_history import MetadataHistory
 from chaos.sim.readers import Reader
+from chaos.sim.remade import AGAIN, Remade
 from stele.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -23,7 +26,46 @@ from stele.errors import ApiError, ErrorCode
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0
 _ADMIN_PATIENCE_MS = 20_000
+_SLOW_SYNC_S = 0.1
 _SEGMENT_BYTES = (2000, 10_000, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Wear:
+    """What does not stay as it was: topics that come again under their names, and logs that roll
+    and are cut from the front."""
+
+    remake_pause_s: float = 0.0  # of one topic; 0: it stays
+    segment_bytes: int | None = None  # instead of the load's
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Wear:
+        """Half of the runs are spared from each."""
+        settings, wear = {}, cls()
+        if rng.random() < 0.5:
+            wear = replace(wear, remake_pause_s=rng.choice([0.5, 1.0, 3.0]))
+            pause_ms = rng.choice([100, 100, 500])
+            settings["replica.high.watermark.checkpoint.interval.ms"] = str(pause_ms)
+        if rng.random() < 0.5:
+            settings["log.retention.check.interval.ms"] = str(rng.choice([300, 1000]))
+            wear = replace(
+                wear,
+                segment_bytes=rng.choice([1024, 1024, 4000]),
+                retention_ms=rng.choice([None, 3000, 10_000]),
+                retention_bytes=rng.choice([None, 3000, 20_000]),
+            )
+        return replace(wear, settings=tuple(settings.items()))
+
+    def topic_configs(self) -> dict[str, str]:
+        told = {
+            "segment.bytes": self.segment_bytes,
+            "retention.ms": self.retention_ms,
+            "retention.bytes": self.retention_bytes,
+        }
+        return {name: str(value) for name, value in told.items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -46,6 +88,7 @@ class Load:
     segment_bytes: int = 1 << 30
     stream_pause_s: float = 0.0  # between records of a producer that waits for nothing; 0: none
     rude_writers: int = 0
+    wear: Wear = field(default_factory=Wear)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -120,7 +163,35 @@ class Workload:
             for number in range(load.readers)
         ]
         self._done = False
+        self._settling = False
         self._tasks: list[asyncio.Task[None]] = []
+        self.remade = self._remade() if load.wear.remake_pause_s else None
+
+    def _remade(self) -> Remade:
+        self._cluster.invariants.logs.remade_topics.add(AGAIN)
+        return Remade(
+            self._client,
+            self._cluster.simulation.streams.stream("remade"),
+            self._violated,
+            {
+                "min.insync.replicas": str(self._load.min_insync),
+                **self._load.wear.topic_configs(),
+            },
+            self._slow_disks,
+        )
+
+    @contextmanager
+    def _slow_disks(self) -> Iterator[None]:
+        """Of the brokers."""
+        machine = self._cluster.simulation.machine
+        disks = [machine(node.host).disk for node in self._cluster.brokers.values()]
+        for disk in disks:
+            disk.faults.extra_sync_s = _SLOW_SYNC_S
+        try:
+            yield
+        finally:
+            for disk in disks:
+                disk.faults.extra_sync_s = 0.0
 
     async def _write_extra(self, topic: str, partition: int) -> None:
         """One record, to be deleted soon. Raises ApiError where nobody acknowledges it."""
@@ -156,7 +227,10 @@ class Workload:
         configs = {
             "min.insync.replicas": str(self._load.min_insync),
             "segment.bytes": str(self._load.segment_bytes),
+            **self._load.wear.topic_configs(),
         }
+        if self.remade is not None:
+            await self.remade.prepare()
         for topic in (PLAIN, EXACT, WEAK):
             creation = self.metadata.creation_asked(topic)
             await self._client.create_topic(
@@ -181,7 +255,28 @@ class Workload:
         if load.admin_pause_s:
             work.append(self._impatient().run(load.admin_pause_s, lambda: self._done))
         work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
+        if self.remade is not None:
+            work += self._remade_work(self.remade)
         self._tasks = [asyncio.create_task(each) for each in work]
+
+    def _remade_work(self, remade: Remade) -> list[Coroutine[Any, Any, None]]:
+        """Writers and readers go on for a while once the topic stays."""
+        producer = Producer(
+            self._servers, world=self._world, on_wait=lambda _: None, delivery_timeout_ms=5000
+        )
+        consumer = Consumer(
+            self._servers, world=self._world, on_wait=lambda _: None, auto_offset_reset="earliest"
+        )
+        return [
+            remade.make_anew(self._load.wear.remake_pause_s, lambda: self._done or self._settling),
+            remade.write(0, self._load.plain_pause_s, lambda: self._done),
+            remade.stream(producer, lambda: self._done),
+            remade.read(consumer, lambda: self._done),
+        ]
+
+    def settle(self) -> None:
+        """Topics stay what they are from now on."""
+        self._settling = True
 
     def check_going(self) -> None:
         """Raises what has ended some of the work before its time."""
@@ -203,9 +298,19 @@ class Workload:
         earlier = self.history.promised.setdefault(place, value)
         if earlier != value:
             self._violated(f"{place} was promised to {earlier!r} and to {value!r}")
-        self.acknowledged.check_record(
-            self._cluster, f"{topic}-{partition}", value, self._load.min_insync, self._violated
-        )
+        if offset >= self._newest_start_of(topic, partition):
+            self.acknowledged.check_record(
+                self._cluster, f"{topic}-{partition}", value, self._load.min_insync, self._violated
+            )
+
+    def _newest_start_of(self, topic: str, partition: int) -> int:
+        """As ``_start_of``, at this very moment."""
+        starts = [
+            replica.log.start_offset
+            for _, replica in online(self._cluster)
+            if (replica.topic, replica.id.partition) == (topic, partition)
+        ]
+        return max(starts, default=0)
 
     async def _pause(self, pause_s: float) -> None:
         await asyncio.sleep(self._rng.uniform(0.5, 1.5) * pause_s)
@@ -286,7 +391,7 @@ class Workload:
             try:
                 leader = await self._client.find_leader(WEAK, partition)
                 epoch = self._epoch_led(WEAK, partition, leader)
-                await self._client.produce(
+                offset = await self._client.produce(
                     WEAK, value, broker=leader, partition=partition, acks=1, timeout_s=3.0
                 )
             except (ApiError, OSError):
@@ -294,7 +399,12 @@ class Workload:
             else:
                 self.history.acknowledged_weakly += 1
                 # Who does not know yet of its successor may have to cut it right after.
-                if epoch is not None and epoch == self._epoch_led(WEAK, partition, leader):
+                stands = offset >= self._newest_start_of(WEAK, partition)
+                if (
+                    stands
+                    and epoch is not None
+                    and epoch == self._epoch_led(WEAK, partition, leader)
+                ):
                     self.acknowledged.check_record(
                         self._cluster, f"{WEAK}-{partition}", value, 1, self._violated
                     )
@@ -324,7 +434,9 @@ class Workload:
             for record in await consumer.poll(timeout_ms=500):
                 place = record.topic, record.partition
                 expected = positions.get(place, 0)
-                if record.offset != expected:
+                if record.offset != expected and not (
+                    expected < record.offset <= self._newest_start_of(*place)
+                ):
                     self._violated(f"read {place} at {record.offset} instead of {expected}")
                 positions[place] = record.offset + 1
                 value = record.value or b""
@@ -343,13 +455,28 @@ class Workload:
             compared += self._judge(
                 topic, partition, await self._client.read_back(topic, partition)
             )
+        if self.remade is not None:
+            again = self._cluster.image.topic(AGAIN)
+            assert again is not None
+            compared += await self.remade.judge(again.topic_id, self._start_of(AGAIN, 0))
         return compared
+
+    def _start_of(self, topic: str, partition: int) -> int:
+        """How far retention has come, which has a law of its own."""
+        found = self._cluster.image.topic(topic)
+        assert found is not None
+        key = PartitionId(found.topic_id, partition)
+        return self._cluster.invariants.retention.starts.get(key, 0)
 
     def _judge(self, topic: str, partition: int, records: list[tuple[int, bytes]]) -> int:
         name = f"{topic}-{partition}"
         found = dict(records)
-        if [offset for offset, _ in records] != list(range(len(records))):
+        first = records[0][0] if records else 0
+        if [offset for offset, _ in records] != list(range(first, first + len(records))):
             self._violated(f"{name}: offsets have gaps or come twice")
+        start = self._start_of(topic, partition)
+        if first > start:
+            self._violated(f"{name} begins at {first}, and its replicas at {start} at most")
         if len({value for _, value in records}) != len(records):
             self._violated(f"{name}: a record is there twice")
         for told, what in (
@@ -357,7 +484,9 @@ class Workload:
             (self.history.consumed, "read"),
         ):
             for (of_topic, of_partition, offset), value in told.items():
-                if (of_topic, of_partition) == (topic, partition) and found.get(offset) != value:
+                if (of_topic, of_partition) != (topic, partition) or offset < start:
+                    continue
+                if found.get(offset) != value:
                     self._violated(
                         f"{name}: {value!r} at {offset} was {what}; there is {found.get(offset)!r}"
                     )

@@ -233,6 +233,7 @@ class LawBench:
         for batch in batches:
             log.append_as_follower(batch)
         log.sync_now()
+        disk.sync_now("/")
         position = LogPosition(log.start_offset, log.end_offset, log.durable_offset, 0)
         machine = PartitionMachine(
             broker_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.sim.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.mutants.device_catalogue import DEVICE
+from chaos.sim.mutants.identity_catalogue import IDENTITY
 from chaos.sim.mutants.isr_catalogue import ISR
 from chaos.sim.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.mutants.mutant import Edit, Mutant, bug
@@ -519,5 +520,6 @@ MUTANTS = [
     *REPLICATION,
     *STORAGE,
     *DEVICE,
+    *IDENTITY,
     *CLIENT,
 ]

@@ -1,0 +1,41 @@
+"""What logs call durable, held against what a loss of power would leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.sim.laws import Report, online
+
+if TYPE_CHECKING:
+    from broker.replica import Replica
+    from chaos.sim.cluster import SimCluster, SimNode
+
+_LOOKED_AT = 3  # of a log's segments: what is behind them was looked at when it was new
+
+
+class DurableIsDurable:
+    """A segment with records that a log calls synced is on disk: its entry in the directory, and
+    of one that is full all bytes."""
+
+    name = "durable is durable"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            if replica.log.config.strict_flush:
+                self._check(cluster, node, replica, report)
+
+    def _check(self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report) -> None:
+        log = replica.log
+        disk = cluster.simulation.machine(node.host).disk
+        directory = f"/data/{replica!r}"
+        kept = {id(inode) for inode in disk.durable_files(directory, ".log")}
+        newest = disk.files(directory, ".log")[-_LOOKED_AT:]
+        for at, (name, inode) in enumerate(newest):
+            if int(name.removesuffix(".log")) >= log.synced_offset:
+                return
+            is_full = at + 1 < len(newest)
+            if id(inode) not in kept or (is_full and len(inode.durable) < len(inode.data)):
+                report(
+                    f"{replica!r} on broker {node.id} calls all below {log.synced_offset} synced, "
+                    f"and a loss of power would take {name} or a part of it"
+                )

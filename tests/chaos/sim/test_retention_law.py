@@ -1,0 +1,124 @@
+"""The laws of what is gone from logs, and of what checkpoints claim: what breaks them, no more."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.replica import Replica
+from chaos.sim.clock import EPOCH_MS
+from chaos.sim.durability_law import DurableIsDurable
+from chaos.sim.laws import CommittedMetadata, CommittedRecordsStay
+from chaos.sim.log_laws import LogsRememberWhatTheyHold
+from chaos.sim.retention_law import CheckpointsClaimWhatIsThere, RetentionTakesNoMore
+from metadata.image import PartitionState
+from storage.config import NO_LIMIT, LogConfig
+from tests.support.law_bench import PARTITION, LawBench, image
+from tests.support.storage import make_batch
+
+STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, partition_epoch=10)
+
+
+def batch(offset: int, *, sequence: int | None = None) -> bytearray:
+    """Two records of long ago."""
+    producer = None if sequence is None else (7, 0, sequence)
+    return make_batch(2, base_offset=offset, leader_epoch=5, producer=producer)
+
+
+@pytest.fixture
+def bench() -> LawBench:
+    made = LawBench()
+    made.commit(image(50, STATE))
+    return made
+
+
+def aged(bench: LawBench, **config: Any) -> Replica:
+    """With four records, a segment each two, all committed; ``config`` says what may go."""
+    replica = bench.replica(1, batch(0), state=STATE, high_watermark=4)
+    replica.log.config = LogConfig(segment_bytes=1, **config)
+    replica.log.append_as_follower(batch(2))
+    replica.log.sync_now()
+    replica.machine.copied(replica.position, 4)
+    return replica
+
+
+@pytest.fixture
+def committed(bench: LawBench) -> CommittedRecordsStay:
+    return CommittedRecordsStay(CommittedMetadata(bench.cluster))
+
+
+@pytest.mark.parametrize(
+    ("config", "wrong"),
+    [
+        ({"retention_ms": 1000}, ""),
+        ({"retention_ms": EPOCH_MS + 1000}, "offset 0 of 1000001 ms is gone"),
+        ({"retention_ms": NO_LIMIT}, "nothing may go by its age"),
+        ({"retention_ms": NO_LIMIT, "retention_bytes": 1}, ""),
+        ({"retention_ms": NO_LIMIT, "retention_bytes": 10_000}, "nothing may go by its age"),
+        ({"retention_ms": 1000, "delete_old": False}, "nothing may go by its age"),
+    ],
+)
+def test_only_what_is_old_or_too_much_may_go(
+    bench: LawBench, committed: CommittedRecordsStay, config: dict[str, Any], wrong: str
+) -> None:
+    law = RetentionTakesNoMore(committed, {PARTITION: 4})
+    replica = aged(bench, **config)
+    assert not bench.broken(committed)
+    assert not bench.broken(law)
+    replica.log.advance_start_offset(2)
+    replica.log.remove_dead_segments()
+    found = bench.broken(law)
+    assert bool(found) == bool(wrong)
+    assert all(wrong in each for each in found)
+    assert (law.deleted, law.starts) == (1, {PARTITION: 2})
+
+
+def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
+    law = RetentionTakesNoMore(committed, {PARTITION: 1})
+    replica = aged(bench, retention_ms=1000)
+    replica.machine.high_watermark = 1
+    replica.log.advance_start_offset(2)
+    assert bench.broken(law) == ["t-0 begins at 2, and only 1 is committed"]
+
+
+def test_a_log_that_was_cut_from_the_front_is_compared_from_there_on(
+    bench: LawBench, committed: CommittedRecordsStay
+) -> None:
+    """Of a producer whose records are gone it may know; of the others it knows what stands."""
+    metadata = CommittedMetadata(bench.cluster)
+    law = LogsRememberWhatTheyHold(bench.cluster, metadata, committed, bench.report)
+    replica = bench.replica(2, batch(0, sequence=0), state=STATE)
+    log = replica.log
+    log.config = LogConfig(segment_bytes=1)
+    for number in range(1, 4):
+        log.append_as_follower(batch(2 * number, sequence=2 * number))
+    log.update_high_watermark(8)
+    log.advance_start_offset(4)
+    log.remove_dead_segments()
+    assert not bench.broken(law)
+    log.append_as_follower(batch(8, sequence=8))
+    assert not bench.broken(law)
+    log.producers.clear()
+    (report,) = bench.broken(law)
+    assert "it knows the producers {}" in report
+
+
+def test_a_segment_whose_entry_is_not_on_disk_is_not_durable(bench: LawBench) -> None:
+    replica = aged(bench)
+    assert not bench.broken(DurableIsDurable())
+    replica.log.append_as_follower(batch(4))  # which rolls
+    assert not bench.broken(DurableIsDurable())
+    ticket = replica.log.begin_sync()
+    replica.log.finish_sync(ticket)  # though nobody has synced
+    (report,) = bench.broken(DurableIsDurable())
+    assert "calls all below 6 synced" in report
+
+
+@pytest.mark.parametrize(("claimed", "is_wrong"), [((4, 4, 0), False), ((5, 4, 0), True)])
+def test_checkpoints_claim_no_more_than_there_is(
+    bench: LawBench, claimed: tuple[int, int, int], is_wrong: bool
+) -> None:
+    replica = aged(bench)
+    directory: Any = SimpleNamespace(checkpointed=lambda log: claimed)
+    replica.directory = directory
+    assert bool(bench.broken(CheckpointsClaimWhatIsThere())) == is_wrong
