@@ -1,11 +1,11 @@
-"""``python -m bench produce|fetch|failover|idle|storage|codec|sim [options]``, or ``all``."""
+"""``python -m bench produce|fetch|failover|idle|storage|turns|codec|sim [options]``, or ``all``."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 
-BENCHMARKS = ("codec", "storage", "produce", "fetch", "idle", "failover", "sim")
+BENCHMARKS = ("codec", "storage", "turns", "produce", "fetch", "idle", "failover", "sim")
 
 
 def main() -> int:

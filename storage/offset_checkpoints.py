@@ -18,7 +18,9 @@ from storage.checkpoints import (
 )
 from storage.errors import StorageError, is_disk_full
 from storage.log import PartitionLog
+from storage.turns import Slices
 
+_EPOCH_FILES_PER_TURN: Final = 16
 _NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way
 
 _Offsets = dict[TopicPartition, int]
@@ -127,19 +129,22 @@ class OffsetCheckpoints:
 
     async def _write_epochs(self) -> None:
         written: list[tuple[PartitionLog, str]] = []
+        slices = Slices(_EPOCH_FILES_PER_TURN)
         try:
-            for log in self._logs.values():
-                changed = log.checkpoint_epochs()
+            for log in list(self._logs.values()):
+                changed = log.checkpoint_epochs() if self._is_here(log) else None
                 if changed is not None:
                     path, data = changed
                     written.append((log, path))
                     self._write_new(path, data)
+                    await slices.step()
             if not written:
                 return
             await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
             for log, path in written:
                 if self._is_here(log):
                     self._disk.rename(path + _NEW_SUFFIX, path)
+                    await slices.step()
             await self._disk.sync([log.directory for log, _ in written])
         except BaseException:  # cancelled, or the disk is full: the next one must write them all
             for log, _ in written:

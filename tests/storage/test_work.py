@@ -13,8 +13,9 @@ import pytest
 
 from stele.wire.batch import read_header
 from storage import producer_files
-from storage.checkpoints import TopicPartition
+from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
+from storage.directory import LogDirectory, format_directory
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.retention import retained_from
@@ -254,6 +255,32 @@ async def test_a_log_made_anew_under_the_path_meanwhile_keeps_its_files() -> Non
         await asyncio.gather(retiring, return_exceptions=True)
         assert sorted(path for path in disk.inodes if path.startswith("/d/t-0/")) == files
         assert read_header(fresh.read(3, 1).data).base_offset == 3
+
+
+async def test_a_checkpoint_of_many_changed_logs_is_cut_into_turns() -> None:
+    disk = CountingDisk()
+    format_directory(disk, "/d/logs", MetaProperties("c", 1, "d"))
+    directory = LogDirectory.open(disk, "/d/logs", HandClock())
+    directory.start()
+    for number in range(200):
+        log = directory.create("t", number, b"t" * 16)
+        append(log, make_batch())
+        log.update_high_watermark(1)
+    await directory.flush()
+    _, turn = await longest_turn(disk, directory.checkpoint())
+    changing = {call: turn.calls[call] for call in ("open", "append", "rename")}
+    assert max(changing.values()) <= 40, changing
+    directory.delete("t", 7)
+    for log in directory.logs.values():
+        log.assign_leader_epoch(3)
+    checkpointing = asyncio.ensure_future(directory.checkpoint())
+    await asyncio.sleep(0)
+    directory.delete("t", 8)  # some files are written, none has its name yet
+    directory.delete("t", 150)
+    await checkpointing
+    assert disk.read_file("/d/logs/t-9/leader-epoch-checkpoint").splitlines()[-1] == b"3 1"
+    assert TopicPartition("t", 150) not in directory.logs
+    await directory.close()
 
 
 # ------------------------------------------------------------------------------- lost indexes
