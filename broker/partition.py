@@ -191,7 +191,7 @@ class PartitionMachine:
             if not self.is_leader or state.leader_epoch > known.leader_epoch:
                 self._lead(effects, now_ms)
             self._track_replicas(now_ms)
-            self._forget_outdated_proposal()
+            self._forget_outdated_proposal(known, now_ms)
             self._settle(effects, now_ms)
         elif self.role is not Role.FOLLOWER or state.leader_epoch > known.leader_epoch:
             self._follow(effects)
@@ -236,11 +236,14 @@ class PartitionMachine:
                     progress.caught_up_ms = now_ms
             self._progress[broker_id] = progress
 
-    def _forget_outdated_proposal(self) -> None:
-        """A proposal against an earlier partition epoch was taken or can no longer be."""
-        proposal = self._proposal
-        if proposal is not None and proposal.partition_epoch < self._state.partition_epoch:
+    def _forget_outdated_proposal(self, known: PartitionState, now_ms: float) -> None:
+        """A proposal against an earlier partition epoch was taken or can no longer be. Where that
+        epoch is all that has changed it was refused, and the answer comes later."""
+        proposal, state = self._proposal, self._state
+        if proposal is not None and proposal.partition_epoch < state.partition_epoch:
             self._proposal = None
+            if (state.leader_epoch, state.isr) == (known.leader_epoch, known.isr):
+                self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
         self._refresh_maximal_isr()
 
     def _refresh_maximal_isr(self) -> None:

@@ -14,6 +14,7 @@ from controller.partitions import Rules, change
 from metadata.image import RECOVERING, MetadataImage, PartitionState, TopicPartition
 from stele.error_meanings import explain
 from stele.errors import ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 
 Proposal = AlterPartitionRequest.Partition
@@ -41,6 +42,10 @@ def _alter(decision: Decision, broker_id: int, proposal: Proposal) -> Answer:
     if state is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = _error(decision.image, state, broker_id, proposal)
+    if error is ErrorCode.INELIGIBLE_REPLICA:
+        # The member may be eligible again soon, and the leader counts on it no more: a copy of the
+        # proposal that comes then must find another partition epoch.
+        decision.add(pb.MetadataRecord(partition_change=_no_change(proposal)))
     if error is not ErrorCode.NONE:
         return _refused(proposal, error)
     record = change(
@@ -102,6 +107,11 @@ def _eligibility(
         ):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
+
+
+def _no_change(proposal: Proposal) -> pb.PartitionChangeRecord:
+    """Of anything but the partition epoch, which every record raises."""
+    return pb.PartitionChangeRecord(topic_id=proposal.topic_id, partition=proposal.partition)
 
 
 def _refused(proposal: Proposal, error: ErrorCode) -> Answer:

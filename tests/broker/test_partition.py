@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition import Role
+from broker.partition import PROPOSAL_BACKOFF_MS, Role
 from broker.partition_effects import (
     Acknowledged,
     Advanced,
@@ -184,4 +184,4 @@ def test_a_recovery_that_the_controller_was_not_told_of_is_proposed_again() -> N
     proposal(bench.update(state(isr=(1,), leader_recovery_state=RECOVERING)))
     # The partition changed before the proposal came; what it proposed counts for nothing.
     bench.update(state(isr=(1,), partition_epoch=11, leader_recovery_state=RECOVERING))
-    assert proposal(bench.tick()).isr == (Member(1, -1),)
+    assert proposal(bench.tick(PROPOSAL_BACKOFF_MS)).isr == (Member(1, -1),)

@@ -40,6 +40,7 @@ class LeaderAndController(RuleBasedStateMachine):
         self.decided: list[MetadataImage] = []  # what it has not heard of yet
         self.proposal: Proposed | None = None
         self.answers: list[tuple[Proposed, IsrAnswer]] = []
+        self.copies: list[pb.AlterPartitionRequest] = []  # of all requests, which may come late
         self.leader = PartitionMachine(
             LEADER, log=self.log, high_watermark=0, min_insync_replicas=1, lag_max_ms=LAG_MS
         )
@@ -130,6 +131,7 @@ class LeaderAndController(RuleBasedStateMachine):
         for broker_id, broker_epoch in proposal.isr:
             known = self.image.brokers[broker_id].broker_epoch if broker_epoch < 0 else broker_epoch
             partition.isr.add(broker_id=broker_id, broker_epoch=known)
+        self.copies.append(asked)
         response = self.controller.do(lambda context: isr.alter_partitions(context, asked))
         self.note_decision()
         (answer,) = response.partitions
@@ -138,6 +140,14 @@ class LeaderAndController(RuleBasedStateMachine):
             code = ErrorCode(answer.error)
             partition_epoch = -1 if code else answer.partition_epoch
             self.answers.append((proposal, IsrAnswer(code, partition_epoch)))
+
+    @precondition(lambda self: self.copies)
+    @rule(data=st.data())
+    def decide_on_a_copy_that_comes_late(self, data: st.DataObject) -> None:
+        """Its answer goes to nobody."""
+        asked = data.draw(st.sampled_from(self.copies))
+        self.controller.do(lambda context: isr.alter_partitions(context, asked))
+        self.note_decision()
 
     @rule(value=st.integers(1, 3), of_topic=st.booleans())
     def change_min_insync_replicas(self, value: int, of_topic: bool) -> None:

@@ -141,6 +141,17 @@ def test_a_smaller_minimum_is_not_acted_on_with_the_leader_of_before() -> None:
     assert bench.machine.high_watermark == 0
 
 
+def test_there_is_a_pause_also_when_the_metadata_tell_of_the_refusal_first() -> None:
+    bench = leading(isr=(1, 2))
+    proposal(bench.fetch(3, 0))
+    bench.update(state(isr=(1, 2), partition_epoch=11))
+    assert bench.machine.proposal is None
+    assert bench.machine.maximal_isr == {1, 2}
+    assert of(Proposed, bench.fetch(3, 0)) == []
+    bench.now_ms += PROPOSAL_BACKOFF_MS
+    assert proposal(bench.fetch(3, 0)).partition_epoch == 11
+
+
 def test_an_isr_that_was_so_already_may_be_proposed_anew() -> None:
     bench = leading(isr=(1, 2))
     grow = proposal(bench.fetch(3, 0))

@@ -79,6 +79,21 @@ def test_a_member_of_another_registration_is_ineligible(machine: Machine) -> Non
     assert machine.alter("t", isr=unknown).error == ErrorCode.INELIGIBLE_REPLICA
 
 
+def test_a_copy_of_a_refused_proposal_is_not_taken_once_its_member_is_back(
+    machine: Machine,
+) -> None:
+    """The leader has been told that it was refused, and commits without that member."""
+    machine.alter("t", 1, 2)
+    state, members = machine.partition("t"), [member(machine, each) for each in (1, 2, 3)]
+    machine.fence(3)
+    assert machine.alter("t", isr=members).error == ErrorCode.INELIGIBLE_REPLICA
+    machine.heartbeat(3)
+    late = machine.alter("t", isr=members, partition_epoch=state.partition_epoch)
+    assert late.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert machine.partition("t").isr == (1, 2)
+    assert machine.alter("t", 1, 2, 3).error == ErrorCode.NONE
+
+
 def test_fenced_and_shutting_down_members_are_ineligible(machine: Machine) -> None:
     machine.fence(3)
     assert machine.alter("t", 1, 2, 3).error == ErrorCode.INELIGIBLE_REPLICA
