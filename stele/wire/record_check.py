@@ -248,12 +248,10 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
 ) -> tuple[int, int]:
     """Step over sound records from ``number`` up to ``stop``: what comes next, and where.
 
-    Leaves alone what it does not find sound at once. It runs for every record that is produced, so
-    varints of up to two bytes are read on the spot: calls would cost more than all the rest. A
-    position that goes past its record's end never comes back to it, so one look at the end will do.
+    Leaves alone what is not sound at once. Short varints are read on the spot: calls would cost too
+    much. A position past its record's end never comes back, so one look at the end will do.
     """
-    total = len(data)
-    start = position
+    start, total = position, len(data)
     try:
         while number < stop:
             size = data[position]
@@ -307,10 +305,7 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
                 position += size >> 1
             elif size != 1:
                 return number, start
-            if data[position]:
-                position = _skip_headers(data, position)
-            else:
-                position += 1
+            position = _skip_headers(data, position) if data[position] else position + 1
             if position != end:
                 return number, start
             start = position
