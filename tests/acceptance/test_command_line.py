@@ -67,6 +67,31 @@ def test_everything_that_can_be_json_is(bootstrap: str) -> None:
         assert done.stderr == b""
 
 
+def test_a_topic_grows_and_loses_its_oldest_records(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(partitions=1)
+    stele("produce", topic, bootstrap=bootstrap, stdin=b"one\ntwo\nthree\n")
+    deletion = ("topic", "delete-records", topic, "--partition", "0", "--before")
+    done = stele(*deletion, "2", bootstrap=bootstrap)
+    assert done.stdout.decode() == f"{topic}-0 begins at offset 2\n", done
+    assert "OFFSET_OUT_OF_RANGE" in one_line(stele(*deletion, "4", bootstrap=bootstrap))
+    assert stele("consume", topic, bootstrap=bootstrap).stdout == b"three\n"
+    grown = stele("topic", "alter", topic, "--partitions", "3", "--json", bootstrap=bootstrap)
+    assert json.loads(grown.stdout) == {"name": topic, "partitions": 3}
+    assert "3 partitions" in one_line(
+        stele("topic", "alter", topic, "--partitions", "3", bootstrap=bootstrap)
+    )
+    assert "alive" in one_line(
+        stele("cluster", "unregister", a_broker(bootstrap), bootstrap=bootstrap)
+    )
+
+
+def a_broker(bootstrap: str) -> str:
+    described = stele("cluster", "describe", "--json", bootstrap=bootstrap)
+    return str(json.loads(described.stdout)["brokers"][0]["broker_id"])
+
+
 def test_lines_in_and_out(bootstrap: str, create_topic: CreateTopic, tmp_path: Path) -> None:
     topic = create_topic(partitions=1)
     lines = [b"one", b"", "drei: \u20ac".encode(), b"\xff\xfe", b"last"]

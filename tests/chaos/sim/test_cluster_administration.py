@@ -19,7 +19,7 @@ from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcError
-from tests.support.sim_cluster import TOPIC, a_topic
+from tests.support.sim_cluster import TOPIC, a_topic, write
 
 ID = b"0123456789abcdef"
 
@@ -335,3 +335,35 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
             assert cluster.voter_ids == before
 
     SimCluster(5).run(scenario)
+
+
+# -------------------------------------------------------------------------- gone for good
+
+
+def test_a_broker_that_is_gone_is_forgotten_and_comes_back_as_a_new_one() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        gone = cluster.brokers[max(cluster.brokers)]
+        async with admin_of(cluster) as admin:
+            with pytest.raises(ApiError, match="alive"):
+                await admin.unregister_broker(gone.id)
+            gone.kill()
+            await cluster.until(
+                lambda: (found := cluster.image.broker(gone.id)) is not None and found.fenced,
+                "it is fenced",
+            )
+            await admin.unregister_broker(gone.id)
+            described = await admin.describe_cluster()
+            assert gone.id not in [each.broker_id for each in described.brokers]
+            await write(cluster, 3)
+            await admin.create_topics([NewTopic("elsewhere", 1, 2)])
+            (topic,) = await admin.describe_topics(["elsewhere"])
+            assert gone.id not in topic.partitions[0].replicas
+            gone.start()
+            await cluster.until_isr(TOPIC, 3)
+            assert cluster.image.broker(gone.id) is not None
+            with pytest.raises(ApiError) as refused:
+                await admin.unregister_broker(99)
+            assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+    SimCluster(1).run(scenario)
