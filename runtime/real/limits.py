@@ -7,8 +7,6 @@ import resource
 
 logger = logging.getLogger(__name__)
 
-_ENOUGH_FILES = 65_536
-
 
 def raise_open_file_limit() -> int:
     """Raise RLIMIT_NOFILE to the hard limit, log it, and return what it is now.
@@ -23,11 +21,9 @@ def raise_open_file_limit() -> int:
             limit = hard
         except (OSError, ValueError) as error:  # macOS has a lower one that it does not tell
             logger.warning("the limit of open files stays %d: %s", soft, error)
-    logger.info("open files: at most %d (it was %d)", limit, soft)
-    if 0 <= limit < _ENOUGH_FILES:
-        logger.warning(
-            "open files: %d are few; every connection and every partition takes one: raise the "
-            "hard limit (ulimit -Hn, LimitNOFILE=, docker's --ulimit nofile)",
-            limit,
-        )
+    logger.info(
+        "open files: at most %d (it was %d); every connection and every partition takes one",
+        limit,
+        soft,
+    )
     return limit
