@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
 METADATA_TOPIC: Final = "__cluster_metadata"
+_PROGRESS_INTERVAL_S: Final = 5.0  # between two lines of the log while it is opened
 _LOGS_PER_TURN: Final = 16  # that retention looks at
 _DELETED_SUFFIX: Final = "-delete"
 _CORRUPT_SUFFIX: Final = "-corrupt"
@@ -205,6 +206,7 @@ class LogDirectory:
     def _load(self) -> None:
         self._take_clean_shutdown()
         self._checkpoints.load()
+        partitions: list[TopicPartition] = []
         for name in self._disk.list(self.path):
             if name.endswith(_DELETED_SUFFIX):
                 self._disk.remove_tree(f"{self.path}/{name}")
@@ -213,8 +215,19 @@ class LogDirectory:
             else:
                 partition = parse_partition_directory(name)
                 if partition is not None and partition.topic != METADATA_TOPIC:
-                    self._load_log(partition)
+                    partitions.append(partition)
+        self._load_logs(partitions)
         self._checkpoints.lower_to_high_watermarks()
+
+    def _load_logs(self, partitions: list[TopicPartition]) -> None:
+        told_s = self._clock.monotonic()
+        for number, partition in enumerate(partitions, start=1):
+            self._load_log(partition)
+            now_s = self._clock.monotonic()
+            if now_s - told_s >= _PROGRESS_INTERVAL_S:
+                told_s = now_s
+                what = "opening" if self.clean_shutdown else "recovering"
+                logger.info("%s: %s log %d of %d", self.path, what, number, len(partitions))
 
     def _take_clean_shutdown(self) -> None:
         """The mark goes before anything is written: a crash from now on is no clean shutdown."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 
 import pytest
 
@@ -514,3 +515,25 @@ def test_ids_have_kafkas_text_form() -> None:
     assert decode_uuid(encode_uuid(TOPIC_ID)) == TOPIC_ID
     with pytest.raises(ValueError, match="16-byte"):
         decode_uuid("AAAA")
+
+
+async def test_a_long_recovery_tells_how_far_it_is(
+    disk: MemoryDisk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(disk)
+    for number in range(10):
+        append(directory.create("t", number, TOPIC_ID), make_batch())
+    await directory.flush()
+    disk.locks.clear()  # the process was killed
+    clock = HandClock()
+    load = LogDirectory._load_log
+
+    def slow(self: LogDirectory, partition: TopicPartition) -> None:
+        clock.now_ms += 2000
+        load(self, partition)
+
+    monkeypatch.setattr(LogDirectory, "_load_log", slow)
+    with caplog.at_level(logging.INFO):
+        LogDirectory.open(disk, PATH, clock)
+    told = [line for line in caplog.messages if "recovering" in line]
+    assert told == [f"{PATH}: recovering log {number} of 10" for number in (3, 6, 9)]
