@@ -1,11 +1,22 @@
-"""``python -m bench produce|fetch|failover|idle|storage|turns|codec|sim [options]``, or ``all``."""
+"""``python -m bench NAME [options]``, by the names below, or ``all``."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 
-BENCHMARKS = ("codec", "storage", "turns", "produce", "fetch", "idle", "failover", "sim")
+BENCHMARKS = (
+    "codec",
+    "storage",
+    "turns",
+    "produce",
+    "fetch",
+    "idle",
+    "partitions",
+    "hostile",
+    "failover",
+    "sim",
+)
 
 
 def main() -> int:
