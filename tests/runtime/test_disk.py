@@ -20,6 +20,7 @@ from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.errors import LogDirectoryError, StorageError
+from tests.support.replica_cluster import until
 from tests.support.storage import append, make_batch
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +182,8 @@ async def test_when_the_sync_process_dies_every_sync_fails(disk: RealDisk, tmp_p
     await disk.sync([str(tmp_path)])
     assert disk.sync_process_id is not None
     os.kill(disk.sync_process_id, signal.SIGSTOP)
+    state = Path(f"/proc/{disk.sync_process_id}/stat")
+    await until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
     pending = [asyncio.ensure_future(disk.sync([str(tmp_path)])) for _ in range(3)]
     await asyncio.sleep(0.05)
     os.kill(disk.sync_process_id, signal.SIGKILL)
@@ -311,6 +314,7 @@ from runtime.real.disk import RealDisk
 from stele.real import RealClock
 from storage.config import LogConfig
 from storage.directory import LogDirectory
+from tests.support.replica_cluster import until
 from tests.support.storage import append, make_batch
 
 async def main():
