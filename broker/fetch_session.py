@@ -51,6 +51,7 @@ class FetchSession:
         "attendance",
         "entries",
         "epoch",
+        "held",
         "replica_id",
         "sent",
         "session_id",
@@ -69,6 +70,9 @@ class FetchSession:
         # was told everything, and their machines know it at rest.
         # Each with the number of the last event that stirred it.
         self.stirred: dict[PartitionId, int] = {}
+        # Those that wait for quota, in order; not looked at with the others. Only partitions of
+        # `entries`, and none of `stirred`.
+        self.held: dict[PartitionId, None] = {}
         self._events = 0
         self._woken_by = 0  # the last event that was to wake
         self._looked_after = 0  # the last event when the last look began
@@ -88,10 +92,12 @@ class FetchSession:
         for partition in forgotten:
             self.entries.pop(partition, None)
             self.stirred.pop(partition, None)
+            self.held.pop(partition, None)
             self.sent.pop(partition, None)
             self._unwatch(partition)
         for entry in entries:
             self.entries[entry.id] = entry
+            self.held.pop(entry.id, None)
             self.stirred[entry.id] = self._events
 
     def close(self) -> None:
@@ -100,6 +106,7 @@ class FetchSession:
             self._unwatch(partition)
         self.entries.clear()
         self.stirred.clear()
+        self.held.clear()
 
     # ---------------------------------------------------------------------------- reading
 
@@ -108,6 +115,7 @@ class FetchSession:
         who = (replica_epoch, status)
         if who != self._who:
             self._who = who
+            self.held.clear()
             for partition in self.entries:
                 self.stirred[partition] = self._events
 
@@ -136,11 +144,35 @@ class FetchSession:
     def stir(self, partition: PartitionId, *, wakes: bool) -> None:
         """See ``broker.replica.Watcher``."""
         self._events += 1
+        self.held.pop(partition, None)
         self.stirred[partition] = self._events
         if wakes:
-            self._woken_by = self._events
-            if self.wake is not None:
-                self.wake()
+            self._wake_up()
+
+    def look_again(self) -> None:
+        """There may be quota for what is held."""
+        self._events += 1
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        self._woken_by = self._events
+        if self.wake is not None:
+            self.wake()
+
+    # ---------------------------------------------------------------------------- holding
+
+    def hold(self, partition: PartitionId) -> None:
+        """There is no quota for it: leave it alone until there is, or until it is stirred."""
+        if self.stirred[partition] <= self._looked_after:
+            del self.stirred[partition]
+            self.held[partition] = None
+
+    def next_held(self) -> FetchEntry:
+        """The one that has waited longest is to be looked at, as part of the present look."""
+        partition = next(iter(self.held))
+        del self.held[partition]
+        self.stirred[partition] = self._looked_after
+        return self.entries[partition]
 
     @property
     def was_woken(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from broker.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.follower import REST_MAX_S, Following, Verdict
+from broker.follower_throttle import FollowerThrottle
 from broker.replica import Replica
 from broker.replica_config import ReplicaConfig
 from broker.types import PartitionId
@@ -98,8 +99,10 @@ class PeerFetcher:
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
         on_corrupt: Callable[[Replica, CorruptLogError], None],
+        throttle: FollowerThrottle,
     ) -> None:
         self._leader_id = leader_id
+        self._throttle = throttle
         self._broker_id = broker_id
         self._config = config
         self._open_link = open_link
@@ -113,6 +116,8 @@ class PeerFetcher:
         self._forgotten: dict[PartitionId, None] = {}
         # Partitions that rest after an error, and when they are taken up again.
         self._resting: dict[PartitionId, asyncio.TimerHandle] = {}
+        # Partitions that wait for quota, in order; out of the session meanwhile.
+        self._held: dict[PartitionId, None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -135,6 +140,7 @@ class PeerFetcher:
         if self._following.pop(partition, None) is None:
             return
         self._end_rest(partition)
+        self._held.pop(partition, None)
         self._news.pop(partition, None)
         self._forgotten[partition] = None
 
@@ -142,21 +148,51 @@ class PeerFetcher:
         for partition in list(self._resting):
             self._end_rest(partition)
         self._following.clear()
+        self._held.clear()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def _tell(self, partition: PartitionId) -> None:
+        if self._throttle.holds_back(self._following[partition].replica):
+            self._hold(partition)
+            return
+        self._held.pop(partition, None)
         self._forgotten.pop(partition, None)
         self._news[partition] = None
         self._wake.set()
+
+    # ---------------------------------------------------------------------------- quota
+
+    def _hold(self, partition: PartitionId) -> None:
+        """Leave a partition out of the session until there is quota."""
+        self._news.pop(partition, None)
+        self._forgotten[partition] = None
+        self._held[partition] = None
+        self._wake.set()  # the leader has to forget it
+        self._throttle.await_quota(self._release)
+
+    def _release(self) -> None:
+        """Ask for as many as there may be quota for, by the most that each may bring."""
+        room_bytes = self._throttle.available_bytes()
+        while self._held and room_bytes > 0:
+            room_bytes -= max(1, self._config.replica_fetch_max_bytes)
+            self._tell(next(iter(self._held)))
+        if self._held:
+            self._throttle.await_quota(self._release)
+
+    def look_again(self, partition: PartitionId) -> None:
+        """It may have to wait for quota no longer: it is in sync, or not throttled."""
+        if partition in self._held:
+            self._tell(partition)
 
     # ---------------------------------------------------------------------------- resting
 
     def _rest(self, partition: PartitionId, delay_s: float) -> None:
         """Take a partition out of the session for a while."""
         self._end_rest(partition)
+        self._held.pop(partition, None)
         self._news.pop(partition, None)
         self._forgotten[partition] = None
         self._resting[partition] = asyncio.get_running_loop().call_later(
@@ -197,7 +233,11 @@ class PeerFetcher:
     async def _follow(self, session: _Session) -> None:
         """Fetch over one link until it fails. Raises ApiError."""
         self._forgotten.clear()
-        self._news = {each: None for each in self._following if each not in self._resting}
+        self._news = {
+            each: None
+            for each in self._following
+            if each not in self._resting and each not in self._held
+        }
         while True:
             self._wake.clear()
             if session.in_flight and session.in_flight[0][1].done():
@@ -233,7 +273,8 @@ class PeerFetcher:
                 and session.id != INVALID_SESSION_ID
                 and len(session.in_flight) < _MAX_IN_FLIGHT
             )
-        return len(self._following) > len(self._resting) or bool(self._forgotten)
+        away = len(self._resting) + len(self._held)
+        return len(self._following) > away or bool(self._forgotten)
 
     def _send(self, session: _Session) -> None:
         session.sent += 1
@@ -254,7 +295,8 @@ class PeerFetcher:
             topic = topics.get(partition.topic_id)
             if topic is None:
                 topic = topics[partition.topic_id] = wire.FetchTopic(topic_id=partition.topic_id)
-            topic.partitions.append(following.position(config.replica_fetch_max_bytes))
+            max_bytes = self._throttle.limit(following.replica, config.replica_fetch_max_bytes)
+            topic.partitions.append(following.position(max_bytes))
         forgotten: dict[bytes, wire.ForgottenTopic] = {}
         if session.epoch != INITIAL_EPOCH:
             for topic_id, number in self._forgotten:
@@ -302,6 +344,8 @@ class PeerFetcher:
                 if partition in self._following:
                     self._heed(following, verdict, written)
         await self._make_durable(written)
+        if self._held:
+            self._release()
 
     def _heed(self, following: Following, verdict: Verdict, written: list[Following]) -> None:
         partition = following.replica.id
@@ -310,6 +354,7 @@ class PeerFetcher:
         elif verdict.moved:
             written.append(following)
             self._count_bytes(verdict.written_bytes)
+            self._throttle.fetched(following.replica, verdict.written_bytes)
 
     async def _make_durable(self, written: Sequence[Following]) -> None:
         """Only then is a position told: it acknowledges all below it."""
@@ -369,8 +414,10 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
         on_corrupt: Callable[[Replica, CorruptLogError], None],
+        throttle: FollowerThrottle,
     ) -> None:
         self._broker_id = broker_id
+        self._throttle = throttle
         self._config = config
         self._open_link = open_link
         self._broker_epoch = broker_epoch
@@ -396,8 +443,15 @@ class Fetchers:
                 broker_epoch=self._broker_epoch,
                 count_bytes=self._count_bytes,
                 on_corrupt=self._on_corrupt,
+                throttle=self._throttle,
             )
         peer.assign(replica, leader_epoch)
+
+    def look_again(self, partition: PartitionId) -> None:
+        """Whether it has to wait for quota may have changed."""
+        leader_id = self._leader_of.get(partition)
+        if leader_id is not None:
+            self._peers[leader_id].look_again(partition)
 
     def leave(self, partition: PartitionId) -> None:
         """Fetch a partition no more; harmless if it was not."""
@@ -415,6 +469,7 @@ class Fetchers:
     async def stop(self) -> None:
         peers, self._peers = self._peers, {}
         self._leader_of.clear()
+        self._throttle.stop()
         for _, peer in sorted(peers.items()):
             await peer.stop()
         await asyncio.gather(*self._stopping)

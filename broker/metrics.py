@@ -15,6 +15,8 @@ _TOTALS = (
     ("bytes_out", "Bytes of record batches to consumers (BytesOutPerSec)."),
     ("replication_bytes_in", "Bytes fetched from leaders (ReplicationBytesInPerSec)."),
     ("replication_bytes_out", "Bytes fetched by followers (ReplicationBytesOutPerSec)."),
+    ("throttled_bytes_in", "Bytes fetched of throttled replicas (FollowerReplication byte-rate)."),
+    ("throttled_bytes_out", "Bytes sent of throttled replicas (LeaderReplication byte-rate)."),
     ("failed_produce_total", "Partitions refused in Produce (FailedProduceRequestsPerSec)."),
     ("isr_shrinks_total", "ISR members taken out by this leader (IsrShrinksPerSec)."),
     ("isr_expands_total", "ISR members taken in by this leader (IsrExpandsPerSec)."),

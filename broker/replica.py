@@ -58,6 +58,8 @@ class Replica:
         "id",
         "machine",
         "state",
+        "throttled_as_follower",
+        "throttled_as_leader",
         "topic",
         "watchers",
     )
@@ -75,6 +77,9 @@ class Replica:
         self.id = partition
         self.topic = topic
         self.config = config
+        # Whether replication is throttled here, by the topic's lists.
+        self.throttled_as_leader = False
+        self.throttled_as_follower = False
         self.machine = machine
         self.directory = directory
         # Set exactly while the state is ONLINE.
@@ -127,10 +132,10 @@ class Replica:
             del self.watchers[watcher]
             self.machine.left(watcher.replica_id, watcher.attendance)
 
-    def stir_followers(self) -> None:
-        """There is something that followers hear of with the next answer."""
+    def stir_followers(self, *, wakes: bool = False) -> None:
+        """There is something that followers hear of with the next answer, or at once."""
         for watcher in self.watchers:
-            watcher.stir(self.id, wakes=False)
+            watcher.stir(self.id, wakes=wakes)
 
     def wake_followers(self) -> None:
         for watcher in self.watchers:

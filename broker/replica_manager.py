@@ -13,8 +13,10 @@ from functools import partial
 
 from broker.deadlines import DeadlineWheel
 from broker.fetcher import Fetchers, KafkaLink, Link, OpenLink
+from broker.follower_throttle import FollowerThrottle
 from broker.housekeeping import Housekeeping
 from broker.isr_proposer import AlterPartition, IsrProposer
+from broker.leader_throttle import LeaderThrottle
 from broker.partition_effects import Followed, IsrAnswer, Led, Proposed
 from broker.relaxed_flush import RelaxedFlush
 from broker.replica import Replica, ReplicaState
@@ -40,7 +42,8 @@ from broker.types import (
     ProduceResult,
 )
 from metadata.delta import MetadataDelta
-from metadata.image import NO_LEADER, MetadataImage
+from metadata.effective import throttled_rate
+from metadata.image import CLUSTER, NO_LEADER, ConfigResource, MetadataImage
 from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from stele.world import World
@@ -95,6 +98,7 @@ class ReplicaManager:
         self._directory_failed = directory_failed
         self._corruption_found = corruption_found
         self._broker_epoch = -1
+        self._is_first = True  # nothing was applied yet
         self._stopped = False  # nothing is written to a log from then on
         self._replicas = Replicas(broker_id, world.clock)
         self._replicas.on_led = self._led
@@ -102,8 +106,13 @@ class ReplicaManager:
         self._replicas.on_proposed = self._proposed
         self._deadlines = DeadlineWheel(world.clock)
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._leader_throttle = LeaderThrottle(self._replicas, self._deadlines)
         self._fetch = FetchRequests(
-            self._replicas, self._deadlines, self._found_corrupt, answer_share
+            self._replicas,
+            self._deadlines,
+            self._found_corrupt,
+            answer_share,
+            self._leader_throttle,
         )
         self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
         self._relaxed = {
@@ -114,9 +123,14 @@ class ReplicaManager:
             config,
             self._relaxed,
             on_removed=self._removed,
+            on_changed=lambda replica: self._fetchers.look_again(replica.id),
             corruption_found=corruption_found,
         )
+        self._follower_throttle = FollowerThrottle(
+            world.clock, broker_id=broker_id, count_bytes=self._count_throttled
+        )
         self._fetchers = Fetchers(
+            throttle=self._follower_throttle,
             broker_id=broker_id,
             config=config,
             open_link=open_link or self._open_link,
@@ -194,7 +208,18 @@ class ReplicaManager:
         earlier incarnation led is led by somebody, or in a higher epoch, since.
         """
         if not self._stopped:  # else it would follow again, behind what the logs' end was noted at
+            self._set_rates(delta, image)
             self._applier.apply(delta, image)
+
+    def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Of replication throttles, before any replica is told that it is throttled."""
+        own = ConfigResource.broker(self._broker_id)
+        if self._is_first or any(each in (CLUSTER, own) for each in delta.changed_configs):
+            self._is_first = False
+            static = self._config.static
+            mine = (static, self._broker_id)
+            self._leader_throttle.set_rate(throttled_rate(image, "leader", *mine))
+            self._follower_throttle.set_rate(throttled_rate(image, "follower", *mine))
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""
@@ -330,6 +355,9 @@ class ReplicaManager:
 
     def _count_replicated(self, size_bytes: int) -> None:
         self._replicas.counters.replication_bytes_in += size_bytes
+
+    def _count_throttled(self, size_bytes: int) -> None:
+        self._replicas.counters.throttled_bytes_in += size_bytes
 
     async def _open_link(self, leader_id: int) -> Link:
         registration = self._replicas.image.broker(leader_id)

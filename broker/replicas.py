@@ -35,6 +35,8 @@ class ReplicaCounters:
     bytes_out: int = 0
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
+    throttled_bytes_in: int = 0
+    throttled_bytes_out: int = 0
     failed_produce_total: int = 0
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0

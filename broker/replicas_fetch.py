@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from broker.deadlines import Deadline, DeadlineWheel
 from broker.fetch_session import FetchSession
+from broker.leader_throttle import LeaderThrottle, is_held_back
 from broker.partition_effects import BrokerStatus
 from broker.replica import Replica, ReplicaState
 from broker.replicas import Replicas
@@ -96,12 +97,13 @@ class _Warming:
 class _Reading:
     """One pass over the entries of a fetch."""
 
-    __slots__ = ("cold", "left_bytes", "read_bytes", "results", "urgent")
+    __slots__ = ("cold", "left_bytes", "read_bytes", "results", "throttled_bytes", "urgent")
 
     def __init__(self, max_bytes: int) -> None:
         self.results: list[FetchResult] = []
         self.left_bytes = max_bytes
         self.read_bytes = 0
+        self.throttled_bytes = 0  # of those, what counts against the leader's quota
         # There is an error or a divergence, of which the client must hear at once.
         self.urgent = False
         # What to bring into memory first, for the first entry that needs it.
@@ -117,12 +119,14 @@ class FetchRequests:
         deadlines: DeadlineWheel,
         on_corrupt: Callable[[Replica, CorruptLogError], None],
         answer_share: Callable[[], int],
+        throttle: LeaderThrottle,
     ) -> None:
         """``on_corrupt``: a replica was found to hold something else than was written.
         ``answer_share``: how many bytes the next answer to a consumer may take; its first batch
         it gets in any case, so that everyone goes forward.
         """
         self._answer_share = answer_share
+        self._throttle = throttle
         self._replicas = replicas
         self._deadlines = deadlines
         self._on_corrupt = on_corrupt
@@ -332,6 +336,8 @@ class FetchRequests:
         counters = self._replicas.counters
         if waiting.is_follower:
             counters.replication_bytes_out += reading.read_bytes
+            if reading.throttled_bytes:
+                self._throttle.sent(reading.throttled_bytes)
         else:
             counters.bytes_out += reading.read_bytes
         done(reading.results)
@@ -399,14 +405,35 @@ class FetchRequests:
         if session is not None and counts:
             session.begin_look(query.replica_epoch, status)
         for entry in query.entries if session is None else session.to_look_at():
-            result = self._read_entry(waiting, entry, status, reading, now_ms)
-            reading.results.append(result)
-            if result.error is not ErrorCode.NONE or result.diverging is not None:
-                reading.urgent = True
-        if session is not None and now_ms is not None:
-            session.end_look(now_ms)
+            self._read_entry(waiting, entry, status, reading, now_ms)
+        if session is not None:
+            while session.held and reading.cold is None and self._has_quota(reading):
+                self._read_entry(waiting, session.next_held(), status, reading, now_ms)
+            if session.held:
+                self._throttle.await_quota(session)
+            if now_ms is not None:
+                session.end_look(now_ms)
+
+    def _has_quota(self, reading: _Reading) -> bool:
+        """Whether this answer may hold more of throttled replicas."""
+        return reading.left_bytes > 0 and (
+            self._throttle.available_bytes() > reading.throttled_bytes
+        )
 
     def _read_entry(
+        self,
+        waiting: _WaitingFetch,
+        entry: FetchEntry,
+        status: BrokerStatus,
+        reading: _Reading,
+        now_ms: float | None,
+    ) -> None:
+        result = self._result(waiting, entry, status, reading, now_ms)
+        reading.results.append(result)
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            reading.urgent = True
+
+    def _result(
         self,
         waiting: _WaitingFetch,
         entry: FetchEntry,
@@ -440,7 +467,7 @@ class FetchRequests:
                     self._acknowledge(replica, entry, query, status, now_ms)
                 limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
                 if entry.fetch_offset < limit:
-                    self._read_log(replica, entry, limit, result, reading)
+                    self._read_log(replica, entry, limit, result, reading, query.replica_id)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
@@ -488,6 +515,8 @@ class FetchRequests:
                 and entry.fetch_offset == machine.log.end_offset
                 and machine.rests(session.replica_id, session.attendance)
             )
+            if result.awaits_quota:
+                session.hold(entry.id)
 
     def _read_log(
         self,
@@ -496,12 +525,23 @@ class FetchRequests:
         limit_offset: int,
         result: FetchResult,
         reading: _Reading,
+        follower_id: int,
     ) -> None:
-        """Within the bytes left, but the first batch of the whole answer may be of any size."""
+        """Within the bytes left, but the first batch of the whole answer may be of any size.
+
+        So may be the first one that uses up the quota of throttled replicas: it is paid off later.
+        """
         nothing_yet = reading.read_bytes == 0
         max_bytes = min(entry.max_bytes, reading.left_bytes)
         if max_bytes <= 0 and not nothing_yet:
             return
+        is_throttled = follower_id >= 0 and replica.throttled_as_leader
+        if is_throttled and is_held_back(replica, follower_id):
+            available = self._throttle.available_bytes() - reading.throttled_bytes
+            if available <= 0:
+                result.awaits_quota = True
+                return
+            max_bytes, nothing_yet = min(max_bytes, available), True
         log = replica.log
         found = log.read(
             entry.fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet
@@ -515,6 +555,8 @@ class FetchRequests:
             result.records.append(found.data)
             reading.read_bytes += size
             reading.left_bytes -= size
+            if is_throttled:
+                reading.throttled_bytes += size
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:

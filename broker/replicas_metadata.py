@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from broker.partition import PartitionMachine
 from broker.partition_effects import Followed, LogPosition
@@ -27,6 +28,14 @@ logger = logging.getLogger(__name__)
 _NO_LOG = LogPosition(0, 0, 0, 0)
 
 
+class _Topic(NamedTuple):
+    """A topic's configuration, and its lists of throttled replicas as sets."""
+
+    config: TopicConfig
+    throttled_as_leaders: frozenset[str]
+    throttled_as_followers: frozenset[str]
+
+
 class MetadataApplier:
     """Applies one (delta, image) after the other. A failing log stops its replica only."""
 
@@ -36,17 +45,22 @@ class MetadataApplier:
         config: ReplicaConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
         on_removed: Callable[[Replica], None],
+        on_changed: Callable[[Replica], None],
         corruption_found: Callable[[PartitionId], None],
     ) -> None:
         """``on_removed``: a replica is no longer this broker's; its log is still there.
+        ``on_changed``: its ISR or its configuration may be another.
         ``corruption_found``: only now is it known whose a corrupt log is, and can be reported.
         """
         self._replicas = replicas
         self._config = config
         self._directories = dict(directories)
         self._on_removed = on_removed
+        self._on_changed = on_changed
         self._corruption_found = corruption_found
         self._is_first = True
+        # Of the topics looked at so far in the present image.
+        self._topics: dict[str, _Topic] = {}
         # Replicas whose log could not be made, e.g. for want of space: tried again.
         self._unmade: dict[PartitionId, PartitionDelta] = {}
         # Logs that could not be deleted, with the topic ids that they are of: tried again.
@@ -54,6 +68,7 @@ class MetadataApplier:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._replicas.image = image
+        self._topics.clear()
         if self._is_first:
             self._is_first = False
             for relaxed in self._directories.values():
@@ -159,6 +174,7 @@ class MetadataApplier:
         self._replicas.unsettled[partition] = None
         self._replicas.carry_out(replica, effects)
         replica.stir_followers()
+        self._on_changed(replica)
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:
         """Over the log that is there, or an empty one. Raises StorageError."""
@@ -176,6 +192,7 @@ class MetadataApplier:
             lag_max_ms=self._config.replica_lag_time_max_ms,
         )
         replica = Replica(partition, topic, config, machine, directory, log)
+        self._throttle(replica)
         if log is not None:
             machine.copied(replica.position, log.high_watermark)
             self._listen(replica, log)
@@ -301,7 +318,16 @@ class MetadataApplier:
         topics = {resource.name for resource in changed}
         return [replica for replica in self._replicas if whole or replica.topic in topics]
 
+    def _throttle(self, replica: Replica) -> None:
+        topic = self._topic(replica.topic)
+        names = {"*", f"{replica.id.partition}:{self._replicas.broker_id}"}
+        replica.throttled_as_leader = not names.isdisjoint(topic.throttled_as_leaders)
+        replica.throttled_as_follower = not names.isdisjoint(topic.throttled_as_followers)
+
     def _configure(self, replica: Replica) -> None:
+        self._throttle(replica)
+        replica.stir_followers(wakes=True)  # it may have waited for quota
+        self._on_changed(replica)
         config = self._topic_config(replica.topic)
         changed = self._log_config(config)
         try:
@@ -320,9 +346,21 @@ class MetadataApplier:
         self._replicas.carry_out(replica, effects)
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        return effective_topic_config(
-            self._replicas.image,
-            topic,
-            static=self._config.static,
-            broker_id=self._replicas.broker_id,
-        )
+        return self._topic(topic).config
+
+    def _topic(self, name: str) -> _Topic:
+        """Worked out once for all partitions of a topic: its lists may be as long as it is."""
+        topic = self._topics.get(name)
+        if topic is None:
+            config = effective_topic_config(
+                self._replicas.image,
+                name,
+                static=self._config.static,
+                broker_id=self._replicas.broker_id,
+            )
+            topic = self._topics[name] = _Topic(
+                config,
+                frozenset(config.leader_replication_throttled_replicas),
+                frozenset(config.follower_replication_throttled_replicas),
+            )
+        return topic

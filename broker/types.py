@@ -98,6 +98,8 @@ class FetchResult:
     leader: LeaderHint = NO_HINT
     # In a session: the follower has everything, and only a change here makes news of it.
     at_rest: bool = False
+    # The follower is not in sync, and the leader's quota for such replicas is used up.
+    awaits_quota: bool = False
 
 
 LATEST_TIMESTAMP = -1

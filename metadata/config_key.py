@@ -51,7 +51,7 @@ class ConfigKey:
     allowed: tuple[str, ...] = ()
     # Values that Kafka takes and that would be a lie here, with the reason: refused.
     not_built: tuple[tuple[str, str], ...] = ()
-    # What each item of a list must match, and that in words.
+    # What the items of a list, joined by commas, must match, and that in words.
     pattern: tuple[str, str] | None = None
     # Kafka has the key and its tools set it, but nothing here goes by it: its doc says so.
     is_inert: bool = False
@@ -75,6 +75,7 @@ class ConfigKey:
                 items = tuple(item.strip() for item in text.split(",") if item.strip())
                 for item in items:
                     self._chosen(item, text)
+                self._check_pattern(",".join(items), text)
                 return items
             case Type.DOUBLE:
                 return self._ranged(_number(text, float), text)
@@ -87,9 +88,11 @@ class ConfigKey:
         self._check_built(item, text)
         if self.allowed and item not in self.allowed:
             raise self._refused(text, "one of " + ", ".join(self.allowed))
-        if self.pattern is not None and re.fullmatch(self.pattern[0], item) is None:
-            raise self._refused(text, self.pattern[1])
         return item
+
+    def _check_pattern(self, value: str, text: str) -> None:
+        if self.pattern is not None and re.fullmatch(self.pattern[0], value) is None:
+            raise self._refused(text, self.pattern[1])
 
     def _check_built(self, item: str, text: str) -> None:
         for value, reason in self.not_built:

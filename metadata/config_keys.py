@@ -267,6 +267,18 @@ _NODE = (
         " is looked through after a crash.",
         minimum=1,
     ),
+    ConfigKey(
+        "leader.replication.throttled.rate", Type.LONG, str(LONG_MAX),
+        "How many bytes a second a broker sends at most of the replicas that a topic's "
+        "leader.replication.throttled.replicas names; followers in sync are sent more.",
+        minimum=0, scope=Scope.CLUSTER,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.rate", Type.LONG, str(LONG_MAX),
+        "How many bytes a second a broker fetches at most of the replicas that a topic's "
+        "follower.replication.throttled.replicas names; what is in sync is fetched all the same.",
+        minimum=0, scope=Scope.CLUSTER,
+    ),
     # The log.
     ConfigKey(
         "log.retention.check.interval.ms", Type.LONG, "300000",

@@ -18,7 +18,9 @@ class TopicConfig:
     cleanup_policy: tuple[str, ...]
     flush_messages: int
     flush_ms: int
+    follower_replication_throttled_replicas: tuple[str, ...]
     index_interval_bytes: int
+    leader_replication_throttled_replicas: tuple[str, ...]
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -155,6 +157,14 @@ def cluster_int(image: MetadataImage, name: str, static: Mapping[str, str]) -> i
     """A whole number that is one for the cluster, such as num.partitions."""
     key = NODE_KEYS[name]
     return cast(int, key.parse(sourced(image, key, static=static).value))
+
+
+def throttled_rate(
+    image: MetadataImage, role: str, static: Mapping[str, str], broker_id: int
+) -> int:
+    """Bytes/s that a broker sends (``role`` leader) or fetches (follower) of throttled replicas."""
+    key = NODE_KEYS[f"{role}.replication.throttled.rate"]
+    return cast(int, key.parse(sourced(image, key, static=static, broker_id=broker_id).value))
 
 
 def unclean_election_enabled(image: MetadataImage, topic: str, static: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from metadata.config_key import HOUR_MS, LONG_MAX, MINUTE_MS, ConfigKey, Type
 _COMPACTED = "Accepted for topics that compaction would clean; compaction is not built."
 _TIERED = "Accepted as in Kafka while remote.storage.enable is false: it changes nothing then."
 _THROTTLED = (
-    r"\*|\d+:\d+",
+    r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?",
     "* or a list of partition:broker, such as 0:1,0:2",
 )
 
@@ -69,9 +69,9 @@ TOPIC: Final = (
     ),
     ConfigKey(
         "follower.replication.throttled.replicas", Type.LIST, "",
-        "The replicas that a replication throttle holds back as followers: partition:broker, or *."
-        " Accepted; throttles are not built.",
-        pattern=_THROTTLED, is_inert=True,
+        "The replicas that fetch at follower.replication.throttled.rate of their brokers at most "
+        "while they are not in sync: partition:broker, or * for all.",
+        pattern=_THROTTLED,
     ),
     ConfigKey(
         "index.interval.bytes", Type.INT, "4096",
@@ -80,9 +80,9 @@ TOPIC: Final = (
     ),
     ConfigKey(
         "leader.replication.throttled.replicas", Type.LIST, "",
-        "The replicas that a replication throttle holds back as leaders: partition:broker, or *."
-        " Accepted; throttles are not built.",
-        pattern=_THROTTLED, is_inert=True,
+        "The replicas whose brokers, as leaders, send at leader.replication.throttled.rate at most "
+        "to followers that are not in sync: partition:broker, or * for all.",
+        pattern=_THROTTLED,
     ),
     ConfigKey(
         "local.retention.bytes", Type.LONG, "-2",

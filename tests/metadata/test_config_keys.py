@@ -129,6 +129,7 @@ def test_a_key_that_nothing_goes_by_says_so(key: ConfigKey) -> None:
         ("min.cleanable.dirty.ratio", "1.5", "from 0 to 1"),
         ("leader.replication.throttled.replicas", "0:1,2", "partition:broker"),
         ("follower.replication.throttled.replicas", "all", "partition:broker"),
+        ("follower.replication.throttled.replicas", "*,0:1", "partition:broker"),
     ],
 )
 def test_what_would_be_a_lie_is_refused_with_the_reason(name: str, value: str, words: str) -> None:
@@ -143,6 +144,17 @@ def test_throttled_replicas_are_written_as_in_kafka() -> None:
     assert key.parse("*") == ("*",)
     assert key.parse("") == ()
     assert key.name not in NODE_KEYS
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_rates_of_throttled_replicas_are_a_broker_s_and_dynamic(role: str) -> None:
+    name = f"{role}.replication.throttled.rate"
+    assert NODE_KEYS[name].default == str(2**63 - 1)
+    for one_broker in (True, False):
+        validate_broker_config(name, "0", one_broker=one_broker)
+        validate_broker_config(name, None, one_broker=one_broker)
+        with pytest.raises(ApiError, match="whole number from 0"):
+            validate_broker_config(name, "-1", one_broker=one_broker)
 
 
 def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_by() -> None:
