@@ -53,6 +53,7 @@ class Replica:
         "_log",
         "config",
         "consumers",
+        "corrupt_in_epoch",
         "directory",
         "followers",
         "id",
@@ -85,6 +86,8 @@ class Replica:
         # Set exactly while the state is ONLINE.
         self._log = log
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
+        # The leader epoch in which the log was found corrupt; -1: before this process fetched.
+        self.corrupt_in_epoch = -1
         # The sessions of followers that have looked at this replica and cover it still.
         self.watchers: dict[Watcher, None] = {}
         # Parked fetches, in order of arrival: of followers without a session, which wait for the
@@ -112,6 +115,8 @@ class Replica:
         """The log cannot be worked with any more."""
         self._log = None
         self.state = state
+        if state is ReplicaState.CORRUPT:
+            self.corrupt_in_epoch = self.machine.leader_epoch
 
     @property
     def position(self) -> LogPosition:

@@ -150,7 +150,7 @@ class MetadataApplier:
         try:
             if replica is None:
                 replica = self._create(partition, change.topic)
-            if replica.state is ReplicaState.CORRUPT and self._may_rebuild(change.after):
+            if replica.state is ReplicaState.CORRUPT and self._may_rebuild(replica, change.after):
                 self._rebuild(replica)
                 rebuilt = True
         except StorageError as error:
@@ -239,12 +239,14 @@ class MetadataApplier:
 
     # ------------------------------------------------------------------------- corruption
 
-    def _may_rebuild(self, state: PartitionState) -> bool:
-        """Somebody else leads, and nobody counts on this replica any more."""
+    def _may_rebuild(self, replica: Replica, state: PartitionState) -> bool:
+        """Somebody else leads, nobody counts on this replica any more, and no fetch of the log that
+        was can still reach the leader and pass for one of the new log."""
         broker_id = self._replicas.broker_id
-        return state.leader not in (NO_LEADER, broker_id) and broker_id not in (
-            *state.isr,
-            *state.elr,
+        return (
+            state.leader not in (NO_LEADER, broker_id)
+            and broker_id not in (*state.isr, *state.elr)
+            and state.leader_epoch > replica.corrupt_in_epoch
         )
 
     def _rebuild(self, replica: Replica) -> None:

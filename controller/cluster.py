@@ -132,7 +132,7 @@ def _leave(
     """Take a broker that may no longer lead out of the partitions it stands in."""
 
     def concerned(state: PartitionState) -> bool:
-        return broker_id in state.isr or (lost is not None and broker_id in state.elr)
+        return broker_id in (state.isr if lost is None else state.replicas)
 
     decision.extend(
         changes(

@@ -84,7 +84,9 @@ def change(
 
     ``isr`` replaces the ISR. ``leaving`` brokers leave it, but if none remained they stay in it
     without leading: they alone have everything. ``lossy`` brokers have lost records: they leave
-    the ISR in any case, and are not eligible. ``recovery`` is the new leader recovery state.
+    the ISR in any case, are not eligible, and the leader epoch rises: what they have fetched in the
+    present one is no proof any more, however late it reaches the leader. ``recovery`` is the new
+    leader recovery state.
     ``assignment`` replaces the replicas. Whatever brings the last of a reassignment's target into
     the ISR also completes it.
     """
@@ -110,6 +112,7 @@ def change(
     # A leader that has not heard of its new replicas yet must neither take fetches of those that
     # are none any more for theirs, nor go by the min.insync.replicas of the replicas before.
     outdated = completed is not None or not set(state.replicas) <= set(planned.replicas)
+    outdated = outdated or not lossy.isdisjoint(planned.replicas)
     if outdated or choice.leader != state.leader:
         record.leader = choice.leader
     if now_recovery != state.leader_recovery_state:

@@ -142,10 +142,13 @@ class PartitionLog:
         log = cls(
             disk, directory, config, clock, recovered, key=key, topic_id=topic_id, owner=owner
         )
-        log.start_offset = max(log.start_offset, start_offset)
+        request = request._replace(start_offset=max(log.start_offset, start_offset))
+        log.epochs = recover_epochs(request, recovered)
+        # Epochs begin with the log. Theirs is the later start where a crash came between their
+        # file and the checkpoint of the starts.
+        log.start_offset = max(request.start_offset, log.epochs.start_offset)
         log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
         request = request._replace(start_offset=log.start_offset)
-        log.epochs = recover_epochs(request, recovered)
         log.producers, replayed = recover_producers(request, recovered)
         log._producer_files = ProducerFiles(disk, directory, replayed)
         log._ease_recovery()

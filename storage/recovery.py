@@ -462,10 +462,16 @@ def _is_batch(segment: Segment, position: int, offset: int) -> bool:
 
 
 def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> LeaderEpochs:
-    """The epoch file is right below the recovery point; above it the batches tell."""
+    """The epoch file is right below the recovery point; above it the batches tell.
+
+    What it holds may begin above the start that was checkpointed: a crash came between the two, and
+    the log begins where its epochs do.
+    """
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
-    if not known and recovered.scanned_from > request.start_offset:
+    is_sure = known and known[0][1] <= max(request.start_offset, request.recovery_point)
+    if not is_sure and recovered.scanned_from > request.start_offset:
+        epochs.clear()
         replay(
             recovered.segments,
             request.start_offset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
+from broker.replica import Replica, ReplicaState
 from chaos.sim.laws import Report, newest_image
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage
@@ -60,6 +60,8 @@ class LeadersGoByTheirMetadata:
         running = node.running
         if running is None or running.broker is None:
             return
+        if leading.state is not ReplicaState.ONLINE:
+            return  # it serves nothing, and is told nothing more until another leads
         image, machine = running.broker.image, leading.machine
         state = image.partition(*leading.id)
         if state is None:

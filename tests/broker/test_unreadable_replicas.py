@@ -87,6 +87,11 @@ def test_a_follower_that_cannot_read_what_it_is_to_cut_is_rebuilt() -> None:
         await until(lambda: cluster[1].corrupt == [P0])
         assert cluster[1].replica().state is ReplicaState.CORRUPT
         cluster.change(isr=(2, 3))
+        await asyncio.sleep(1)
+        assert cluster[1].replica().state is ReplicaState.CORRUPT, (
+            "a late fetch of the log that was would pass for one of the new log"
+        )
+        cluster.change(leader=2)  # a leader epoch in which it has fetched nothing
         await until(lambda: cluster.state().isr == (1, 2, 3))
         assert ends(cluster, 1) == [3]
 

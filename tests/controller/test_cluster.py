@@ -140,6 +140,22 @@ class TestLostRecords:
         assert machine.partition("t").leader == 2
         assert not machine.image.brokers[1].fenced
 
+    @pytest.mark.parametrize("member", [True, False])
+    def test_what_a_corrupt_replica_fetched_counts_no_more(
+        self, machine: Machine, member: bool
+    ) -> None:
+        """A fetch of the log that was may reach the leader after the log is begun anew."""
+        machine.create("t", {0: [1, 2, 3]})
+        if not member:
+            machine.fence(3)
+            machine.heartbeat(3)
+        before = machine.partition("t")
+        assert (3 in before.isr) is member
+        machine.register(3, corrupt=[machine.reference("t")])
+        state = machine.partition("t")
+        assert (state.leader, state.isr) == (1, (1, 2))
+        assert state.leader_epoch == before.leader_epoch + 1
+
     def test_a_directory_that_is_gone_may_have_held_anything(self) -> None:
         machine = Machine()
         machine.register(1, log_directories=[b"a", b"b"])

@@ -62,7 +62,7 @@ def test_change(
     new = after(state, active, min_isr, **how)
     assert isinstance(new, PartitionState)
     assert (new.leader, new.isr, new.elr) == (leader, isr, elr)
-    assert new.leader_epoch == state.leader_epoch + (leader != state.leader)
+    assert new.leader_epoch == state.leader_epoch + (leader != state.leader or "lossy" in how)
     assert new.partition_epoch == state.partition_epoch + 1
     assert new.unclean_elections == 0
 

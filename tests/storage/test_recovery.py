@@ -354,6 +354,32 @@ def test_an_epoch_whose_first_records_are_deleted_is_kept() -> None:
     assert again.epochs.entries == [(0, 10)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_that_only_the_epochs_knew_of_is_the_logs(clean: bool) -> None:
+    disk = written(2 * PER_SEGMENT)
+    end = 20 * PER_SEGMENT
+    log = open_log(disk, recovery_point=end)
+    log.update_high_watermark(end)
+    log.advance_start_offset(end - 10)
+    epochs = log.checkpoint_epochs()
+    assert epochs is not None
+    disk.replace_file_now(*epochs)
+    log.close()  # before the start is checkpointed
+    again = open_log(disk, recovery_point=end, clean_shutdown=clean)
+    assert again.start_offset == end - 10
+    assert again.epochs.entries == [(2 * PER_SEGMENT - 1, end - 10)]
+
+
+def test_epochs_that_begin_above_the_recovery_point_are_told_by_the_batches() -> None:
+    """They may be from before a truncation."""
+    disk = written(2 * PER_SEGMENT)
+    end = 20 * PER_SEGMENT
+    disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", f"0\n1\n99 {end - 10}\n".encode())
+    again = open_log(disk, recovery_point=end - 20)
+    assert again.start_offset == 0
+    assert again.epochs.entries == [(number, 10 * number) for number in range(2 * PER_SEGMENT)]
+
+
 # ------------------------------------------------------------------------------- index files
 
 FINE = LogConfig(index_interval_bytes=1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.replica import ReplicaState
 from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
 from metadata.image import PartitionState
 from tests.support.law_bench import LawBench, image
@@ -89,3 +90,6 @@ def test_a_leader_goes_by_its_metadata_alone(
     law, reports = LeadersGoByTheirMetadata(), list[str]()
     law.check_leader(node, leading, reports.append)
     assert (words in reports[0]) if words else not reports
+    leading.take_down(ReplicaState.CORRUPT)
+    law.check_leader(node, leading, reports.append)
+    assert len(reports) == bool(words), "it serves nothing, and is told nothing more"
