@@ -522,7 +522,7 @@ class LogDirectory:
 
     def durable_start_offset(self, log: PartitionLog) -> int:
         """Where a log begins for sure after a power loss, or later."""
-        return min(log.start_offset, self._checkpoints.start_offsets.get(log.key, 0))
+        return min(log.start_offset, self._checkpoints.durable_start(log.key))
 
     async def persist_start_offsets(self) -> None:
         """Return when the starts that the logs have now are on disk. Raises StorageError."""
@@ -555,7 +555,7 @@ class LogDirectory:
         removed = 0
         for log in list(self.logs.values()):
             await slices.step()
-            start_offset = self._checkpoints.start_offsets.get(log.key, 0)
+            start_offset = self._checkpoints.durable_start(log.key)
             if log.offline is None and log.start_offset <= start_offset:
                 removed += await log.retire_dead_segments()
         return removed

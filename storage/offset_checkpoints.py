@@ -46,6 +46,10 @@ class OffsetCheckpoints:
         self.recovery_points: _Offsets = {}
         self.high_watermarks: _Offsets = {}
         self.start_offsets: _Offsets = {}
+        # What the file of the starts holds after a power loss, too: the directory was synced since
+        # the file was renamed into its place.
+        self._durable_starts: _Offsets = {}
+        self._renamed = False  # and the directory not synced since
         self._disk = disk
         self._path = path
         self._logs = logs
@@ -57,12 +61,17 @@ class OffsetCheckpoints:
         self.recovery_points = read_offsets(self._disk, f"{self._path}/{RECOVERY_POINT_FILE}")
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
+        self._renamed = True  # whoever wrote them may have died before the directory was synced
 
     def of(self, key: TopicPartition) -> tuple[int, int, int]:
         """Recovery point, high watermark and start of a partition, as the files say."""
         held = self.recovery_points, self.high_watermarks, self.start_offsets
         point, high_watermark, start = (offsets.get(key, 0) for offsets in held)
         return point, high_watermark, start
+
+    def durable_start(self, key: TopicPartition) -> int:
+        """What the file of the starts says of a partition, and still says after a power loss."""
+        return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))
 
     # ----------------------------------------------------------------------------- lowering
 
@@ -87,6 +96,8 @@ class OffsetCheckpoints:
         self._clamp(RECOVERY_POINT_FILE, self.recovery_points, key, offset)
         self._clamp(HIGH_WATERMARK_FILE, self.high_watermarks, key, offset)
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
+        if self._durable_starts.get(key, 0) > offset:
+            self._durable_starts[key] = offset
 
     def _clamp(self, name: str, held: _Offsets, key: TopicPartition, offset: int) -> None:
         if held.get(key, 0) > offset:
@@ -105,27 +116,33 @@ class OffsetCheckpoints:
 
         Raises StorageError when the disk is full, OSError when it failed.
         """
-        generations = {log: log.truncation_generation for log in self._logs.values()}
-        starts = {log: log.start_offset for log in self._logs.values() if log.start_offset}
+        generations = self._generations()
         async with self._writing:
             # A recovery point may be on disk only when the epochs below it are.
             await self._write_epochs()
             await self._write_offsets(
                 (
-                    (LOG_START_FILE, self.start_offsets, starts),
+                    (LOG_START_FILE, self.start_offsets, self._starts()),
                     (HIGH_WATERMARK_FILE, self.high_watermarks, high_watermarks),
                     (RECOVERY_POINT_FILE, self.recovery_points, recovery_points),
                 ),
-                generations,
+                self._generations() | generations,  # of logs made meanwhile there are starts only
             )
 
     async def write_starts(self) -> None:
         """Replace the file of the logs' starts, if one has moved. Those who wait for the same file
         share the next writing of it. Raises as ``write``."""
         async with self._writing:
-            generations = {log: log.truncation_generation for log in self._logs.values()}
-            starts = {log: log.start_offset for log in self._logs.values() if log.start_offset}
-            await self._write_offsets(((LOG_START_FILE, self.start_offsets, starts),), generations)
+            starts = LOG_START_FILE, self.start_offsets, self._starts()
+            await self._write_offsets((starts,), self._generations())
+
+    def _generations(self) -> dict[PartitionLog, int]:
+        return {log: log.truncation_generation for log in self._logs.values()}
+
+    def _starts(self) -> dict[PartitionLog, int]:
+        """As they are now. Asked for only by the one writer: a writer that asked and then waited
+        for its turn would put earlier starts in the place of those that were promised."""
+        return {log: log.start_offset for log in self._logs.values() if log.start_offset}
 
     async def _write_epochs(self) -> None:
         written: list[tuple[PartitionLog, str]] = []
@@ -179,7 +196,7 @@ class OffsetCheckpoints:
             wanted = [(name, held, current(held, offsets)) for name, held, offsets in files]
             wanted = [(name, held, new) for name, held, new in wanted if new != held]
             if not wanted:
-                return
+                break
             paths = [f"{self._path}/{name}" for name, _, _ in wanted]
             for path, (_, _, new) in zip(paths, wanted, strict=True):
                 self._write_new(path, encode_offsets(new))
@@ -187,12 +204,16 @@ class OffsetCheckpoints:
             now = {name: current(held, offsets) for name, held, offsets in files}
             if any(now[name] != new for name, _, new in wanted):
                 continue
+            self._renamed = True
             for path, (_, held, new) in zip(paths, wanted, strict=True):
                 self._disk.rename(path + _NEW_SUFFIX, path)
                 held.clear()
                 held.update(new)
+            break
+        if self._renamed:  # also by one that was cancelled before it could sync
             await self._disk.sync([self._path])
-            return
+            self._renamed = False
+            self._durable_starts = dict(self.start_offsets)
 
     def _write_new(self, path: str, data: bytes) -> None:
         """Write a file that is to replace ``path`` once synced. StorageError: the disk is full."""
