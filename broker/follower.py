@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from broker.replica import Replica, ReplicaState
 from stele.errors import ApiError, ErrorCode, SteleError
+from stele.wire.batch import batches
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
 from storage.errors import CorruptLogError
@@ -129,6 +130,7 @@ class Following:
         records = _one_buffer(data.records)
         written = 0
         if len(records):
+            self._begin_with_batch(records)
             log.append_as_follower(records)
             written = len(records)
         if data.log_start_offset > log.start_offset:
@@ -137,6 +139,21 @@ class Following:
         replica.machine.copied(replica.position, data.high_watermark)
         log.update_high_watermark(replica.machine.high_watermark)
         return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
+
+    def _begin_with_batch(self, records: Buffer) -> None:
+        """Records were deleted up to the middle of a batch, and the leader sends the whole batch.
+
+        An empty log begins with it, too, and gets the leader's start afterwards (as in Kafka).
+        """
+        replica, log = self.replica, self.replica.log
+        _, first = next(batches(records), (0, None))
+        if (
+            first is not None
+            and log.start_offset == log.end_offset
+            and first.base_offset < log.end_offset <= first.last_offset
+        ):
+            log.reset_to(first.base_offset)
+            replica.machine.truncated(replica.position)
 
     def _check_start(self, data: wire.PartitionData) -> None:
         """The leader waits to hear that its start is this replica's, too, whatever happens then."""

@@ -13,11 +13,12 @@ from broker.partition_effects import Acknowledged, Proposed, Refused
 from broker.replicas_deletion import Deletion, DeletionResult
 from broker.types import PartitionId
 from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import batches
 from stele.wire.kafka.messages import delete_records as wire
 from tests.support.broker import leading, make_batch, of, state
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import run_virtual
-from tests.support.replica_cluster import ReplicaCluster, until
+from tests.support.replica_cluster import P0, ReplicaCluster, until
 from tests.support.replication import with_topic
 
 # --------------------------------------------------------------------------------- the machine
@@ -168,6 +169,58 @@ def test_a_replica_that_is_down_is_not_waited_for_and_learns_it_when_it_is_back(
         cluster.register(cluster[3])
         await until(lambda: 3 in cluster.state().isr)
         assert cluster[3].starts() == (5, 5)
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_replica_that_begins_anew_within_a_batch_joins(is_lost: bool) -> None:
+    """The leader begins in the middle of a batch, and sends all of it."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await write(cluster, 1)
+        cluster[3].kill()
+        cluster.fence(3)
+        await write(cluster, 3)
+        assert (await cluster[1].delete(5)).low_watermark == 5
+        if is_lost:
+            cluster[3].disk.lose("/data")
+        await cluster[3].start()
+        cluster.register(cluster[3])
+        await until(lambda: 3 in cluster.state().isr)
+        assert cluster[3].starts() == (5, 5)
+        cluster.change(leader=3)
+        await until(lambda: cluster[3].replica().machine.is_leader)
+        assert (await cluster[3].fetch(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+        (records,) = (await cluster[3].fetch(5)).records
+        (_, first), *_ = batches(records)
+        assert (first.base_offset, first.last_offset) == (3, 5)
+        assert (await cluster[3].produce()).base_offset == 12
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.004, 0.008, 0.02])
+def test_a_loss_of_power_while_it_begins_anew_does_not_matter(after_s: float) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster[3].kill()
+        cluster.fence(3)
+        await write(cluster, 4)
+        assert (await cluster[1].delete(5)).low_watermark == 5
+        await cluster[3].start()
+        cluster.register(cluster[3])
+        replicas = cluster[3].manager._replicas.by_id
+        await until(lambda: P0 in replicas and replicas[P0].log.end_offset > 3)
+        await asyncio.sleep(after_s)
+        cluster.simulation.power_off(cluster[3].name)
+        cluster.fence(3)
+        cluster.simulation.power_on(cluster[3].name)
+        await cluster[3].start()
+        cluster.register(cluster[3])
+        await until(lambda: 3 in cluster.state().isr)
+        assert cluster[3].starts() == (5, 5)
+        assert cluster[3].replica().log.end_offset == 12
+        assert cluster[3].corrupt == []
 
     with_topic(scenario)
 
