@@ -57,14 +57,13 @@ def describe_cluster(
 
 @cluster_app.command("unregister")
 def unregister(
-    broker_id: Annotated[int, typer.Argument(metavar="ID")],
+    broker_id: Annotated[int, typer.Argument(metavar="ID", help="Its number.")],
     request_id: RequestId = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Forget a broker that is gone for good."""
-
     with connect(bootstrap, timeout) as admin:
         admin.unregister_broker(broker_id, request_id=request_id_of(request_id))
     if as_json:

@@ -159,7 +159,7 @@ def delete(
 
 @app.command("delete-records")
 def delete_records(
-    name: str,
+    name: Name,
     partition: Annotated[int, typer.Option("--partition", help="Its number.")],
     before: Annotated[
         int, typer.Option("--before", metavar="OFFSET", help="-1: all that is committed.")
