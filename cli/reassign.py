@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli import reassignment_throttles as throttles
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, note, print_json, print_table
@@ -32,6 +33,9 @@ PlanFile = Annotated[
         dir_okay=False,
         help='Kafka\'s format: {"version": 1, "partitions": [{"topic", "partition", "replicas"}]}',
     ),
+]
+PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Leave throttles of replication in force.")
 ]
 States = dict[tuple[str, int], "PartitionDescription"]
 
@@ -92,6 +96,15 @@ def execute(
             "--disallow-replication-factor-change", help="Refuse more or fewer replicas than now."
         ),
     ] = False,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            min=1,
+            metavar="BYTES_PER_S",
+            help="How much each broker sends and fetches for moves at most; `verify` removes it.",
+        ),
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -100,12 +113,19 @@ def execute(
     plan = read_assignments(plan_file)
     with connect(bootstrap, timeout) as admin:
         states = _planned_states(admin, plan)
-        if not additional and (active := admin.list_partition_reassignments()):
+        active = admin.list_partition_reassignments()
+        if active and not additional:
             raise CommandError(
                 f"{len(active)} partitions are being moved already, such as {next(iter(active))}: "
                 "wait until `stele reassign list` shows none, or give --additional"
             )
+        if throttle is not None:
+            throttles.check_brokers(admin, plan)
+            moving = _states(admin, {topic for topic, _ in active}) if active else {}
+            admin.alter_configs(throttles.changes({**moving, **states}, plan, throttle))
         admin.alter_partition_reassignments(plan, allow_replication_factor_change=not keep_factor)
+    if throttle is not None:
+        note("stele: run `stele reassign verify` until all is completed: it removes the throttles")
     current = {each: _settled(states[each]) for each in plan}
     if as_json:
         print_json({"current": document(current), "target": document(plan)})
@@ -128,16 +148,22 @@ class Status(enum.StrEnum):
 @app.command()
 def verify(
     plan_file: PlanFile,
+    preserve_throttles: PreserveThrottles = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """Tell how far a plan has got; the exit code is 0 when all of it is completed."""
+    """Tell how far a plan has got; the exit code is 0 when all of it is completed.
+
+    Once nothing is being moved, throttles are removed: the brokers' and those of the plan's topics.
+    """
     plan = read_assignments(plan_file)
     with connect(bootstrap, timeout) as admin:
         active = admin.list_partition_reassignments(sorted(plan))
         # Asked after: whatever was completed before is seen to be.
         states = _planned_states(admin, plan)
+        if not preserve_throttles and not admin.list_partition_reassignments():
+            _unthrottle(admin, {topic for topic, _ in plan}, rates=True)
     found = []
     for each, wanted in sorted(plan.items()):
         state, moving = states[each], active.get(each)  # type: ignore[call-overload]
@@ -217,11 +243,15 @@ def cancel(
     everything: Annotated[
         bool, typer.Option("--all", help="Cancel every move that is under way.")
     ] = False,
+    preserve_throttles: PreserveThrottles = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Take moves back that are under way: the replicas before, in their order."""
+    """Take moves back that are under way: the replicas before, in their order.
+
+    Throttles of the topics are removed, and those of the brokers once nothing is being moved.
+    """
     if (plan_file is None) != everything:
         raise CommandError("cancel what? Give either --reassignment-json-file or --all")
     named = None if plan_file is None else sorted(read_assignments(plan_file))
@@ -229,6 +259,9 @@ def cancel(
         active = admin.list_partition_reassignments(named)
         if active:
             admin.alter_partition_reassignments(dict.fromkeys(active))
+        if not preserve_throttles:
+            topics = {topic for topic, _ in (active if named is None else named)}
+            _unthrottle(admin, topics, rates=not admin.list_partition_reassignments())
     if as_json:
         print_json([{"topic": each.topic, "partition": each.partition} for each in active])
     elif not active:
@@ -238,6 +271,11 @@ def cancel(
 
 
 # ------------------------------------------------------------------------------------- helpers
+
+
+def _unthrottle(admin: Admin, topics: Collection[str], *, rates: bool) -> None:
+    for topic in throttles.remove(admin, topics, rates=rates):
+        note(f"stele: the replication of topic {topic} is throttled no more")
 
 
 def _broker_ids(text: str) -> list[int]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cli import main
+from cli import reassignment_throttles as throttles
 from cli.output import CommandError
 from cli.reassign import _spread
-from cli.reassignment_file import document, read_assignments, read_topics
-from stele.admin import BrokerDescription, PartitionDescription
+from cli.reassignment_file import Assignments, document, read_assignments, read_topics
+from stele.admin import BrokerDescription, ConfigResource, PartitionDescription
 
 
 def write(path: Path, content: object) -> Path:
@@ -107,3 +108,23 @@ def test_the_number_of_replicas_is_that_before_a_move_or_the_one_asked_for() -> 
     brokers = [broker(each) for each in (1, 2, 3)]
     assert len(_spread(states, brokers, None, racks=False)["t", 0]) == 2
     assert len(_spread(states, brokers, 3, racks=False)["t", 0]) == 3
+
+
+def test_throttles_name_who_had_a_replica_before_as_sending_and_who_gets_one_as_fetching() -> None:
+    states = {
+        ("t", 0): state(1, 2),
+        ("t", 1): state(2, 3, 4, adding=(4,)),  # under way
+        ("t", 2): state(5, 6),  # gets another order only
+        ("u", 10): state(1),
+    }
+    plan: Assignments = {("t", 0): (2, 3), ("t", 1): (2, 5), ("t", 2): (6, 5), ("u", 10): (7, 1)}
+    found = throttles.changes(states, plan, 900)
+    rates: dict[str, str | None] = dict.fromkeys(throttles.RATES, "900")
+    brokers: throttles.Changes = {ConfigResource.broker(each): rates for each in (1, 2, 3, 4, 5, 7)}
+    assert found == brokers | {
+        ConfigResource.topic("t"): {
+            throttles.SENDING: "0:1,0:2,1:2,1:3",
+            throttles.FETCHING: "0:3,1:4,1:5",
+        },
+        ConfigResource.topic("u"): {throttles.SENDING: "10:1", throttles.FETCHING: "10:7"},
+    }
