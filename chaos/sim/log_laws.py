@@ -154,8 +154,11 @@ class LogsRememberWhatTheyHold:
             twin = self._compare(node, replica, self._report)
             if replica.machine.is_leader:
                 continue
-            entries, told = replica.log.epochs.entries, twin.epochs_from(replica.log.start_offset)
-            if entries != told and twin.end_offset == replica.log.end_offset:
+            log = replica.log
+            if log.start_offset == log.end_offset:
+                continue  # no record is left that an epoch could be told of
+            entries, told = log.epochs.entries, twin.epochs_from(log.start_offset)
+            if entries != told and twin.end_offset == log.end_offset:
                 self._report(
                     f"{replica!r} on broker {node.id}, just cut to {twin.end_offset}: its epochs "
                     f"say {entries}, its batches {told}"

@@ -41,12 +41,24 @@ class RetentionTakesNoMore:
         for node in cluster.brokers.values():
             clock = cluster.simulation.machine(node.host).clock
             self._latest_ms = max(self._latest_ms, clock.time_ms())
+        shortened: dict[PartitionId, int] = {}  # where they began before
+        largest: dict[
+            PartitionId, int
+        ] = {}  # of the replicas of a partition: bytes behind the start
         for node, replica in online(cluster):
             self._count((process_of(node), replica.id), replica.log)
             start, before = replica.log.start_offset, self.starts.get(replica.id, 0)
             if start > before:
                 self.starts[replica.id] = start
-                self._judge(replica, before, report)
+                shortened.setdefault(replica.id, before)
+        for _, replica in online(cluster) if shortened else ():
+            if replica.id in shortened:
+                left_bytes = _bytes_from(replica.log, self.starts[replica.id])
+                largest[replica.id] = max(largest.get(replica.id, 0), left_bytes)
+        for _, replica in online(cluster) if shortened else ():
+            if replica.id in shortened and replica.log.start_offset == self.starts[replica.id]:
+                # Once for each: followers have less than the leader, which took what was too much.
+                self._judge(replica, shortened.pop(replica.id), largest[replica.id], report)
 
     def _count(self, key: tuple[str, PartitionId], log: PartitionLog) -> None:
         bases = log.segments.bases
@@ -60,7 +72,7 @@ class RetentionTakesNoMore:
                 return
         self._segments[key] = log, bases[0], bases[-1]
 
-    def _judge(self, replica: Replica, before: int, report: Report) -> None:
+    def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
         log, start = replica.log, replica.log.start_offset
         committed = max(self._highest.get(replica.id, 0), replica.machine.high_watermark)
         if start > committed:
@@ -68,7 +80,6 @@ class RetentionTakesNoMore:
         if replica.topic.startswith(_SHORTENED):
             return
         config = log.config
-        left_bytes = sum(each.size for each in log.segments if each.end_offset > start)
         if config.delete_old and NO_LIMIT != config.retention_bytes <= left_bytes:
             return
         young_ms = self._latest_ms - config.retention_ms
@@ -84,6 +95,11 @@ class RetentionTakesNoMore:
                     f"gone, and the latest clock shows {self._latest_ms} ms"
                 )
                 return
+
+
+def _bytes_from(log: PartitionLog, start_offset: int) -> int:
+    """Of the segments that hold what a log beginning there has."""
+    return sum(each.size for each in log.segments if each.end_offset > start_offset)
 
 
 class CheckpointsClaimWhatIsThere:

@@ -73,6 +73,26 @@ def test_only_what_is_old_or_too_much_may_go(
     assert (law.deleted, law.starts) == (1, {PARTITION: 2})
 
 
+def test_what_the_leader_took_is_judged_by_what_the_leader_has(
+    bench: LawBench, committed: CommittedRecordsStay
+) -> None:
+    """A follower hears of the new start before it has fetched what made it necessary."""
+    law = RetentionTakesNoMore(committed, {PARTITION: 4})
+    config: dict[str, Any] = {"retention_ms": NO_LIMIT, "retention_bytes": 2 * len(batch(0))}
+    follower = aged(bench, **config)
+    leader = bench.replica(2, batch(0), state=STATE, high_watermark=4)
+    leader.log.config = follower.log.config
+    for offset in (2, 4):
+        leader.log.append_as_follower(batch(offset))
+    leader.log.sync_now()
+    leader.machine.copied(leader.position, 4)
+    assert not bench.broken(committed)
+    assert not bench.broken(law)
+    follower.log.advance_start_offset(2)
+    leader.log.advance_start_offset(2)
+    assert not bench.broken(law)
+
+
 def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
     law = RetentionTakesNoMore(committed, {PARTITION: 1})
     replica = aged(bench, retention_ms=1000)
