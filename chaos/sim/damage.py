@@ -2,7 +2,9 @@
 
 What was promised must still be there afterwards. So only partitions with min.insync.replicas of 2
 or more are hurt, at most one replica at a time, and only while another one, in the ISR or the ELR,
-has all that it has, whole and on disk; it counts as hurt until it is in the ISR again.
+has all that it has, whole, on disk, and not given up; it counts as hurt until it is in the ISR
+again. A disk that fails all reads hurts each replica on it: its broker gives up what it reads in
+vain.
 
 Of a log only such bits flip as must be noticed: those under a CRC, in a batch that is below a
 checkpoint or has a whole one behind it (the end of a log looks like a torn write). Files are
@@ -27,6 +29,7 @@ from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
+    CORRUPT_FILE,
     HIGH_WATERMARK_FILE,
     LEADER_EPOCH_FILE,
     LOG_START_FILE,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 ROOT = "/data"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 _BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
+_LEAST_INSYNC = 2  # of a partition that may be hurt
 _LEAST_VOTERS = 3  # of fewer none is taken away
 _CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
 
@@ -105,6 +109,27 @@ class Damage:
                 self.counts["sectors spoiled"] += 1
                 return True
         return False
+
+    def fail_reads(self, node: SimNode) -> bool:
+        """The disk gives nothing any more; the node may run. It counts for a broker as if each
+        replica on it were lost: one that is read in vain is given up where another may lead."""
+        if node.id in self._cluster.brokers:
+            self._forget_healed()
+            image = self._image()
+            if image is None:
+                return False
+            # Other partitions are damaged in no other way, and nobody gives up the only replica.
+            places = [
+                place
+                for place in self._places(node, image)
+                if min_insync_replicas(image, place.topic) >= _LEAST_INSYNC
+            ]
+            if not all(self._may_be_given_up(node, place) for place in places):
+                return False
+            for place in places:
+                self._hurt[place.id] = node.id
+        self._disk(node).faults.failing_read = True
+        return True
 
     def lose_file(self, node: SimNode) -> bool:
         """A file of a partition or of the directory, or the metadata log. The node is down."""
@@ -259,17 +284,38 @@ class Damage:
         return [place for place in self._places(node, image) if self._may_hurt(node, image, place)]
 
     def _may_hurt(self, node: SimNode, image: MetadataImage, place: _Place) -> bool:
-        """Whether somebody who may lead has all that this replica has, whole and on disk."""
-        if place.id in self._hurt or min_insync_replicas(image, place.topic) < 2:
+        """Whether the cluster can spare this replica."""
+        if place.id in self._hurt or min_insync_replicas(image, place.topic) < _LEAST_INSYNC:
             return False
+        return self._another_has_all(node, place)
+
+    def _may_be_given_up(self, node: SimNode, place: _Place) -> bool:
+        """The same of one that may be hurt already."""
+        return self._hurt.get(place.id, node.id) == node.id and self._another_has_all(node, place)
+
+    def _another_has_all(self, node: SimNode, place: _Place) -> bool:
+        """Whether somebody who may lead has all that this replica has, whole and on disk."""
         mine = self._batches(node, place.name)
         for broker in (*place.state.isr, *place.state.elr):
-            if broker == node.id:
+            other = self._cluster.brokers[broker]
+            if other is node or self._is_given_up(other, place):
                 continue
-            theirs = self._batches(self._cluster.brokers[broker], place.name)
+            theirs = self._batches(other, place.name)
             if len(theirs) >= len(mine) and theirs[: len(mine)] == mine:
                 return True
         return False
+
+    def _is_given_up(self, node: SimNode, place: _Place) -> bool:
+        """By its broker, or any moment now. The metadata tell of it only once a controller has
+        heard of it."""
+        disk = self._disk(node)
+        if disk.faults.failing_read or disk.find(f"{ROOT}/{place.name}/{CORRUPT_FILE}") is not None:
+            return True
+        running = node.running
+        replicas = () if running is None or running.broker is None else running.broker.replicas
+        return any(
+            replica.id == place.id and replica.state is ReplicaState.CORRUPT for replica in replicas
+        )
 
     def _batches(self, node: SimNode, name: str) -> list[tuple[int, int]]:
         """Base offset and CRC of every batch that is on disk whole."""
@@ -319,6 +365,8 @@ class Damage:
         """What was damaged in an old segment may go unnoticed until somebody reads there."""
         node = self._cluster.brokers[broker]
         if node.node is None or node.node.broker is None or not node.ready:
+            return False
+        if self._disk(node).faults.failing_read:
             return False
         for replica in node.node.broker.replicas:
             if replica.id == partition and replica.state is ReplicaState.ONLINE:

@@ -329,7 +329,8 @@ class Storm:
         return True
 
     def _fail_reads(self, node: SimNode) -> bool:
-        self._faults(node).failing_read = True
+        if not self.damage.fail_reads(node):
+            return False
         self._broken.add(node.id)
         return True
 

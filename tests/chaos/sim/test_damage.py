@@ -8,6 +8,7 @@ import pytest
 
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
+from storage.errors import UnreadableLogError
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
 APART = {"metadata.log.dir": "/metadata"}
@@ -112,3 +113,67 @@ def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
         assert not damage.has_voter_to_spare(third)
 
     SimCluster(6).run(scenario)
+
+
+def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, third = cluster.brokers.values()
+        third.kill()
+        await cluster.until_isr(TOPIC, 2)
+        assert damage.fail_reads(first)
+        partition = next(iter(damage._hurt))
+        assert damage.hurt(partition) == first.id
+        assert not damage.spoil_sector(second)
+        assert not damage.fail_reads(second)
+        assert not damage.fail_reads(third)
+        # A partition that was made on the failing disk later does not count as hurt.
+        damage._hurt.clear()
+        assert not damage.spoil_sector(second)
+        cluster.simulation.machine(first.host).disk.faults.failing_read = False
+        assert damage.spoil_sector(second)
+
+    SimCluster(7).run(scenario)
+
+
+def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, third = cluster.brokers.values()
+        third.kill()
+        await cluster.until_isr(TOPIC, 2)
+        faults = cluster.simulation.machine(first.host).disk.faults
+        broker = first.node.broker if first.node is not None else None
+        assert broker is not None
+        (replica,) = broker.replicas
+        faults.failing_read = True
+        error = UnreadableLogError(replica.log.directory, position=0, offset=0, reason="a test")
+        broker.replicas._found_corrupt(replica, error)
+        faults.failing_read = False
+        assert not damage.spoil_sector(second)  # at once, before any controller has heard of it
+        first.kill()
+        assert not damage.spoil_sector(second)
+
+    SimCluster(8).run(scenario)
+
+
+def test_a_disk_fails_reads_only_where_nothing_is_hurt_elsewhere() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, _ = cluster.brokers.values()
+        assert damage.spoil_sector(first)
+        assert not damage.fail_reads(second)
+        assert damage.fail_reads(first)
+        controller = next(iter(cluster.controllers.values()))
+        assert damage.fail_reads(controller)  # it has no replicas
+
+    SimCluster(9).run(scenario)

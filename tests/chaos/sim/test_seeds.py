@@ -71,6 +71,10 @@ SEEDS = [
     Plan(721520, light=True),
     # An unclean leader showed consumers what it had not on its disk yet.
     Plan(720821, light=True),
+    # A sector was spoiled while the only other replica was on a disk that failed reads.
+    Plan(900126, light=True),
+    # A topic was gone for a minute: when it came back, a consumer still took it for missing.
+    Plan(900043, light=True),
 ]
 
 
