@@ -122,8 +122,9 @@ class Consumer:
         """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without. In order
-        per partition. Raises what stops a partition: OffsetOutOfRangeError,
-        UnreadableBatchError, ApiError.
+        per partition. Raises what stops a partition, until a seek: OffsetOutOfRangeError,
+        UnreadableBatchError, ApiError. UNKNOWN_TOPIC_OR_PARTITION, of a partition that has been
+        missing for ``default_api_timeout_ms``, lasts only until there is one of that name.
         """
         self._check_open()
         limit = max_records or self._config.max_poll_records
@@ -176,8 +177,8 @@ class Consumer:
         if self._fetcher.failure is not None:
             raise self._fetcher.failure
         for position in self._positions.values():
-            if position.error is not None and not position.paused:
-                raise position.error
+            if (error := position.stopped_by) is not None and not position.paused:
+                raise error
 
     # ------------------------------------------------------------------------ offsets
 
@@ -188,8 +189,8 @@ class Consumer:
         while position.offset is None:
             self._check_open()
             self._fetcher.forget_news()
-            if position.error is not None:
-                raise position.error
+            if (error := position.stopped_by) is not None:
+                raise error
             self._fetcher.wake()
             await self._fetcher.wait_for_news(1.0)
         return position.offset

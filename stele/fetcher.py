@@ -13,7 +13,7 @@ from stele.broker_stream import BrokerStream
 from stele.cluster_view import ClusterView, Leader, error_code
 from stele.config import ConsumerConfig
 from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
-from stele.offset_lookup import TOPIC_GONE, OffsetLookup, gone, is_gone
+from stele.offset_lookup import OffsetLookup, gone, is_gone
 from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import OffsetAndTimestamp, TopicPartition
 from stele.waiting import Backoff
@@ -152,7 +152,8 @@ class Fetcher:
         for position in self._positions.values():
             if position.error is not None or position.in_flight or position.paused:
                 continue
-            if position.offset is None:
+            if position.offset is None and not is_gone(self._view, position.partition):
+                position.is_there()
                 self._look_up_soon()
                 continue
             if room <= 0 or position.buffered_bytes >= self._config.max_partition_fetch_bytes:
@@ -175,7 +176,7 @@ class Fetcher:
         if leader is None:
             self._without_leader(position, now)
             return position.retry_at, None
-        position.lost_since = None
+        position.is_there()
         link = self._links.get(leader.broker_id)
         if link is None:
             link = Link(leader.broker_id, Backoff.of(self._config, self._view.world))
@@ -190,10 +191,11 @@ class Fetcher:
             position.lost_since = position.lost_since or now
             waited_ms = (now - position.lost_since) * 1000
             if waited_ms >= self._config.default_api_timeout_ms:
-                self._fail(position, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone(name)))
-                return
+                position.gone = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone(name))
+                self._news.set()
             self._postpone(position, gone(name), now)
         else:
+            position.is_there()
             self._postpone(position, f"{name} has no leader that is known", now)
         self._view.want(name.topic)
         self._view.refresh_soon()
@@ -367,6 +369,8 @@ class Fetcher:
         for name, position in list(self._positions.items()):
             if position.offset is not None or position.error is not None:
                 continue
+            if is_gone(self._view, name):  # its return is waited for elsewhere
+                continue
             if position.reset_to is None:
                 policy = self._config.auto_offset_reset
                 if policy == "none":
@@ -384,7 +388,7 @@ class Fetcher:
             if not isinstance(answer, ApiError):
                 position.seek(answer.offset)
                 self._news.set()
-            elif not answer.code.retriable or answer.code in TOPIC_GONE:
+            elif not answer.code.retriable:
                 self._fail(position, answer)
 
         if wanted:

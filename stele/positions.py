@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from stele.errors import SteleError, UnreadableBatchError
+from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.records import ConsumerRecord, TimestampType, TopicPartition
 from stele.waiting import Backoff
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
@@ -37,6 +37,7 @@ class PartitionPosition:
         self.retry_at = 0.0  # no fetch before, unless the leader is another by then
         self.failed_at: tuple[int, int] | None = None  # the leader (id, epoch) that last refused
         self.lost_since: float | None = None  # since when there has been no such partition
+        self.gone: ApiError | None = None  # raised by poll while there has been none for long
         self.buffered_bytes = 0
         self._batches: deque[FetchedBatch] = deque()
         self._records: deque[ConsumerRecord] = deque()  # of one batch, decoded; all >= ``offset``
@@ -51,10 +52,20 @@ class PartitionPosition:
         self.offset = None
         self.reset_to = timestamp
 
+    @property
+    def stopped_by(self) -> SteleError | None:
+        return self.error or self.gone
+
+    def is_there(self) -> None:
+        """The partition exists, perhaps anew under its name."""
+        self.lost_since = None
+        self.gone = None
+
     def _start_over(self) -> None:
         self.generation += 1
         self.reset_to = None
         self.error = None
+        self.gone = None
         self.in_flight = False
         self.retry_at = 0.0
         self.drop_buffer()

@@ -366,6 +366,54 @@ def test_a_partition_that_is_not_there() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_topic_that_comes_back_is_read_without_a_seek(was_there: bool) -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        cluster.create("other")
+        async with stage.consumer(default_api_timeout_ms=2000) as consumer:
+            consumer.assign([("t", 0)])
+            if was_there:
+                append(cluster.create("t").partitions[0], b"old")
+                assert values(await read(consumer, 1)) == [b"old"]
+                del cluster.topics["t"]
+            for _ in range(2):
+                with pytest.raises(ApiError, match="no partition t-0"):
+                    await consumer.poll(timeout_ms=30_000)
+            cluster.create("filler")  # another topic id than before
+            append(cluster.create("t").partitions[0], b"new", b"newer")
+            await asyncio.sleep(5)
+            assert values(await read(consumer, 1)) == (
+                [b"newer"] if was_there else [b"new", b"newer"]
+            )
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("has_position", [True, False])
+def test_a_partition_without_a_leader_is_not_missing(has_position: bool) -> None:
+    """However long, and however often it was missing for a moment."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        append(partition, b"a")
+        async with stage.consumer(default_api_timeout_ms=3000) as consumer:
+            consumer.assign([("t", 0)])
+            if has_position:
+                assert values(await read(consumer, 1)) == [b"a"]
+            cluster.kill(partition.leader)
+            for _ in range(4):
+                assert await consumer.poll(timeout_ms=3500) == []
+                cluster.hide_next_topic_requests = 1
+            assert await consumer.poll(timeout_ms=500) == []
+            append(partition, b"b")
+            cluster.move_leader(partition, 2)
+            assert values(await read(consumer, 1))[-1] == b"b"
+
+    play(scenario)
+
+
 @settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=30),

@@ -217,6 +217,14 @@ class FakeCluster:
     def _fetch_now(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
         response = data_pb2.FetchResponse(correlation_id=request.correlation_id)
         for part in request.partitions:
+            if all(topic.topic_id != part.topic_id for topic in self.topics.values()):
+                response.partitions.add(
+                    topic_id=part.topic_id,
+                    partition=part.partition,
+                    error=ErrorCode.UNKNOWN_TOPIC_ID,
+                    leader=-1,
+                )
+                continue
             partition = self._partition_of(part.topic_id, part.partition)
             answer = response.partitions.add(
                 topic_id=part.topic_id,
