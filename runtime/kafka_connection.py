@@ -13,7 +13,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
 from runtime.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
@@ -66,13 +66,22 @@ class Dispatch(Protocol):
 class _Pending:
     """A request whose answer is not written yet."""
 
-    __slots__ = ("answer_bytes", "buffers", "done", "header", "memory_bytes", "size_bytes")
+    __slots__ = (
+        "answer_bytes",
+        "buffers",
+        "done",
+        "header",
+        "is_answered",
+        "memory_bytes",
+        "size_bytes",
+    )
 
     def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
         self.header = header
         self.size_bytes = size_bytes  # of the request's frame
         self.memory_bytes = kafka.memory_of_request(header.api_key, size_bytes)
         self.answer_bytes = 0
+        self.is_answered = False  # the handler gave its answer, which may still be encoded
         self.done = False
         self.buffers: list[Buffer] = []  # the answer; empty: none is due
 
@@ -121,6 +130,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._unsent_bytes = 0  # written and not taken, while that is much
         # Of those that take turns, the one whose turn it is, and the next; nothing is taken behind.
         self._turn: _Pending | None = None
+        # The newest, while its message is decoded in slices; nothing is taken behind it.
+        self._decoding: tuple[_Pending, Generator[None, None, kafka.Struct]] | None = None
         self._next: tuple[_Pending, kafka.Struct] | None = None
         self._is_writable = True
         self._is_reading = True
@@ -194,6 +205,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._pending.clear()
         self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
         self._next = None
+        self._decoding = None
         self._memory.leave(self)
         self._memory.change(-self._held_bytes)
         self._held_bytes = 0
@@ -250,6 +262,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         return (
             self._is_writable
             and self._next is None
+            and self._decoding is None
             and not self._is_draining
             and len(self._pending) < self._max_in_flight_requests
             and self._pending_bytes < self._max_in_flight_bytes
@@ -309,14 +322,40 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _take(self, frame: bytearray) -> None:
         self.requests += 1
         try:
-            header, message = kafka.decode_request(frame)
+            header, decoding = kafka.decode_request_in_slices(frame)
         except kafka.UnsupportedRequestError as error:
             self._take_unsupported(error.header, len(frame))
             return
         if not self._handlers.serves(header.api_key, header.api_version):
             self._take_unsupported(header, len(frame))
             return
-        pending = self._begin(header, len(frame))
+        self._decoding = self._begin(header, len(frame)), decoding
+        self._decode_slice()
+
+    def _decode_slice(self) -> None:
+        """Decode on; a message with many elements takes more than one turn of the event loop."""
+        if self._decoding is None or self._loop is None:
+            return  # the connection is lost
+        pending, decoding = self._decoding
+        try:
+            next(decoding)
+        except StopIteration as end:
+            self._decoding = None
+            self._decoded(pending, end.value)
+        except kafka.MalformedMessageError as error:
+            self._decoding = None
+            self._withdraw(pending)
+            self._refuse(error.message)
+        else:
+            self._loop.call_soon(self._decode_on)
+
+    def _decode_on(self) -> None:
+        if not self.is_closed:
+            self._decode_slice()
+            self._process()
+
+    def _decoded(self, pending: _Pending, message: kafka.Struct) -> None:
+        header = pending.header
         if self._handlers.takes_turns(header, message):
             if self._turn is not None or not self._is_writable:
                 self._next = pending, message
@@ -351,6 +390,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._note_held()
         return pending
 
+    def _withdraw(self, pending: _Pending) -> None:
+        """The newest request turns out to be none: it gets no answer."""
+        self._pending.remove(pending)
+        self._pending_bytes -= pending.size_bytes
+        self._pending_memory_bytes -= pending.memory_bytes
+
     def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
         """A client that asks for versions in a newer way learns which to use (KIP-511)."""
         if header.api_key != kafka.ApiKey.API_VERSIONS:
@@ -374,17 +419,37 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         header = pending.header
-        if pending.done:
+        if pending.is_answered:
             raise RuntimeError(f"{header} is answered twice")
-        if message is not None:
-            try:
-                pending.buffers = kafka.encode_response(
-                    header.api_key, header.api_version, header.correlation_id, message
-                )
-            except kafka.UnencodableMessageError:
-                logger.exception("the answer to %s from %s cannot be sent", header, self.peer)
-                self.close()
-                return
+        pending.is_answered = True
+        if message is None:
+            self._answered(pending)
+            return
+        self._encode_slice(
+            pending,
+            kafka.encode_response_in_slices(
+                header.api_key, header.api_version, header.correlation_id, message
+            ),
+        )
+
+    def _encode_slice(
+        self, pending: _Pending, encoding: Generator[None, None, list[Buffer]]
+    ) -> None:
+        """Encode on, as ``_decode_slice``; answers that come meanwhile wait behind."""
+        if self.is_closed or self._loop is None:
+            return
+        try:
+            next(encoding)
+        except StopIteration as end:
+            pending.buffers = end.value
+            self._answered(pending)
+        except kafka.UnencodableMessageError:
+            logger.exception("the answer to %s from %s cannot be sent", pending.header, self.peer)
+            self.close()
+        else:
+            self._loop.call_soon(self._encode_slice, pending, encoding)
+
+    def _answered(self, pending: _Pending) -> None:
         pending.done = True
         if pending is self._pending[0]:
             self._flush()

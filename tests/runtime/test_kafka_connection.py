@@ -202,6 +202,71 @@ async def test_answers_leave_in_the_order_of_requests() -> None:
     assert server.protocol.bytes_out == sum(map(len, server.transport.written))
 
 
+def names(correlation_id: int, count: int) -> bytes:
+    asked = [metadata.MetadataRequestTopic(name="n")] * count
+    message = metadata.MetadataRequest(asked)
+    return b"".join(kafka.encode_request(metadata.API, 1, correlation_id, "c", message))
+
+
+def unknown(count: int) -> metadata.MetadataResponse:
+    return metadata.MetadataResponse(topics=[metadata.MetadataResponseTopic(3, name="n")] * count)
+
+
+async def turns_until(is_over: Callable[[], object]) -> int:
+    turns = 0
+    while not is_over():
+        assert turns < 1000
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def test_requests_and_answers_of_many_elements_take_several_turns_and_keep_order() -> None:
+    """A slice of them in each turn; what comes behind waits, and is not read meanwhile."""
+    server = Server()
+    server.feed(request(0) + names(1, 5000) + request(2))
+    assert len(server.handlers.taken) == 1
+    assert not server.transport.is_reading()
+    server.handlers.taken[0][2](ANSWER)
+    assert server.answers() == [0]
+    assert await turns_until(lambda: len(server.handlers.taken) == 3) >= 4
+    assert server.transport.is_reading()
+    assert len(server.handlers.taken[1][1].topics) == 5000
+    server.handlers.taken[1][2](unknown(5000))
+    server.handlers.taken[2][2](ANSWER)
+    assert server.answers() == [0]
+    with pytest.raises(RuntimeError, match="twice"):
+        server.handlers.taken[1][2](unknown(1))
+    assert await turns_until(lambda: server.protocol.in_flight == 0) >= 4
+    assert server.answers() == [0, 1, 2]
+
+
+async def test_a_long_request_that_turns_out_malformed_closes_the_connection() -> None:
+    server = Server()
+    broken = bytearray(names(1, 5000))
+    broken[-1] = 0xFF  # not UTF-8
+    server.feed(request(0) + broken + request(2))
+    await turns_until(lambda: server.protocol.in_flight == 1)
+    assert not server.transport.is_closing()
+    server.handlers.taken[0][2](ANSWER)
+    assert server.answers() == [0]
+    assert server.transport.is_closing()
+    assert len(server.handlers.taken) == 1
+
+
+async def test_a_connection_lost_within_a_slice_is_left_alone() -> None:
+    server = Server()
+    server.feed(names(1, 5000))
+    await turns_until(lambda: server.handlers.taken)
+    server.handlers.taken[0][2](unknown(5000))
+    server.feed(names(2, 5000))
+    server.protocol.connection_lost(None)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert server.answers() == []
+    assert len(server.handlers.taken) == 1
+
+
 async def test_no_answer_where_none_is_due() -> None:
     server = Server()
     server.feed(b"".join(map(request, range(3))))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from stele.errors import SteleError
 from stele.wire.kafka import definitions, schema
-from stele.wire.kafka.decoder import Decoder, compile_decoder
-from stele.wire.kafka.encoder import Encoder, compile_encoder
+from stele.wire.kafka.decoder import Decoder, SlicedDecoder, compile_decoder
+from stele.wire.kafka.encoder import Encoder, SlicedEncoder, compile_encoder
 from stele.wire.kafka.primitives import (
     REQUEST_ELEMENTS_MAX,
     ZERO_UUID,
@@ -76,6 +76,17 @@ Request = TypeVar("Request", bound=Struct)
 Response = TypeVar("Response", bound=Struct)
 
 
+_UNDECODABLE = (struct.error, IndexError, UnicodeDecodeError)
+_UNENCODABLE = (struct.error, TypeError, AttributeError)
+
+
+def _malformed(
+    root: type[Struct], version: int, end: int, error: Exception
+) -> MalformedMessageError:
+    what = str(error) if isinstance(error, UnicodeDecodeError) else f"it ends after {end} bytes"
+    return MalformedMessageError(f"{root.__name__} v{version}: {what}")
+
+
 class Api(Generic[Request, Response]):
     """One API: its key, the versions this codec speaks, and its codecs, compiled when first used.
 
@@ -104,6 +115,9 @@ class Api(Generic[Request, Response]):
         self._schema: schema.ApiSchema | None = None
         self._decoders: dict[tuple[type[Struct], int], Decoder] = {}
         self._encoders: dict[tuple[type[Struct], int], Encoder] = {}
+        # Of servers: requests are decoded and responses are encoded in slices.
+        self._sliced_decoders: dict[int, SlicedDecoder] = {}  # by version
+        self._sliced_encoders: dict[int, SlicedEncoder] = {}
 
     def __repr__(self) -> str:
         return f"<Api {self.key.name} {self.min_version}-{self.max_version}>"
@@ -126,6 +140,29 @@ class Api(Generic[Request, Response]):
         )
         return message
 
+    def decode_request_in_slices(
+        self, version: int, buffer: Buffer, position: int = 0
+    ) -> Generator[None, None, Request]:
+        """As ``decode_request``, and yields after every SLICE_ELEMENTS of all arrays."""
+        decode = self._sliced_decoders.get(version)
+        if decode is None:
+            fields = self._fields(self.request, version)
+            flexible = self.is_flexible(version)
+            decode = self._sliced_decoders[version] = compile_decoder(
+                self.request.__name__, fields, version, flexible, self._classes, in_slices=True
+            )
+        end = len(buffer)
+        try:
+            message, position = yield from decode(
+                buffer, memoryview(buffer), position, end, REQUEST_ELEMENTS_MAX
+            )
+            if position > end:
+                raise IndexError
+        except _UNDECODABLE as error:
+            raise _malformed(self.request, version, end, error) from None
+        request: Request = message
+        return request
+
     def decode_response(self, version: int, buffer: Buffer, position: int = 0) -> Response:
         """The response whose body begins at ``position``; as ``decode_request``, but of any size:
         who asked decides how much is answered."""
@@ -140,6 +177,24 @@ class Api(Generic[Request, Response]):
         """The response's body. Raises UnencodableMessageError."""
         return self._encode(self.response, version, message)
 
+    def encode_response_in_slices(
+        self, version: int, message: Response
+    ) -> Generator[None, None, list[Buffer]]:
+        """As ``encode_response``, and yields after every SLICE_ELEMENTS of all arrays."""
+        encode = self._sliced_encoders.get(version)
+        if encode is None:
+            fields = self._fields(self.response, version)
+            encode = self._sliced_encoders[version] = compile_encoder(
+                self.response.__name__, fields, version, self.is_flexible(version), in_slices=True
+            )
+        out: list[Buffer] = []
+        try:
+            yield from encode(message, out)
+        except _UNENCODABLE as error:
+            name = self.response.__name__
+            raise UnencodableMessageError(f"{name} v{version}: {error}") from error
+        return out
+
     def _decode(
         self, root: type[Struct], version: int, buffer: Buffer, position: int, elements_max: int
     ) -> Any:
@@ -147,14 +202,10 @@ class Api(Generic[Request, Response]):
         end = len(buffer)
         try:
             message, position = decode(buffer, memoryview(buffer), position, end, elements_max)
-        except (struct.error, IndexError):
-            raise MalformedMessageError(
-                f"{root.__name__} v{version} ends after {end} bytes"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise MalformedMessageError(f"{root.__name__} v{version}: {error}") from None
-        if position > end:
-            raise MalformedMessageError(f"{root.__name__} v{version} ends after {end} bytes")
+            if position > end:
+                raise IndexError
+        except _UNDECODABLE as error:
+            raise _malformed(root, version, end, error) from None
         return message
 
     def _encode(self, root: type[Struct], version: int, message: Struct) -> list[Buffer]:
@@ -162,13 +213,13 @@ class Api(Generic[Request, Response]):
         out: list[Buffer] = []
         try:
             encode(message, out)
-        except (struct.error, TypeError, AttributeError) as error:
+        except _UNENCODABLE as error:
             raise UnencodableMessageError(f"{root.__name__} v{version}: {error}") from error
         return out
 
     def _compile_decoder(self, root: type[Struct], version: int) -> Decoder:
         fields = self._fields(root, version)
-        decoder = compile_decoder(
+        decoder: Decoder = compile_decoder(
             root.__name__, fields, version, self.is_flexible(version), self._classes
         )
         self._decoders[root, version] = decoder
@@ -176,7 +227,9 @@ class Api(Generic[Request, Response]):
 
     def _compile_encoder(self, root: type[Struct], version: int) -> Encoder:
         fields = self._fields(root, version)
-        encoder = compile_encoder(root.__name__, fields, version, self.is_flexible(version))
+        encoder: Encoder = compile_encoder(
+            root.__name__, fields, version, self.is_flexible(version)
+        )
         self._encoders[root, version] = encoder
         return encoder
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import struct
+from collections.abc import Generator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stele.errors import ApiError, ErrorCode
@@ -96,6 +97,17 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
     return header, api.decode_request(header.api_version, frame, position)
 
 
+def decode_request_in_slices(
+    frame: Buffer,
+) -> tuple[RequestHeader, Generator[None, None, Struct]]:
+    """As ``decode_request``, with the message as a generator that yields now and then.
+
+    The generator returns the message; it, too, may raise MalformedMessageError.
+    """
+    header, position, api = _read_request_header(frame)
+    return header, api.decode_request_in_slices(header.api_version, frame, position)
+
+
 def largest_request_bytes(api_key: int, max_bytes: int) -> int:
     """How large a frame of a kind of request may be where ``max_bytes`` is the most for any."""
     return max_bytes if api_key in KEYS_WITH_RECORDS else min(max_bytes, PLAIN_REQUEST_BYTES_MAX)
@@ -166,7 +178,21 @@ def encode_response(
 ) -> list[Buffer]:
     """A whole response, the four size bytes included, as buffers to be written in order."""
     api = api_of(api_key)
-    buffers = api.encode_response(version, message)
+    return _framed(api, version, correlation_id, api.encode_response(version, message))
+
+
+def encode_response_in_slices(
+    api_key: int, version: int, correlation_id: int, message: Struct
+) -> Generator[None, None, list[Buffer]]:
+    """As ``encode_response``; yields now and then, and returns the buffers."""
+    api = api_of(api_key)
+    buffers = yield from api.encode_response_in_slices(version, message)
+    return _framed(api, version, correlation_id, buffers)
+
+
+def _framed(
+    api: Api[Any, Any], version: int, correlation_id: int, buffers: list[Buffer]
+) -> list[Buffer]:
     tail = b"\x00" if _is_flexible_response(api, version) else b""
     size = _CORRELATION.size + len(tail) + sum(map(len, buffers))
     header = _PREFIX_AND_CORRELATION.pack(size, correlation_id)

@@ -23,7 +23,7 @@ what it takes in memory, goes by their number and not by its bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from stele.errors import SteleError
@@ -33,19 +33,30 @@ from stele.wire.kafka.schema import FIXED, Field
 Decoder = Callable[[Any, memoryview, int, int, int], tuple[Any, int]]
 """(buffer, a view of it, position, end, elements allowed) → (message, position behind it)."""
 
+SlicedDecoder = Callable[[Any, memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
+"""The same as a generator, which yields after every SLICE_ELEMENTS."""
+
 
 def compile_decoder(
-    root: str, fields: list[Field], version: int, flexible: bool, classes: dict[str, type]
-) -> Decoder:
-    """A function that makes a ``root`` (a name in ``classes``) of the message's bytes."""
-    writer = _DecoderWriter(version, flexible)
+    root: str,
+    fields: list[Field],
+    version: int,
+    flexible: bool,
+    classes: dict[str, type],
+    *,
+    in_slices: bool = False,
+) -> Any:
+    """A function that makes a ``root`` (a name in ``classes``) of the message's bytes: a Decoder,
+    or a SlicedDecoder."""
+    writer = _DecoderWriter(version, flexible, in_slices)
+    if in_slices:
+        writer.begin_slices()
     message = writer.struct(root, fields)
     writer.line(f"return {message}, p")
     source = "def decode(buf, view, p, end, left):\n" + "\n".join(writer.lines)
     namespace: dict[str, Any] = {**writer.constants, **classes}
     exec(compile(source, f"<decode {root} v{version}>", "exec"), namespace)
-    decode: Decoder = namespace["decode"]
-    return decode
+    return namespace["decode"]
 
 
 def smallest_size(each: Field, version: int, flexible: bool) -> int:
@@ -65,9 +76,10 @@ def smallest_size(each: Field, version: int, flexible: bool) -> int:
 
 
 class _DecoderWriter:
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, in_slices: bool) -> None:
         self.version = version
         self.flexible = flexible
+        self.in_slices = in_slices
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
             "uvarint": primitives.read_uvarint,
@@ -85,6 +97,19 @@ class _DecoderWriter:
         """Write a statement, after reading the run of fixed-size values before it."""
         self._flush()
         self.lines.append("    " * self._indent + text)
+
+    def begin_slices(self) -> None:
+        """``slice`` counts down over all loops together, however they are nested."""
+        self.line(f"slice = {primitives.SLICE_ELEMENTS}")
+        self.line("if False:")
+        self.line("    yield")  # a generator, also without a loop
+
+    def _one_element_less(self) -> None:
+        if self.in_slices:
+            self.line("slice -= 1")
+            self.line("if not slice:")
+            self.line(f"    slice = {primitives.SLICE_ELEMENTS}")
+            self.line("    yield")
 
     def struct(self, class_name: str, fields: list[Field]) -> str:
         """Read a struct; return the expression that makes it."""
@@ -221,6 +246,7 @@ class _DecoderWriter:
         else:
             value = self._bytes_like(each.type, nullable=False)
         self.line(f"{result}.append({value})")
+        self._one_element_less()
         self._indent -= 1
 
     def _tagged_fields(self, tagged: list[Field]) -> dict[str, str]:
@@ -250,6 +276,7 @@ class _DecoderWriter:
             self.line("    refuse_length()")
             self._indent -= 1
         self.line(f"p = {end}")
+        self._one_element_less()
         self._indent -= 2
         return results
 

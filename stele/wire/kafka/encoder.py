@@ -8,7 +8,7 @@ size are packed by one call. A field that the version lacks is left out, whateve
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from stele.wire.kafka import primitives
@@ -19,23 +19,33 @@ from stele.world import Buffer
 Encoder = Callable[[Any, list[Buffer]], None]
 """(message, buffers to add to)."""
 
+SlicedEncoder = Callable[[Any, list[Buffer]], Generator[None, None, None]]
+"""The same as a generator, which yields after every SLICE_ELEMENTS."""
 
-def compile_encoder(root: str, fields: list[Field], version: int, flexible: bool) -> Encoder:
-    """A function that encodes the struct ``root``."""
-    writer = _EncoderWriter(version, flexible)
+
+def compile_encoder(
+    root: str, fields: list[Field], version: int, flexible: bool, *, in_slices: bool = False
+) -> Any:
+    """A function that encodes the struct ``root``: an Encoder, or a SlicedEncoder."""
+    writer = _EncoderWriter(version, flexible, in_slices)
+    if in_slices:
+        # Counts down over all loops together, however they are nested.
+        writer.line(f"slice = {primitives.SLICE_ELEMENTS}")
+        writer.line("if False:")
+        writer.line("    yield")  # a generator, also without a loop
     writer.struct("m", fields)
     writer.line("out.append(b''.join(parts))")
     source = "def encode(m, out):\n    parts = []\n" + "\n".join(writer.lines)
     namespace: dict[str, Any] = dict(writer.constants)
     exec(compile(source, f"<encode {root} v{version}>", "exec"), namespace)
-    encode: Encoder = namespace["encode"]
-    return encode
+    return namespace["encode"]
 
 
 class _EncoderWriter:
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, in_slices: bool) -> None:
         self.version = version
         self.flexible = flexible
+        self.in_slices = in_slices
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
             "U": primitives.UVARINTS,
@@ -203,6 +213,11 @@ class _EncoderWriter:
         else:
             self._bytes_like(each.type, element, nullable=False)
         self._flush()
+        if self.in_slices:
+            self._statement("slice -= 1")
+            self._statement("if not slice:")
+            self._statement(f"    slice = {primitives.SLICE_ELEMENTS}")
+            self._statement("    yield")
         self._indent -= 1
 
     def _tagged_fields(self, value: str, tagged: list[Field]) -> None:

@@ -22,6 +22,10 @@ but for DescribeTopicPartitions (``max.request.partition.size.limit``).
 """
 
 
+SLICE_ELEMENTS: Final = 1024
+"""Elements that a codec reads or writes at a time where it works in slices: a millisecond or so."""
+
+
 class MalformedMessageError(ApiError):
     """Bytes that are not the message they are said to be."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -20,8 +20,10 @@ from stele.wire.kafka.codec import (
     KEYS_WITH_RECORDS,
     PLAIN_REQUEST_BYTES_MAX,
 )
+from stele.wire.kafka.messages import list_offsets
 from stele.wire.kafka.primitives import (
     REQUEST_ELEMENTS_MAX,
+    SLICE_ELEMENTS,
     STRING_BYTES_MAX,
     encode_uvarint,
 )
@@ -181,3 +183,58 @@ def test_only_requests_with_records_may_be_large() -> None:
         assert most == (1 << 27 if key in KEYS_WITH_RECORDS else PLAIN_REQUEST_BYTES_MAX)
     assert wire.largest_request_bytes(4711, 1 << 27) == PLAIN_REQUEST_BYTES_MAX
     assert wire.largest_request_bytes(3, 1000) == 1000
+
+
+def drained(work: Generator[None, None, Any]) -> tuple[int, Any]:
+    """How many slices it took, and what came of it."""
+    slices = 1
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return slices, end.value
+        slices += 1
+
+
+@pytest.mark.parametrize(("name", "version"), REQUESTS)
+def test_long_requests_are_decoded_in_slices(name: str, version: int) -> None:
+    """To the same message, whatever array has the elements. Numbers are read by one call."""
+    api, definition = api_named(name)
+    arrays = [each for _, each in array_paths(definition.request, version)]
+    for each, (_, data) in zip(arrays, dense_requests(name, version, ELEMENTS), strict=True):
+        slices, message = drained(api.decode_request_in_slices(version, data))
+        assert message == api.decode_request(version, data)
+        is_numbers = each.type in schema.FIXED and each.type not in ("bool", "uuid")
+        assert is_numbers or slices > ELEMENTS // SLICE_ELEMENTS, each.name
+
+
+@pytest.mark.parametrize(("name", "version"), REQUESTS)
+def test_long_answers_are_encoded_in_slices(name: str, version: int) -> None:
+    api, definition = api_named(name)
+    for path, each in array_paths(definition.response, version):
+        message = smallest(api, api.response, definition.response, version)
+        with_array(api, message, path, each, ELEMENTS, version)
+        slices, buffers = drained(api.encode_response_in_slices(version, message))
+        assert b"".join(buffers) == b"".join(api.encode_response(version, message))
+        is_numbers = each.type in schema.FIXED and each.type not in ("bool", "uuid")
+        assert is_numbers or slices > ELEMENTS // SLICE_ELEMENTS, each.name
+
+
+def test_elements_of_nested_arrays_count_together_for_a_slice() -> None:
+    api, _ = api_named("ListOffsets")
+    partitions = [list_offsets.ListOffsetsPartition(number) for number in range(100)]
+    topics = [list_offsets.ListOffsetsTopic(f"t{number}", partitions) for number in range(100)]
+    message = list_offsets.ListOffsetsRequest(-1, topics=topics)
+    data = b"".join(api.encode_request(5, message))
+    assert drained(api.decode_request_in_slices(5, data)) == (1 + 10_100 // 1024, message)
+
+
+def test_what_is_malformed_is_so_in_slices_too() -> None:
+    api, _ = api_named("Metadata")
+    names = struct.pack(">i", ELEMENTS) + b"\x00\x01x" * ELEMENTS
+    for data in (names[:-1], names[:-1] + b"\xff"):
+        with pytest.raises(wire.MalformedMessageError) as whole:
+            api.decode_request(1, data)
+        with pytest.raises(wire.MalformedMessageError) as sliced:
+            drained(api.decode_request_in_slices(1, data))
+        assert whole.value.message == sliced.value.message
