@@ -351,7 +351,10 @@ class MetadataApplier:
         return self._topic(topic).config
 
     def _topic(self, name: str) -> _Topic:
-        """Worked out once for all partitions of a topic: its lists may be as long as it is."""
+        """Worked out once for all partitions of a topic: its lists may be as long as it is. And
+        once for all topics that configure nothing themselves, under the name that none has."""
+        if not self._replicas.image.config(ConfigResource.topic(name)):
+            name = ""
         topic = self._topics.get(name)
         if topic is None:
             config = effective_topic_config(

@@ -3,6 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SLICE_STEPS: Final = 256
+"""Steps of some microseconds each for one turn."""
+
+
+async def in_slices(
+    work: Callable[[T], R], items: Iterable[T], steps: int = SLICE_STEPS
+) -> list[R]:
+    """What ``work`` makes of each item; others run after every so many of them."""
+    done = []
+    for count, item in enumerate(items, 1):
+        done.append(work(item))
+        if not count % steps:
+            await asyncio.sleep(0)
+    return done
 
 
 class Slices:

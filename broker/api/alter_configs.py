@@ -25,6 +25,7 @@ from stele.wire.v1 import admin_pb2 as pb
 async def handle(
     context: BrokerContext, call: Call, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
+    config_requests.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_requests.alter(
         context,
         [_wish(resource) for resource in request.resources],

@@ -6,7 +6,13 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, known_here_s, patience_s
+from broker.api.topic_requests import (
+    check_named,
+    error_code,
+    forwarded,
+    known_here_s,
+    patience_s,
+)
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
@@ -22,6 +28,7 @@ from stele.wire.v1 import admin_pb2 as pb
 async def handle(
     context: BrokerContext, call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    check_named(sum(len(topic.partitions) for topic in request.topics), "partitions")
     timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     try:

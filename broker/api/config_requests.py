@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from broker.api.topic_requests import error_code, forwarded, known_here
+from broker.api.topic_requests import check_named, error_code, forwarded, known_here
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
@@ -36,6 +37,16 @@ def refusal(resource_type: int, nulls: Sequence[str]) -> tuple[ErrorCode, str] |
     return None
 
 
+_AT_ONCE = 256
+"""Resources and changes of one decision."""
+
+
+def check_size(changes: Sequence[int]) -> None:
+    """Of each resource the number of its changes. Raises ApiError POLICY_VIOLATION."""
+    check_named(len(changes), "resources")
+    check_named(sum(changes), "changes")
+
+
 async def alter(
     context: BrokerContext,
     wishes: Sequence[pb.AlterConfigsRequest.Resource],
@@ -45,25 +56,50 @@ async def alter(
 ) -> list[Outcome]:
     """One outcome per wish, in their order; those with a refusal are not sent."""
     deadline = context.clock.monotonic() + _TIMEOUT_S
-    request = pb.AlterConfigsRequest(
-        validate_only=validate_only,
-        resources=[wish for wish, why in zip(wishes, refusals, strict=True) if why is None],
-    )
+    asked = [wish for wish, why in zip(wishes, refusals, strict=True) if why is None]
     answers: list[tuple[ErrorCode, str]] = []
-    if request.resources:
-        count = len(request.resources)
+    metadata_offset = -1
+    for part in _decisions(asked):
+        request = pb.AlterConfigsRequest(validate_only=validate_only, resources=part)
+        left_s = deadline - context.clock.monotonic()
         try:
             response = await forwarded(
-                context, "AlterConfigs", request, pb.AlterConfigsResponse, timeout_s=_TIMEOUT_S
+                context, "AlterConfigs", request, pb.AlterConfigsResponse, timeout_s=left_s
             )
         except ApiError as error:
-            answers = [(error.code, error.message)] * count
-        else:
-            answers = [(error_code(each.error), each.message) for each in response.resources]
-            await known_here(context, response.metadata_offset, deadline)
+            answers += [(error.code, error.message)] * (len(asked) - len(answers))
+            break
+        answers += [(error_code(each.error), each.message) for each in response.resources]
+        metadata_offset = response.metadata_offset
+    if metadata_offset >= 0:
+        await known_here(context, metadata_offset, deadline)
     remaining = iter(answers)  # the controller answers in the order it was asked
     outcomes = []
     for wish, why in zip(wishes, refusals, strict=True):
         code, message = why or next(remaining)
         outcomes.append(Outcome(wish.resource.type, wish.resource.name, code, message or None))
     return outcomes
+
+
+def _decisions(
+    wishes: Sequence[pb.AlterConfigsRequest.Resource],
+) -> Iterator[list[pb.AlterConfigsRequest.Resource]]:
+    """Resources are changed each by itself, so many of them may be several decisions.
+
+    Not those that are named more than once: the controller refuses them, and has to see it.
+    """
+    times = Counter((wish.resource.type, wish.resource.name) for wish in wishes)
+    if times.total() > len(times):
+        yield list(wishes)
+        return
+    part: list[pb.AlterConfigsRequest.Resource] = []
+    size = 0
+    for wish in wishes:
+        more = 1 + len(wish.changes)
+        if part and size + more > _AT_ONCE:
+            yield part
+            part, size = [], 0
+        part.append(wish)
+        size += more
+    if part:
+        yield part

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, known_here, patience_s
+from broker.api.topic_requests import (
+    check_named,
+    error_code,
+    forwarded,
+    known_here,
+    patience_s,
+)
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_partitions as messages
@@ -24,6 +30,7 @@ from stele.wire.v1 import admin_pb2 as pb
 async def handle(
     context: BrokerContext, call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
+    check_named(len(request.topics), "topics")
     timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     # A topic that is named twice is refused, and answered once.

@@ -8,6 +8,7 @@ Java's client needs, is never null.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from broker.api import topic_requests
 from broker.api.call import Call, Served
@@ -24,6 +25,7 @@ from stele.wire.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
@@ -31,13 +33,16 @@ async def handle(
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
+    topic_requests.check_named(len(request.topics), "topics")
     wanted = []
+    slices = Slices(SLICE_STEPS)
     for topic in request.topics:
         refusal = _refusal(topic, named[topic.name])
         if refusal is None:
             wanted.append(_new_topic(topic))
         else:
             results[topic.name] = _failed(topic.name, *refusal)
+        await slices.step(1 + len(topic.assignments) + len(topic.configs))
     if wanted:
         try:
             created = await topic_requests.create(
@@ -46,11 +51,12 @@ async def handle(
                 timeout_s=topic_requests.patience_s(request.timeout_ms),
                 validate_only=request.validate_only,
             )
-            configs = NewTopicConfigs(context)
+            configs = _Configs(NewTopicConfigs(context))
             wishes = {topic.name: topic for topic in wanted}
-            results |= {
-                topic.name: _result(topic, wishes[topic.name], configs) for topic in created
-            }
+            for made in created:
+                wish = wishes[made.name]
+                results[made.name] = _result(made, wish, configs)
+                await slices.step(1 + _ENTRIES_COST * len(wish.configs))
         except ApiError as error:
             results |= {t.name: _failed(t.name, error.code, error.message) for t in wanted}
     return CreateTopicsResponse(topics=[results[name] for name in named])
@@ -79,8 +85,34 @@ def _new_topic(topic: CreatableTopic) -> pb.NewTopic:
     )
 
 
+_ENTRIES_COST = 8
+"""Steps for each configuration that a topic has of its own: then all its keys are told anew."""
+
+
+class _Configs:
+    """What answers tell of configurations; topics without any of their own share it."""
+
+    def __init__(self, configs: NewTopicConfigs) -> None:
+        self._configs = configs
+        self._inherited = self._entries({})
+
+    def of(self, wish: pb.NewTopic) -> list[CreatableTopicConfigs]:
+        return self._entries(wish.configs) if wish.configs else self._inherited
+
+    def _entries(self, own: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=entry.key.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=CONFIG_SOURCES[entry.source],
+            )
+            for entry in self._configs.of(own)
+        ]
+
+
 def _result(
-    topic: pb.CreateTopicsResponse.Topic, wish: pb.NewTopic, configs: NewTopicConfigs
+    topic: pb.CreateTopicsResponse.Topic, wish: pb.NewTopic, configs: _Configs
 ) -> CreatableTopicResult:
     error = topic_requests.error_code(topic.error)
     if error is not ErrorCode.NONE:
@@ -90,15 +122,7 @@ def _result(
         topic_id=topic.topic_id.ljust(16, b"\x00"),  # with validate_only there is none
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.key.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=CONFIG_SOURCES[entry.source],
-            )
-            for entry in configs.of(wish.configs)
-        ],
+        configs=configs.of(wish),
     )
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 
 from broker import requests
 from broker.api.call import Call, Served
+from broker.api.topic_requests import check_named
 from broker.context import BrokerContext
 from broker.replicas_deletion import Deletion, DeletionResult
 from metadata.image import MetadataImage
@@ -21,6 +22,7 @@ from stele.wire.kafka.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from storage.turns import in_slices
 
 
 async def handle(
@@ -28,13 +30,15 @@ async def handle(
 ) -> DeleteRecordsResponse:
     image = context.image()
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    items = [
-        DeletionResult(ErrorCode.INVALID_REQUEST)
-        if asked[topic.name, partition.partition_index] > 1
-        else _item(image, topic.name, partition.partition_index, partition.offset)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    check_named(asked.total(), "partitions")
+    items = await in_slices(
+        lambda named: (
+            DeletionResult(ErrorCode.INVALID_REQUEST)
+            if asked[named[0], named[1].partition_index] > 1
+            else _item(image, named[0], named[1].partition_index, named[1].offset)
+        ),
+        ((topic.name, partition) for topic in request.topics for partition in topic.partitions),
+    )
     results = iter(await requests.delete_records(context, items, request.timeout_ms))
     return DeleteRecordsResponse(
         topics=[

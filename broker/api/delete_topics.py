@@ -22,6 +22,7 @@ async def handle(
     context: BrokerContext, call: Call, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     asked = _asked(call, request)
+    topic_requests.check_named(len(asked), "topics")
     names = [name for name, _ in asked if name is not None]
     topic_ids = [topic_id for name, topic_id in asked if name is None]
     if len(set(names)) < len(names) or len(set(topic_ids)) < len(topic_ids):

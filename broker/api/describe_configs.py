@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4: the configuration of topics and of this broker.
 
-Deviations: a topic's synonyms name no coarser spelling of a broker's key (log.retention.hours),
-and give the value in the unit of the finest one.
+Deviations: a resource named more than once is described once; a topic's synonyms name no coarser
+spelling of a broker's key (log.retention.hours), and give the value in the unit of the finest one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from stele.wire.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from storage.turns import in_slices
 
 CONFIG_SOURCES = {  # their numbers in the protocol
     effective.DYNAMIC_TOPIC: 1,
@@ -29,6 +30,9 @@ CONFIG_SOURCES = {  # their numbers in the protocol
     effective.STATIC_BROKER: 4,
     effective.DEFAULT: 5,
 }
+_AT_ONCE = 8
+"""Resources described in one turn of the event loop: each has dozens of keys."""
+
 _TYPES = {
     Type.BOOLEAN: 1,
     Type.STRING: 2,
@@ -42,7 +46,10 @@ _TYPES = {
 async def handle(
     context: BrokerContext, call: Call, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    results = [_describe(context, request, resource) for resource in request.resources]
+    asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+    results = await in_slices(
+        lambda resource: _describe(context, request, resource), asked.values(), _AT_ONCE
+    )
     return DescribeConfigsResponse(results=results)
 
 

@@ -19,24 +19,24 @@ from stele.wire.kafka.messages.describe_producers import (
     TopicResponse,
 )
 from storage.producer_state import ProducerEntry
+from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
     context: BrokerContext, call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     image = context.image()
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                topic.name,
-                [
-                    _partition(context, image.topic(topic.name), number)
-                    for number in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    slices = Slices(SLICE_STEPS)
+    topics = []
+    for topic in request.topics:
+        found = TopicResponse(topic.name)
+        for number in topic.partition_indexes:
+            described = _partition(context, image.topic(topic.name), number)
+            found.partitions.append(described)
+            await slices.step(1 + len(described.active_producers))
+        topics.append(found)
+        await slices.step()
+    return DescribeProducersResponse(topics=topics)
 
 
 def _partition(context: BrokerContext, topic: Topic | None, number: int) -> PartitionResponse:

@@ -19,6 +19,7 @@ from stele.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
@@ -33,7 +34,9 @@ async def handle(
     asked = {topic.name for topic in request.topics} or image.topic_ids.keys()
     live = {each.broker_id for each in image.brokers.values() if not each.fenced}
     response = DescribeTopicPartitionsResponse()
+    slices = Slices(SLICE_STEPS)
     for name in sorted(name for name in asked if name >= cursor.topic_name):
+        await slices.step()
         topic = image.topic(name)
         if topic is None:
             response.topics.append(_failed(name, _missing(name)))

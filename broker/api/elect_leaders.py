@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, known_here, patience_s
+from broker.api.topic_requests import (
+    check_named,
+    error_code,
+    forwarded,
+    known_here,
+    patience_s,
+)
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import elect_leaders as messages
@@ -30,6 +36,8 @@ async def handle(
         return _refused(
             request, ErrorCode.INVALID_REQUEST, f"no election type {request.election_type}"
         )
+    named = sum(len(topic.partitions) for topic in request.topic_partitions or [])
+    check_named(named, "partitions")
     wishes = pb.ElectLeadersRequest(unclean=request.election_type == _UNCLEAN)
     for topic in request.topic_partitions or []:
         for partition in topic.partitions:

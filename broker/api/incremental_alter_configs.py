@@ -27,6 +27,7 @@ _LIST_OPERATIONS = {_APPEND: pb.ListOperation.APPEND, _SUBTRACT: pb.ListOperatio
 async def handle(
     context: BrokerContext, call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
+    config_requests.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_requests.alter(
         context,
         [_wish(resource) for resource in request.resources],

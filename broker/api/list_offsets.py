@@ -22,6 +22,7 @@ from stele.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from storage.turns import in_slices
 
 READ_COMMITTED = 1
 
@@ -43,13 +44,14 @@ async def handle(
 ) -> ListOffsetsResponse:
     image = context.image()
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    items = [
-        OffsetResult(ErrorCode.INVALID_REQUEST)
-        if asked[topic.name, partition.partition_index] > 1
-        else _item(image, call.version, topic.name, partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    items = await in_slices(
+        lambda named: (
+            OffsetResult(ErrorCode.INVALID_REQUEST)
+            if asked[named[0], named[1].partition_index] > 1
+            else _item(image, call.version, *named)
+        ),
+        ((topic.name, partition) for topic in request.topics for partition in topic.partitions),
+    )
     results = iter(
         await requests.list_offsets(
             context, items, read_committed=request.isolation_level == READ_COMMITTED

@@ -6,7 +6,7 @@ Not from this broker's own metadata: what is missing there may just have been st
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, patience_s
+from broker.api.topic_requests import check_named, error_code, patience_s
 from broker.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages
@@ -22,6 +22,8 @@ from stele.wire.v1 import admin_pb2 as pb
 async def handle(
     context: BrokerContext, call: Call, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    asked = sum(len(topic.partition_indexes) for topic in request.topics or [])
+    check_named(asked, "partitions")
     named = [
         pb.TopicPartitionName(topic=topic.name, partition=index)
         for topic in request.topics or []

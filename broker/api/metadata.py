@@ -4,22 +4,24 @@ From version 12 on topics can be asked for by id: a topic with an id is, whateve
 versions 10 and 11, which have the field, ids and null names are refused, as in Kafka.
 
 Deviations: a topic that is made by asking for it is waited for, two seconds at most, before
-LEADER_NOT_AVAILABLE is answered; in version 0 partitions with absent replicas are told like all
-others; everybody is authorized for everything.
+LEADER_NOT_AVAILABLE is answered, and 64 of them are made at the most; in version 0 partitions with
+absent replicas are told like all others; everybody is authorized for everything.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 
 from broker.api import topic_requests
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.api.describe_cluster import CLUSTER_OPERATIONS
+from broker.api.topic_requests import AT_ONCE
 from broker.context import BrokerContext
 from broker.requests import NO_TOPIC_ID
 from broker.topic_views import Perspective, TopicView
-from metadata.image import PLAINTEXT, MetadataImage
+from metadata.image import PLAINTEXT, MetadataImage, Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import metadata as messages
 from stele.wire.kafka.messages.metadata import (
@@ -29,6 +31,7 @@ from stele.wire.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import SLICE_STEPS, Slices
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +58,18 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
     )
     view = context.topic_views.of(image, perspective)
     if request.topics is None or (call.version == 0 and not request.topics):
-        topics = [view.topic(image, topic) for topic in image.sorted_topics()]
+        topics = await _in_slices(view, image, image.sorted_topics())
     else:
-        topics = [
-            _named(view, image, failures, asked.name)
-            if asked.name is not None and asked.topic_id == NO_TOPIC_ID
-            else _identified(view, image, asked.topic_id)
-            for asked in request.topics
-        ]
+        topics = await _in_slices(
+            view,
+            image,
+            (
+                _named(image, failures, asked.name)
+                if asked.name is not None and asked.topic_id == NO_TOPIC_ID
+                else _identified(image, asked.topic_id)
+                for asked in request.topics
+            ),
+        )
     wants_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -78,22 +85,37 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
     )
 
 
+async def _in_slices(
+    view: TopicView, image: MetadataImage, found: Iterable[Topic | MetadataResponseTopic]
+) -> list[MetadataResponseTopic]:
+    topics = []
+    slices = Slices(SLICE_STEPS)
+    for each in found:
+        if isinstance(each, Topic):
+            topics.append(view.topic(image, each))
+            await slices.step(1 + len(each.partitions))
+        else:
+            topics.append(each)
+            await slices.step()
+    return topics
+
+
 def _named(
-    view: TopicView, image: MetadataImage, failures: dict[str, ErrorCode], name: str
-) -> MetadataResponseTopic:
+    image: MetadataImage, failures: dict[str, ErrorCode], name: str
+) -> Topic | MetadataResponseTopic:
     topic = image.topic(name)
     if topic is not None:
-        return view.topic(image, topic)
+        return topic
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not is_valid_topic_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(failures.get(name, error), name=name)
 
 
-def _identified(view: TopicView, image: MetadataImage, topic_id: bytes) -> MetadataResponseTopic:
+def _identified(image: MetadataImage, topic_id: bytes) -> Topic | MetadataResponseTopic:
     topic = image.topic_by_id(topic_id)
     if topic is not None:
-        return view.topic(image, topic)
+        return topic
     return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
 
@@ -106,27 +128,33 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 async def _create_missing(context: BrokerContext, request: MetadataRequest) -> dict[str, ErrorCode]:
-    """Make the topics asked for by name that are not there; return the errors of those."""
+    """Make the topics asked for by name that are not there; return the errors of those.
+
+    One decision's worth of them. The others are "not available" yet: clients ask again.
+    """
     if not (context.config.auto_create_topics_enable and request.allow_auto_topic_creation):
         return {}
     image = context.image()
     asked = dict.fromkeys(
         topic.name for topic in request.topics or () if topic.topic_id == NO_TOPIC_ID
     )
-    missing = [
-        name
-        for name in asked
-        if name is not None and image.topic(name) is None and is_valid_topic_name(name)
-    ]
+    missing = []
+    slices = Slices(SLICE_STEPS)
+    for name in asked:
+        if name is not None and image.topic(name) is None and is_valid_topic_name(name):
+            missing.append(name)
+        await slices.step()
     if not missing:
         return {}
+    later = dict.fromkeys(missing[AT_ONCE:], ErrorCode.LEADER_NOT_AVAILABLE)
+    missing = missing[:AT_ONCE]
     topics = [pb.NewTopic(name=name, partitions=-1, replication_factor=-1) for name in missing]
     try:
         results = await topic_requests.create(context, topics, timeout_s=_CREATE_TIMEOUT_S)
     except ApiError as error:
         logger.warning("auto creation of %s: %s", ", ".join(missing), error)
-        return dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
-    return {result.name: _creation_error(result) for result in results}
+        return later | dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
+    return later | {result.name: _creation_error(result) for result in results}
 
 
 def _creation_error(result: pb.CreateTopicsResponse.Topic) -> ErrorCode:

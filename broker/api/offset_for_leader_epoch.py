@@ -15,26 +15,31 @@ from stele.wire.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from storage.turns import in_slices
 
 
 async def handle(
     context: BrokerContext, call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     image = context.image()
-    items: list[EpochQuery | OffsetResult] = []
-    for topic in request.topics:
-        known = requests.find_topic(image, topic.topic, b"")
-        for partition in topic.partitions:
-            found = requests.partition_of(known, partition.partition)
-            if isinstance(found, ErrorCode):
-                items.append(OffsetResult(found))
-            else:
-                items.append(
-                    EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
-                )
-    results = iter(requests.epoch_ends(context, items))
+
+    def ask(topic: str, partition: OffsetForLeaderPartition) -> OffsetResult:
+        known = requests.find_topic(image, topic, b"")
+        found = requests.partition_of(known, partition.partition)
+        if isinstance(found, ErrorCode):
+            return OffsetResult(found)
+        query = EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
+        return requests.epoch_ends(context, [query])[0]
+
+    results = iter(
+        await in_slices(
+            lambda named: ask(*named),
+            ((topic.topic, each) for topic in request.topics for each in topic.partitions),
+        )
+    )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -17,8 +17,8 @@ STRING_BYTES_MAX: Final = 2**15 - 1
 REQUEST_ELEMENTS_MAX: Final = 65_536
 """Elements of all arrays of one request together, unknown tagged fields included.
 
-They are decoded, and mostly handled, in one turn of a server's event loop. Kafka has no such limit
-but for DescribeTopicPartitions (``max.request.partition.size.limit``).
+They are held in memory together. Kafka has no such limit but for DescribeTopicPartitions
+(``max.request.partition.size.limit``).
 """
 
 
