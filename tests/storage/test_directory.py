@@ -11,6 +11,7 @@ from storage.checkpoints import CORRUPT_FILE, MetaProperties, TopicPartition, re
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.steps import Steps
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 
 PATH = "/data"
@@ -528,9 +529,9 @@ async def test_a_long_recovery_tells_how_far_it_is(
     clock = HandClock()
     load = LogDirectory._load_log
 
-    def slow(self: LogDirectory, partition: TopicPartition) -> None:
+    def slow(self: LogDirectory, partition: TopicPartition) -> Steps[None]:
         clock.now_ms += 2000
-        load(self, partition)
+        return load(self, partition)
 
     monkeypatch.setattr(LogDirectory, "_load_log", slow)
     with caplog.at_level(logging.INFO):
