@@ -414,16 +414,38 @@ class Damage:
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
     def _lose_checkpoint(self, node: SimNode) -> bool:
-        """They only tell where recovery may begin, and what damage is for sure no torn write."""
+        """They only tell where recovery may begin, and what damage is for sure no torn write; and
+        where logs begin, which their first segments tell, too, unless they hold deleted records."""
         if node.id in self._hurt.values():
             return False
         present = set(self._disk(node).names(ROOT))
         names = [name for name in _CHECKPOINTS if name in present]
+        if LOG_START_FILE in names and self._holds_deleted_records(node):
+            names.remove(LOG_START_FILE)
         if not names:
             return False
         self._disk(node).lose(f"{ROOT}/{self._rng.choice(names)}")
         self.counts["checkpoints lost"] += 1
         return True
+
+    def _holds_deleted_records(self, node: SimNode) -> bool:
+        """Whether records lie below the start of a log. Without the file of the starts, which alone
+        tells that (as in Kafka), they would be back, and shown by the broker if it is elected."""
+        disk, path = self._disk(node), f"{ROOT}/{LOG_START_FILE}"
+        for content in (bytes(disk.file(path).data), disk.durable_file(path)):
+            starts = decode_offsets(content.decode(), path) if content else {}
+            for key, start in starts.items():
+                if any(base < start for base in self._bases(node, f"{ROOT}/{key}")):
+                    return True
+        return False
+
+    def _bases(self, node: SimNode, directory: str) -> list[int]:
+        """Base offsets of the segments that are there, or may be after a power loss."""
+        if self._disk(node).find(directory) is None:
+            return []
+        found = self._disk(node).directory(directory)
+        names = {*found.entries, *found.durable}
+        return [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
 
     def _lose_beside(self, node: SimNode, place: _Place) -> bool:
         """Indexes, producer snapshots, leader epochs: the log tells them anew."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from chaos.sim.cluster import SimCluster, SimNode
+from typing import Any
+
+from chaos.sim.cluster import KAFKA_PORT, SimCluster, SimNode
+from stele.aio import Admin
+from stele.config import ClientWorld
 
 TOPIC = "orders"
 SAFE = {"min.insync.replicas": "2"}
@@ -16,6 +20,17 @@ async def a_topic(cluster: SimCluster, configs: dict[str, str] | None = None) ->
 async def write(cluster: SimCluster, count: int, prefix: str = "v") -> None:
     for i in range(count):
         await cluster.client.produce_until_acknowledged(TOPIC, f"{prefix}{i}".encode())
+
+
+def admin_of(cluster: SimCluster, **options: Any) -> Admin:
+    world = cluster.client_world
+    servers = ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
+    return Admin(
+        servers,
+        world=ClientWorld(world.clock, world.network, world.rng),
+        on_wait=lambda _: None,
+        **options,
+    )
 
 
 def log_bytes(cluster: SimCluster, node: SimNode) -> bytes:

@@ -8,31 +8,18 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.cluster import CONTROLLER_PORT, KAFKA_PORT, SimCluster, SimNode
+from chaos.sim.cluster import CONTROLLER_PORT, SimCluster, SimNode
 from node.node import SUPPORTED_FEATURES
 from stele.admin import ConfigResource, NewTopic
-from stele.aio import Admin
-from stele.config import ClientWorld
 from stele.errors import ApiError, BulkError, ErrorCode, OutcomeUnknownError
 from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcError
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from tests.support.sim_cluster import TOPIC, a_topic, admin_of, write
 
 ID = b"0123456789abcdef"
-
-
-def admin_of(cluster: SimCluster, **options: Any) -> Admin:
-    world = cluster.client_world
-    servers = ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
-    return Admin(
-        servers,
-        world=ClientWorld(world.clock, world.network, world.rng),
-        on_wait=lambda _: None,
-        **options,
-    )
 
 
 def active(cluster: SimCluster) -> SimNode:

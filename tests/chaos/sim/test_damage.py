@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.damage import Damage
+from storage.checkpoints import LOG_START_FILE, TopicPartition, encode_offsets
 from storage.errors import UnreadableLogError
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
 
 APART = {"metadata.log.dir": "/metadata"}
 
@@ -91,6 +93,33 @@ def test_no_voter_is_lost_whose_replicas_are_needed_and_go_with_it(
         assert damage.may_lose_voter(victim) == bool(settings)
 
     SimCluster(4, combined=True, settings=settings).run(scenario)
+
+
+def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, topic = Damage(cluster, random.Random(1)), "extra-1"
+        await cluster.client.create_topic(topic, configs=SAFE)
+        await cluster.until_isr(topic, 3)
+        for _ in range(5):
+            await cluster.client.produce_until_acknowledged(topic, b"x")
+        victim = cluster.brokers[1]
+        disk = cluster.simulation.machine(victim.host).disk
+        async with admin_of(cluster) as admin:
+            await admin.delete_records({(topic, 0): 3})
+        await asyncio.sleep(6.0)  # by then there are the other checkpoints, too
+        victim.kill()
+
+        def lose_all() -> set[str]:
+            for _ in range(50):
+                damage._lose_checkpoint(victim)
+            return {name for name in disk.names("/data") if name.endswith("-offset-checkpoint")}
+
+        assert lose_all() == {LOG_START_FILE}
+        file = disk.file(f"/data/{LOG_START_FILE}")
+        file.data[:] = file.durable[:] = encode_offsets({TopicPartition(topic, 0): 0})
+        assert lose_all() == set()
+
+    SimCluster(7).run(scenario)
 
 
 def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
