@@ -258,9 +258,7 @@ class LogDirectory:
         self._checkpoints.load()
         partitions: list[TopicPartition] = []
         for name in self._disk.list(self.path):
-            if name.endswith(_DELETED_SUFFIX):
-                self._disk.remove_tree(f"{self.path}/{name}")
-            elif name.endswith(_CORRUPT_SUFFIX):
+            if name.endswith(_CORRUPT_SUFFIX):
                 logger.warning("%s/%s was found corrupt earlier and is kept aside", self.path, name)
             else:
                 partition = parse_partition_directory(name)
@@ -480,7 +478,8 @@ class LogDirectory:
             raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
     async def remove_deleted(self) -> None:
-        """Remove the directories that ``delete`` set aside. Raises OSError."""
+        """Remove the directories that ``delete`` set aside, in this life or an earlier one. Raises
+        OSError."""
         names = [name for name in self._disk.list(self.path) if name.endswith(_DELETED_SUFFIX)]
         await self._disk.discard([f"{self.path}/{name}" for name in names])
 
@@ -620,7 +619,7 @@ class LogDirectory:
         for log in list(self.logs.values()):
             await asyncio.sleep(0)
             if log.offline is None:
-                removed += log.remove_dead_segments(in_order=True)
+                removed += await log.retire_dead_segments(in_order=True)
         return removed
 
     async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:

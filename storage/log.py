@@ -743,12 +743,12 @@ class PartitionLog:
             raise self._refusal(error) from error
         return dead
 
-    async def retire_dead_segments(self) -> int:
-        """As ``remove_dead_segments``, once the new start is on disk: in slices, and their space is
-        freed off the event loop. Raises StorageError."""
+    async def retire_dead_segments(self, *, in_order: bool = False) -> int:
+        """As ``remove_dead_segments``, in slices; the event loop waits neither for the device nor
+        while the space is freed. Raises StorageError."""
         self._check_online()
         try:
-            return await retire_dead_segments(self, self._disk)
+            return await retire_dead_segments(self, self._disk, in_order=in_order)
         except OSError as error:
             raise self._refusal(error) from error
 
