@@ -20,6 +20,7 @@ from stele.wire.kafka.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
 
 
 async def handle(
@@ -28,8 +29,8 @@ async def handle(
     config_requests.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_requests.alter(
         context,
-        [_wish(resource) for resource in request.resources],
-        [_refusal(resource) for resource in request.resources],
+        await in_slices(_wish, request.resources),
+        await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
     )
     return AlterConfigsResponse(

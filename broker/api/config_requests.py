@@ -37,6 +37,9 @@ def refusal(resource_type: int, nulls: Sequence[str]) -> tuple[ErrorCode, str] |
     return None
 
 
+_MESSAGE_MAX = 1000
+"""Characters: a message may list all that is wrong, and a string has 32,767 bytes at most."""
+
 _AT_ONCE = 256
 """Resources and changes of one decision."""
 
@@ -77,6 +80,7 @@ async def alter(
     outcomes = []
     for wish, why in zip(wishes, refusals, strict=True):
         code, message = why or next(remaining)
+        message = message[:_MESSAGE_MAX]
         outcomes.append(Outcome(wish.resource.type, wish.resource.name, code, message or None))
     return outcomes
 

@@ -25,12 +25,14 @@ from stele.wire.kafka.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
 
 
 async def handle(
     context: BrokerContext, call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     check_named(len(request.topics), "topics")
+    check_named(sum(len(topic.assignments or ()) for topic in request.topics), "partitions")
     timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     # A topic that is named twice is refused, and answered once.
@@ -42,7 +44,7 @@ async def handle(
     }
     wanted = [topic for topic in request.topics if named[topic.name] == 1]
     wishes = pb.CreatePartitionsRequest(
-        topics=[_wish(topic) for topic in wanted], validate_only=request.validate_only
+        topics=await in_slices(_wish, wanted), validate_only=request.validate_only
     )
     if wanted:
         try:

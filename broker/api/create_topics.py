@@ -31,9 +31,11 @@ from storage.turns import SLICE_STEPS, Slices
 async def handle(
     context: BrokerContext, call: Call, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
+    topic_requests.check_named(len(request.topics), "topics")
+    assigned = sum(len(topic.assignments) for topic in request.topics)
+    topic_requests.check_named(assigned, "partitions")
     named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
-    topic_requests.check_named(len(request.topics), "topics")
     wanted = []
     slices = Slices(SLICE_STEPS)
     for topic in request.topics:

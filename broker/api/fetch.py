@@ -7,12 +7,15 @@ no follower is ever named as a nearer replica (KIP-392); nothing is tiered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import logging
+from collections.abc import Generator, Iterable, Iterator
 
 from broker import requests
 from broker.api.call import Call, Reply, Served, hinted_endpoints
 from broker.context import BrokerContext
-from broker.types import Cancel, FetchEntry, FetchQuery, FetchResult, PartitionId
+from broker.fetch_session import FetchContext
+from broker.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint, PartitionId
 from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch as messages
@@ -27,6 +30,9 @@ from stele.wire.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from storage.turns import SLICE_STEPS
+
+logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 _TOPIC_IDS_FROM = 13
@@ -72,59 +78,144 @@ class _Names:
 def handle(
     context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
-    image = context.image()
-    names = _Names(image, call.version)
-    replica_id, replica_epoch = _replica(request)
-    registration = image.broker(replica_id) if replica_epoch >= 0 else None
-    try:
-        session = context.sessions.open(
-            owner=call.connection,
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-            replica_id=replica_id,
-            is_proven=registration is not None and registration.broker_epoch == replica_epoch,
-            entries=_entries(names, request.topics),
-            forgotten=[
-                PartitionId(names.key(topic.topic, topic.topic_id), partition)
-                for topic in request.forgotten_topics_data
-                for partition in topic.partitions
-            ],
-        )
-    except ApiError as error:
-        reply(refuse(call, request, error.code))
-        return None
-    items: list[FetchEntry | FetchResult] = []
-    for entry in session.entries:
-        missing = names.missing(entry.id)
-        items.append(entry if missing is None else FetchResult(entry.id, missing))
-    query = FetchQuery(
-        entries=[],
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        replica_id=replica_id,
-        replica_epoch=replica_epoch,
-        read_committed=request.isolation_level == READ_COMMITTED,
-        session=session.session,
-    )
-    if replica_id < 0:
-        query.max_bytes = min(query.max_bytes, context.config.fetch_max_bytes)
+    fetch = _Fetch(context, call, request, reply)
+    fetch.work_off(fetch.begin())
+    return fetch.cancel
 
-    def done(results: list[FetchResult]) -> None:
+
+class _Fetch:
+    """One request. What names many partitions is worked on in slices, before the reading and after.
+
+    Not that of a broker that proves to be one: its requests are taken up as they come.
+    """
+
+    def __init__(
+        self, context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
+    ) -> None:
+        image = context.image()
+        self._context = context
+        self._call = call
+        self._request = request
+        self._reply = reply
+        self._names = _Names(image, call.version)
+        self._replica_id, self._replica_epoch = _replica(request)
+        registration = image.broker(self._replica_id) if self._replica_epoch >= 0 else None
+        self._is_proven = (
+            registration is not None and registration.broker_epoch == self._replica_epoch
+        )
+        self._withdraw: Cancel | None = None
+        self._is_over = False
+
+    def cancel(self) -> None:
+        self._is_over = True
+        if self._withdraw is not None:
+            self._withdraw()
+
+    def work_off(self, work: Generator[None, None, None]) -> None:
+        """A slice now, the others each in a turn of its own."""
+        for _ in work:
+            if not self._is_proven:
+                asyncio.get_running_loop().call_soon(self._work_on, work)
+                return
+
+    def _work_on(self, work: Generator[None, None, None]) -> None:
+        if self._is_over:
+            return
+        try:
+            self.work_off(work)
+        except Exception:
+            logger.exception("a fetch of the client %r failed", self._call.client_id)
+            self._reply(refuse(self._call, self._request, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def begin(self) -> Generator[None, None, None]:
+        """Find out what is asked for, and have it read."""
+        request, names = self._request, self._names
+        entries: dict[PartitionId, FetchEntry] = {}
+        for count, (key, partition) in enumerate(_named(names, request.topics), 1):
+            # Of a partition that is named more than once the last counts, as in Kafka.
+            entry = _entry(key, partition)
+            entries[entry.id] = entry
+            if not count % SLICE_STEPS:
+                yield
+        forgotten: list[PartitionId] = []
+        for topic in request.forgotten_topics_data:
+            key = names.key(topic.topic, topic.topic_id)
+            for number in topic.partitions:
+                forgotten.append(PartitionId(key, number))
+                if not len(forgotten) % SLICE_STEPS:
+                    yield
+        try:
+            session = self._context.sessions.open(
+                owner=self._call.connection,
+                session_id=request.session_id,
+                session_epoch=request.session_epoch,
+                replica_id=self._replica_id,
+                is_proven=self._is_proven,
+                entries=list(entries.values()),
+                forgotten=forgotten,
+            )
+        except ApiError as error:
+            self._reply(refuse(self._call, request, error.code))
+            return
+        items: list[FetchEntry | FetchResult] = []
+        for entry in session.entries:
+            missing = names.missing(entry.id)
+            items.append(entry if missing is None else FetchResult(entry.id, missing))
+            if not len(items) % SLICE_STEPS:
+                yield
+        self._withdraw = requests.fetch(
+            self._context,
+            items,
+            self._query(session),
+            lambda results: self.work_off(self._answer(session, results)),
+        )
+
+    def _query(self, session: FetchContext) -> FetchQuery:
+        request = self._request
+        query = FetchQuery(
+            entries=[],
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            replica_id=self._replica_id,
+            replica_epoch=self._replica_epoch,
+            read_committed=request.isolation_level == READ_COMMITTED,
+            session=session.session,
+        )
+        if self._replica_id < 0:
+            query.max_bytes = min(query.max_bytes, self._context.config.fetch_max_bytes)
+        return query
+
+    def _answer(
+        self, session: FetchContext, results: list[FetchResult]
+    ) -> Generator[None, None, None]:
         answered = session.answer(results)
-        hints = [result.leader for result in answered if result.error in _HINTED]
-        reply(
+        read_committed = self._request.isolation_level == READ_COMMITTED
+        hints: list[LeaderHint] = []
+        topics: list[FetchableTopicResponse] = []
+        last: bytes | None = None
+        for count, result in enumerate(answered, 1):
+            if result.error in _HINTED:
+                hints.append(result.leader)
+            if result.id.topic_id != last:  # neighbours of one topic stand together
+                last = result.id.topic_id
+                topics.append(
+                    FetchableTopicResponse(
+                        topic=self._names.name(last),
+                        topic_id=last if len(last) == 16 else bytes(16),
+                    )
+                )
+            topics[-1].partitions.append(_partition(result, read_committed))
+            if not count % SLICE_STEPS:
+                yield
+        endpoints = hinted_endpoints(self._context, self._call.listener, hints)
+        self._reply(
             FetchResponse(
                 session_id=session.session_id,
-                responses=_topics(names, answered, query.read_committed),
-                node_endpoints=[
-                    NodeEndpoint(*endpoint)
-                    for endpoint in hinted_endpoints(context, call.listener, hints)
-                ],
+                responses=topics,
+                node_endpoints=[NodeEndpoint(*endpoint) for endpoint in endpoints],
             )
         )
-
-    return requests.fetch(context, items, query, done)
 
 
 def is_of_follower(request: FetchRequest) -> bool:
@@ -139,15 +230,11 @@ def _replica(request: FetchRequest) -> tuple[int, int]:
     return request.replica_state.replica_id, request.replica_state.replica_epoch
 
 
-def _entries(names: _Names, topics: Iterable[FetchTopic]) -> list[FetchEntry]:
-    """Of a partition that is named more than once the last counts, as in Kafka."""
-    entries: dict[PartitionId, FetchEntry] = {}
+def _named(names: _Names, topics: Iterable[FetchTopic]) -> Iterator[tuple[bytes, FetchPartition]]:
     for topic in topics:
         key = names.key(topic.topic, topic.topic_id)
         for partition in topic.partitions:
-            entry = _entry(key, partition)
-            entries[entry.id] = entry
-    return list(entries.values())
+            yield key, partition
 
 
 def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:
@@ -159,24 +246,6 @@ def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:
         last_fetched_epoch=partition.last_fetched_epoch,
         log_start_offset=partition.log_start_offset,
     )
-
-
-def _topics(
-    names: _Names, results: list[FetchResult], read_committed: bool
-) -> list[FetchableTopicResponse]:
-    """The results in their order, neighbours of one topic together."""
-    topics: list[FetchableTopicResponse] = []
-    last: bytes | None = None
-    for result in results:
-        if result.id.topic_id != last:
-            last = result.id.topic_id
-            topics.append(
-                FetchableTopicResponse(
-                    topic=names.name(last), topic_id=last if len(last) == 16 else bytes(16)
-                )
-            )
-        topics[-1].partitions.append(_partition(result, read_committed))
-    return topics
 
 
 def _partition(result: FetchResult, read_committed: bool) -> PartitionData:

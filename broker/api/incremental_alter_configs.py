@@ -19,6 +19,7 @@ from stele.wire.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _LIST_OPERATIONS = {_APPEND: pb.ListOperation.APPEND, _SUBTRACT: pb.ListOperation.SUBTRACT}
@@ -30,8 +31,8 @@ async def handle(
     config_requests.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_requests.alter(
         context,
-        [_wish(resource) for resource in request.resources],
-        [_refusal(resource) for resource in request.resources],
+        await in_slices(_wish, request.resources),
+        await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
     )
     return IncrementalAlterConfigsResponse(

@@ -7,6 +7,7 @@ latest tiered (-5) and the earliest not yet tiered (-6) are none.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 from broker import requests
 from broker.api.call import Call, Served
@@ -44,30 +45,27 @@ async def handle(
 ) -> ListOffsetsResponse:
     image = context.image()
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    named = [(topic.name, each) for topic in request.topics for each in topic.partitions]
     items = await in_slices(
-        lambda named: (
+        lambda each: (
             OffsetResult(ErrorCode.INVALID_REQUEST)
-            if asked[named[0], named[1].partition_index] > 1
-            else _item(image, call.version, *named)
+            if asked[each[0], each[1].partition_index] > 1
+            else _item(image, call.version, *each)
         ),
-        ((topic.name, partition) for topic in request.topics for partition in topic.partitions),
+        named,
     )
-    results = iter(
-        await requests.list_offsets(
-            context, items, read_committed=request.isolation_level == READ_COMMITTED
-        )
+    results = await requests.list_offsets(
+        context, items, read_committed=request.isolation_level == READ_COMMITTED
     )
+    told = zip(named, results, strict=True)
+    answers = iter(await in_slices(lambda each: _answer(each[0][1].partition_index, each[1]), told))
     return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                topic.name,
-                [
-                    _answer(partition.partition_index, next(results))
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=await in_slices(
+            lambda topic: ListOffsetsTopicResponse(
+                topic.name, list(islice(answers, len(topic.partitions)))
+            ),
+            request.topics,
+        )
     )
 
 

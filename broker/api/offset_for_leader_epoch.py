@@ -5,6 +5,8 @@ Deviations: none known.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from broker import requests
 from broker.api.call import Call, Served
 from broker.context import BrokerContext
@@ -26,28 +28,24 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     image = context.image()
 
-    def ask(topic: str, partition: OffsetForLeaderPartition) -> OffsetResult:
-        known = requests.find_topic(image, topic, b"")
-        found = requests.partition_of(known, partition.partition)
+    def ask(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
+        topic, partition = named
+        found = requests.partition_of(requests.find_topic(image, topic, b""), partition.partition)
         if isinstance(found, ErrorCode):
-            return OffsetResult(found)
+            return _answer(partition.partition, OffsetResult(found))
         query = EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
-        return requests.epoch_ends(context, [query])[0]
+        (result,) = requests.epoch_ends(context, [query])
+        return _answer(partition.partition, result)
 
-    results = iter(
-        await in_slices(
-            lambda named: ask(*named),
-            ((topic.topic, each) for topic in request.topics for each in topic.partitions),
-        )
-    )
+    named = ((topic.topic, each) for topic in request.topics for each in topic.partitions)
+    answers = iter(await in_slices(ask, named))
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic.topic,
-                [_answer(partition.partition, next(results)) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+        topics=await in_slices(
+            lambda topic: OffsetForLeaderTopicResult(
+                topic.topic, list(islice(answers, len(topic.partitions)))
+            ),
+            request.topics,
+        )
     )
 
 

@@ -8,7 +8,7 @@ one refused refuses all.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code, forwarded, patience_s
+from broker.api.topic_requests import check_named, error_code, forwarded, patience_s
 from broker.context import BrokerContext
 from metadata.features import KAFKA_NAMES
 from stele.errors import ApiError, ErrorCode
@@ -32,6 +32,7 @@ _TYPES = {
 async def handle(
     context: BrokerContext, call: Call, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
+    check_named(len(request.feature_updates), "features")
     wishes = pb.UpdateFeaturesRequest(validate_only=request.validate_only)
     for each in request.feature_updates:
         if each.feature in KAFKA_NAMES:

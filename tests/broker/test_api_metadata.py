@@ -305,3 +305,22 @@ def test_endpoint_types_that_are_not_here(endpoint_type: int, error: ErrorCode) 
         assert answer.error_message
 
     run_virtual(main())
+
+
+def test_one_request_makes_no_more_topics_than_one_decision() -> None:
+    """The others are not available yet: a client asks again. Those that are there are told."""
+
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("old", [[1]])
+        names = ["old", *(f"t{number}" for number in range(200))]
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
+        answer = await edges.client().call(API, 12, request)
+        assert [topic.name for topic in answer.topics] == names
+        assert [len(each.topics) for each in edges.controller.created] == [64]
+        errors = [topic.error_code for topic in answer.topics]
+        assert errors == [0] * 65 + [ErrorCode.LEADER_NOT_AVAILABLE] * 136
+        answer = await edges.client().call(API, 12, request)
+        assert [topic.error_code for topic in answer.topics] == [0] * 129 + [5] * 72
+
+    run_virtual(main())

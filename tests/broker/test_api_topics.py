@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import ModuleType
 
 import pytest
 
@@ -133,6 +134,59 @@ def test_what_the_controller_is_not_asked() -> None:
             "fine": 0,
         }
         assert [t.name for t in edges.controller.created[0].topics] == ["fine"]
+
+    run_virtual(main())
+
+
+def test_many_topics_are_several_decisions_of_a_bounded_size() -> None:
+    async def main() -> None:
+        edges = Edges()
+        names = [f"t{number}" for number in range(150)]
+        request = _create(*names)
+        request.topics[3].num_partitions = 1000
+        answer = await edges.client().call(create_topics.API, 7, request)
+        assert [topic.name for topic in answer.topics] == names
+        assert {topic.error_code for topic in answer.topics} == {0}
+        sizes = [sum(t.partitions for t in each.topics) for each in edges.controller.created]
+        assert max(sizes) == 1000
+        assert all(size <= 64 for size in sorted(sizes)[:-1])
+        assert len({each.request_id for each in edges.controller.created}) == len(sizes)
+
+        deletion = DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+        gone = await edges.client().call(delete_topics.API, 5, deletion)
+        assert [topic.name for topic in gone.responses] == names
+        assert {topic.error_code for topic in gone.responses} == {0}
+        assert all(edges.publisher.image.topic(name) is None for name in names)
+
+    run_virtual(main())
+
+
+def test_topics_that_only_are_looked_at_meet_those_they_collide_with() -> None:
+    async def main() -> None:
+        edges = Edges()
+        names = ["a.b", *(f"t{number}" for number in range(200)), "a_b"]
+        await edges.client().call(create_topics.API, 7, _create(*names, validate_only=True))
+        together = [{t.name for t in each.topics} for each in edges.controller.created]
+        assert len(together) > 1
+        assert any({"a.b", "a_b"} <= each for each in together)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("api", [create_topics, delete_topics])
+def test_too_many_topics_are_refused_before_the_controller_is_asked(api: ModuleType) -> None:
+    async def main() -> None:
+        edges = Edges()
+        names = [f"t{number}" for number in range(10_001)]
+        request = (
+            _create(*names)
+            if api is create_topics
+            else DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+        )
+        answer = await edges.client().call(api.API, 5, request)
+        told = answer.topics if api is create_topics else answer.responses
+        assert {each.error_code for each in told} == {ErrorCode.POLICY_VIOLATION}
+        assert edges.controller.created == []
 
     run_virtual(main())
 

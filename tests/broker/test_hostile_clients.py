@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from broker.api import SERVED
+from chaos.sim.loop import SimLoop
 from runtime.connection_memory import FREE_SHARE_BYTES
 from stele.kafka_connection import KafkaConnection
 from stele.wire import kafka
+from stele.wire.kafka import definitions
 from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
+from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import World
 from tests.support.broker import make_batch
+from tests.support.dense_requests import distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, run_node
 
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -167,3 +174,102 @@ def test_without_a_limit_they_hold_what_they_ask_for() -> None:
 def test_half_received_requests_that_hold_all_memory_give_way() -> None:
     _, closed = held_under("requests that never end", 4 * 1024 * 1024)
     assert closed > 0
+
+
+# ------------------------------------------------------------------- the work of one turn
+
+ADMINISTRATION_MAX = 10_000
+CALLS_PER_ELEMENT = 2.5
+"""In one turn, of a request that has as many elements as it may. Handled in one turn, it would take
+five to a hundred of them for each: in the whole these are 10 to 80 ms."""
+
+
+class Turns:
+    """Counts the calls of functions in each turn of one process's event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop: SimLoop | None = None
+        self.most = 0
+        self._calls = 0
+        call_soon = SimLoop.call_soon
+
+        def counted(
+            loop: SimLoop, callback: Callable[..., object], *args: Any, context: Any = None
+        ) -> asyncio.Handle:
+            if loop is not self.loop:
+                return call_soon(loop, callback, *args, context=context)
+            return call_soon(loop, self._count, callback, *args, context=context)
+
+        monkeypatch.setattr(SimLoop, "call_soon", counted)
+
+    def _count(self, callback: Callable[..., object], *args: Any) -> None:
+        before = sys.getprofile()
+        self._calls = 0
+        sys.setprofile(self._called)
+        try:
+            callback(*args)
+        finally:
+            sys.setprofile(before)
+            self.most = max(self.most, self._calls)
+
+    def _called(self, frame: object, event: str, what: object) -> None:
+        self._calls += event in ("call", "c_call")
+
+
+def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
+    """(elements, API, version, message): as many distinct elements as each array may hold."""
+    served = next(each for each in SERVED if definitions.find(each.api.key).name == name)
+    version = served.versions[1]
+    counts = [REQUEST_ELEMENTS_MAX - 2]  # with the arrays that it may stand in
+    if name in DECIDED:
+        counts.append(ADMINISTRATION_MAX)
+    return [
+        (count, api, version, message)
+        for count in counts
+        for _, api, message in distinct_requests(name, version, count)
+    ]
+
+
+DECIDED = ("CreateTopics", "DeleteTopics")
+LARGEST = (
+    "Fetch",
+    "Metadata",
+    "FindCoordinator",
+    "CreateTopics",
+    "DeleteTopics",
+    "ListOffsets",
+    "OffsetForLeaderEpoch",
+    "DescribeConfigs",
+    "DescribeLogDirs",
+    "DescribeProducers",
+    "DescribeTopicPartitions",
+    "ListPartitionReassignments",
+)
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_requests_are_worked_on_in_many_turns(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch)
+    worst: dict[str, float] = {}
+
+    async def scenario(machine: OneNode) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
+            await fill(good)
+            turns.loop = machine.process.loop
+            for count, api, version, message in largest_requests(name):
+                turns.most = 0
+                bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
+                asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
+                await works(good, world)
+                await asked
+                worst[f"{count} in {api.request.__name__}"] = turns.most / count
+
+        await ask(machine, questions)
+
+    run_node(scenario)
+    assert {what: calls for what, calls in worst.items() if calls > CALLS_PER_ELEMENT} == {}

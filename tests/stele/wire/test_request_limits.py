@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import struct
 import tracemalloc
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -27,6 +27,13 @@ from stele.wire.kafka.primitives import (
     STRING_BYTES_MAX,
     encode_uvarint,
 )
+from tests.support.dense_requests import (
+    api_named,
+    array_paths,
+    dense_requests,
+    smallest,
+    with_array,
+)
 
 ELEMENTS = 3000
 BASE_BYTES = 20_000
@@ -37,69 +44,6 @@ REQUESTS = [
     for api in definitions.all_apis()
     for version in sorted({api.versions.first, api.versions.last})
 ]
-
-
-def api_named(name: str) -> tuple[wire.Api[Any, Any], schema.ApiSchema]:
-    found = next(api for api in definitions.all_apis() if api.name == name)
-    return wire.api_of(found.key), found
-
-
-def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], version: int) -> Any:
-    """A struct whose values take the fewest bytes."""
-    values: dict[str, Any] = {}
-    for each in fields:
-        if version in each.versions and each.is_struct and not each.is_array and each.tag is None:
-            struct_class = api._classes[each.type]
-            values[each.name] = smallest(api, struct_class, each.fields, version)
-        elif version in each.versions and each.is_nullable(version) and each.tag is None:
-            values[each.name] = None
-        elif version in each.versions and each.type == "string" and not each.is_array:
-            values[each.name] = ""
-    return cls(**values)
-
-
-def array_paths(
-    fields: list[schema.Field], version: int
-) -> Iterator[tuple[list[schema.Field], schema.Field]]:
-    """Every array of a request, with the arrays that it stands in."""
-    for each in fields:
-        if not each.is_array or version not in each.versions or each.tag is not None:
-            continue
-        yield [], each
-        for path, nested in array_paths(each.fields, version):
-            yield [each, *path], nested
-
-
-def with_array(
-    api: wire.Api[Any, Any],
-    message: Any,
-    path: list[schema.Field],
-    each: schema.Field,
-    count: int,
-    version: int,
-) -> Any:
-    """``message`` with ``count`` of the smallest elements in one of its arrays."""
-    for step in path:
-        inner = smallest(api, api._classes[step.type], step.fields, version)
-        setattr(message, step.name, [inner])
-        message = inner
-    element: Any = 0
-    if each.is_struct:
-        element = smallest(api, api._classes[each.type], each.fields, version)
-    elif each.type == "uuid":
-        element = bytes(16)
-    elif each.type == "string":
-        element = ""
-    setattr(message, each.name, [element] * count)
-    return message
-
-
-def dense_requests(name: str, version: int, count: int) -> Iterator[tuple[str, bytes]]:
-    api, definition = api_named(name)
-    for path, each in array_paths(definition.request, version):
-        message = smallest(api, api.request, definition.request, version)
-        with_array(api, message, path, each, count, version)
-        yield each.name, b"".join(api.encode_request(version, message))
 
 
 @pytest.mark.parametrize(("name", "version"), REQUESTS)
