@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from metadata.image import ConfigResource
 from stele.errors import ApiError, ErrorCode
 from stele.kafka_connection import KafkaConnection
 from stele.wire.batch import BatchBuilder, batches, decode
@@ -285,6 +286,22 @@ class SimClient:
         (result,) = answer.partitions
         if result.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(result.error), result.message)
+
+    async def alter_configs(
+        self, resource: ConfigResource, values: Mapping[str, str | None]
+    ) -> None:
+        """Set keys of a topic or of brokers; None puts one back. Raises as ``reassign``."""
+        request = admin_pb2.AlterConfigsRequest()
+        changed = request.resources.add()
+        changed.resource.type, changed.resource.name = resource.type, resource.name
+        for name, value in values.items():
+            changed.changes.add(name=name, value=value)
+        answer = admin_pb2.AlterConfigsResponse.FromString(
+            await self._administrate("AlterConfigs", request.SerializeToString())
+        )
+        for each in answer.resources:
+            if each.error != ErrorCode.NONE:
+                raise ApiError(ErrorCode(each.error), each.message)
 
     async def _administrate(self, method: str, request: bytes) -> bytes:
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from chaos.sim.cluster import SimCluster
 from chaos.sim.moves import Moves
 from chaos.sim.storm import Storm
+from chaos.sim.throttles import Throttles
 from stele.errors import ApiError
 from stele.world import RpcError
 
@@ -38,6 +39,7 @@ class Operators:
         self._pace_s = pace_s
         self._rng = cluster.simulation.streams.stream("operators")
         self._moves = Moves(cluster, partitions) if "moves" in kinds and limit != 0 else None
+        self._throttles = Throttles(cluster, {topic for topic, _ in partitions})
         self._voters = "voters" in kinds and limit != 0
         self._first_voters = len(cluster.controllers)
         self._task: asyncio.Task[None] | None = None
@@ -62,17 +64,22 @@ class Operators:
             await self._replace_lost()
             await asyncio.sleep(0.5)
         if self._moves is not None:
+            await self._throttles.ease()
             await self._moves.settle()
+            await self._throttles.end()
             self._tell_moves(self._moves)
 
     def _tell_moves(self, moves: Moves) -> None:
         self.counts["reassignments"] = moves.counts["start"]
         self.counts["reassignments cancelled"] = moves.counts["cancel"]
+        for what, count in self._throttles.counts.items():
+            self.counts[what] = count
 
     async def _work(self) -> None:
         while self._moves is not None or self._voters:
             await asyncio.sleep(self._rng.uniform(0.5, 1.5) * self._pace_s)
             if self._moves is not None and (not self._voters or self._rng.random() < 0.5):
+                await self._throttles.change()
                 await self._moves.move()
                 self._tell_moves(self._moves)
             elif self._voters:

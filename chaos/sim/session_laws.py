@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from broker.fetch_session import FetchSession, FetchSessions
+from broker.leader_throttle import is_held_back
 from broker.replica import ReplicaState
 from broker.replicas import Replicas
 from broker.types import FetchEntry
@@ -37,8 +38,22 @@ def unnoticed(replicas: Replicas, sessions: FetchSessions) -> Iterator[str]:
             yield f"{replica!r} is not settled, and nobody tells it the time"
     for session in sessions:
         for entry in session.entries.values():
-            if entry.id not in session.stirred:
+            if entry.id in session.held:
+                yield from _held_in_vain(replicas, session, entry)
+            elif entry.id not in session.stirred:
                 yield from _unseen(replicas, session, entry)
+
+
+def _held_in_vain(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:
+    """Why a partition need not wait for quota: only who is throttled and not in sync does."""
+    replica = replicas.by_id.get(entry.id)
+    if (
+        replica is None
+        or replica.state is not ReplicaState.ONLINE
+        or entry.current_leader_epoch != replica.machine.leader_epoch
+        or not is_held_back(replica, session.replica_id)
+    ):
+        yield f"the session of broker {session.replica_id} waits for quota of {entry.id} in vain"
 
 
 def _unseen(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 
 from broker.replication_quota import BURST_S
 from broker.types import PartitionId
+from chaos.sim.session_laws import unnoticed
 from metadata.image import CLUSTER, ConfigResource
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch
@@ -165,5 +166,9 @@ def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
         session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
         assert list(session.held) == [P0]
         assert session.to_look_at() == []
+        replicas, sessions = cluster[1].manager._replicas, cluster[1].sessions
+        assert not list(unnoticed(replicas, sessions))
+        cluster[1].replica().throttled_as_leader = False
+        assert any("in vain" in fault for fault in unnoticed(replicas, sessions))
 
     with_lag(scenario)
