@@ -463,6 +463,8 @@ class FetchRequests:
             if result.diverging is None:
                 if not log.start_offset <= entry.fetch_offset <= log.end_offset:
                     raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+                if query.replica_id >= 0:
+                    _check_history(log, entry)
                 if now_ms is not None:
                     self._acknowledge(replica, entry, query, status, now_ms)
                 limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
@@ -557,6 +559,19 @@ class FetchRequests:
             reading.left_bytes -= size
             if is_throttled:
                 reading.throttled_bytes += size
+
+
+def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
+    """Raises ApiError OFFSET_OUT_OF_RANGE where a follower that ends at this log's start ends in an
+    epoch of which nothing is left here: nobody can tell whether it has what was committed. So it
+    begins anew at the start. What it has is deleted; after a crash that forgets its own start it
+    could otherwise show records that never were committed.
+    """
+    if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
+        )
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:

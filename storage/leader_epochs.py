@@ -40,6 +40,11 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     @property
+    def start_epoch(self) -> int:
+        """The first one; -1 if none is known."""
+        return self._epochs[0] if self._epochs else UNDEFINED
+
+    @property
     def start_offset(self) -> int:
         """Where the first one begins; -1 if none is known. Records below have no epoch."""
         return self._starts[0] if self._starts else UNDEFINED

@@ -139,6 +139,31 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     with_topic(scenario, segment_bytes="1024", retention_bytes="1024")
 
 
+def test_a_follower_that_ends_at_the_leaders_start_in_a_forgotten_epoch_begins_anew() -> None:
+    """Its last record never was committed, and the leader has deleted the one that was."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        await write_apart(cluster, cluster[1], 1)
+        cluster.fence(1, tell=False)
+        await until(lambda: cluster[2].replica().machine.is_leader)
+        for _ in range(2):
+            assert (await cluster[2].produce()).error is ErrorCode.NONE
+        assert ends(cluster, 1, 2, 3) == [2, 3, 3]
+        leading = cluster[2].replica()
+        leading.log.advance_start_offset(2)
+        leading.machine.started_at(leading.position)
+        cluster.simulation.fabric.heal()
+        cluster.tell(cluster[1])
+        await until(lambda: ends(cluster, 1) == [3])
+        log = cluster[1].replica().log
+        assert (log.segments.bases, log.start_offset) == ([2], 2)
+        assert log.epochs.entries == [(1, 2)]
+
+    with_topic(scenario)
+
+
 def test_a_deleted_topic_takes_its_logs_with_it() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         fetching = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000))
