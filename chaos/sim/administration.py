@@ -23,8 +23,9 @@ class Administration:
     history: MetadataHistory
     # Topics under writers, with the min.insync.replicas that is restored after it was raised.
     insync: Mapping[str, int] = field(default_factory=dict)
-    # Of one's own topics: a record, acknowledged by all; and what is told of deletions.
-    write: Callable[[str, int], Awaitable[object]] | None = None
+    # Of one's own topics: a batch of so many records, acknowledged by all, and its offset; and what
+    # is told of deletions.
+    write: Callable[[str, int, int], Awaitable[int]] | None = None
     deleted: Callable[[str, int, int], None] = lambda topic, partition, offset: None
     counts: Counter[str] = field(default_factory=Counter)
     _asked: list[str] = field(default_factory=list)  # every topic there ever was to be
@@ -63,7 +64,9 @@ class Administration:
     async def _create(self) -> None:
         name = self._new_name()
         self._asked.append(name)
-        topic = NewTopic(name, partitions=1, replication_factor=3)
+        # With two its replicas may be damaged: see chaos/sim/damage.py.
+        configs = {"min.insync.replicas": str(self.rng.choice([1, 2]))}
+        topic = NewTopic(name, partitions=1, replication_factor=3, configs=configs)
         change = self.history.creation_asked(name)
         self.history.partitions_asked(name, 1)
         await self._outcome(change, self.admin.create_topics([topic]))
@@ -147,10 +150,14 @@ class Administration:
         if self._present and self.write is not None:
             name = self.rng.choice(self._present)
             partition = self.rng.randrange(self._partitions[name])
+            written = -1
             for _ in range(self.rng.randint(1, 3)):
-                await self.write(name, partition)
+                count = self.rng.randint(1, 4)
+                base = await self.write(name, partition, count)
+                written = base + self.rng.randint(0, count)  # perhaps within the batch
             place = name, partition
-            starts = await self.admin.delete_records({place: -1})
+            offset = -1 if self.rng.random() < 0.4 else written
+            starts = await self.admin.delete_records({place: offset})
             for start in starts.values():
                 self.deleted(name, partition, start)
             self.counts["deletions of records"] += 1

@@ -53,14 +53,17 @@ class SimClient:
         acks: int = -1,
         timeout_s: float = 10.0,
         topic_id: bytes | None = None,
+        times: int = 1,
     ) -> int:
         """One attempt to write one record at one broker; return its offset. With ``topic_id``, to
-        the topic of that id only, and without a word of it in ``acknowledged``.
+        the topic of that id only, and without a word of it in ``acknowledged``. ``times``: so many
+        of it in one batch.
 
         Raises ApiError (the broker refused, or no answer came: the outcome is unknown), OSError.
         """
         builder = BatchBuilder()
-        builder.append(None, value, timestamp_ms=self._world.clock.time_ms())
+        for _ in range(times):
+            builder.append(None, value, timestamp_ms=self._world.clock.time_ms())
         request = produce.ProduceRequest(
             acks=acks,
             timeout_ms=int(timeout_s * 1000),

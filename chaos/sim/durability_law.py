@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.sim.laws import Report, online
+from storage.checkpoints import LOG_START_FILE, TopicPartition, decode_offsets
 
 if TYPE_CHECKING:
     from broker.replica import Replica
@@ -39,3 +40,27 @@ class DurableIsDurable:
                     f"{replica!r} on broker {node.id} calls all below {log.synced_offset} synced, "
                     f"and a loss of power would take {name} or a part of it"
                 )
+
+
+class DurableStartsAreDurable:
+    """A start that a replica calls durable, and tells its leader so, is in the file of the starts
+    that a loss of power would leave."""
+
+    name = "durable starts are durable"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            claimed = replica.directory.durable_start_offset(replica.log)
+            if claimed == 0:
+                continue
+            kept = self._kept(cluster, node).get(replica.log.key, 0)
+            if kept < claimed:
+                report(
+                    f"{replica!r} on broker {node.id} calls the start {claimed} durable, and a "
+                    f"loss of power would leave {kept}"
+                )
+
+    def _kept(self, cluster: SimCluster, node: SimNode) -> dict[TopicPartition, int]:
+        path = f"/data/{LOG_START_FILE}"
+        content = cluster.simulation.machine(node.host).disk.durable_file(path)
+        return decode_offsets(content.decode(), path) if content else {}

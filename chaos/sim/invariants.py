@@ -10,7 +10,7 @@ from broker.replica import Replica, ReplicaState
 from broker.types import PartitionId
 from chaos.sim.deletion_laws import DeletedRecordsStayDeleted
 from chaos.sim.disk_laws import DirectoriesFailWithTheirDevice, UnreadableReplicasAreGivenUp
-from chaos.sim.durability_law import DurableIsDurable
+from chaos.sim.durability_law import DurableIsDurable, DurableStartsAreDurable
 from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,
@@ -111,6 +111,7 @@ class Invariants:
             (self.retention, 1),
             (CheckpointsClaimWhatIsThere(), _COSTLY_EVERY_LOOKS),
             (DurableIsDurable(), _COSTLY_EVERY_LOOKS),
+            (DurableStartsAreDurable(), _COSTLY_EVERY_LOOKS),
         ]
         # These listen.
         VotesAreKept(cluster, self._violated)

@@ -193,11 +193,13 @@ class Workload:
             for disk in disks:
                 disk.faults.extra_sync_s = 0.0
 
-    async def _write_extra(self, topic: str, partition: int) -> None:
-        """One record, to be deleted soon. Raises ApiError where nobody acknowledges it."""
+    async def _write_extra(self, topic: str, partition: int, times: int) -> int:
+        """A batch, to be deleted soon; its offset. Raises ApiError where nobody acknowledges it."""
         try:
             leader = await self._client.find_leader(topic, partition)
-            await self._client.produce(topic, b"x", broker=leader, partition=partition)
+            return await self._client.produce(
+                topic, b"x", broker=leader, partition=partition, times=times
+            )
         except OSError as error:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 

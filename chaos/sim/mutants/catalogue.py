@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos.sim.mutants.administration_catalogue import ADMINISTRATION
+from chaos.sim.mutants.deletion_catalogue import DELETION
 from chaos.sim.mutants.device_catalogue import DEVICE
 from chaos.sim.mutants.identity_catalogue import IDENTITY
 from chaos.sim.mutants.isr_catalogue import ISR
@@ -522,5 +523,6 @@ MUTANTS = [
     *STORAGE,
     *DEVICE,
     *IDENTITY,
+    *DELETION,
     *CLIENT,
 ]

@@ -7,11 +7,12 @@ import pytest
 
 from broker.replica import Replica
 from chaos.sim.clock import EPOCH_MS
-from chaos.sim.durability_law import DurableIsDurable
+from chaos.sim.durability_law import DurableIsDurable, DurableStartsAreDurable
 from chaos.sim.laws import CommittedMetadata, CommittedRecordsStay
 from chaos.sim.log_laws import LogsRememberWhatTheyHold
 from chaos.sim.retention_law import CheckpointsClaimWhatIsThere, RetentionTakesNoMore
 from metadata.image import PartitionState
+from storage.checkpoints import LOG_START_FILE, encode_offsets
 from storage.config import NO_LIMIT, LogConfig
 from tests.support.law_bench import PARTITION, LawBench, image
 from tests.support.storage import make_batch
@@ -132,6 +133,20 @@ def test_a_segment_whose_entry_is_not_on_disk_is_not_durable(bench: LawBench) ->
     replica.log.finish_sync(ticket)  # though nobody has synced
     (report,) = bench.broken(DurableIsDurable())
     assert "calls all below 6 synced" in report
+
+
+@pytest.mark.parametrize(("kept", "is_wrong"), [(None, True), (1, True), (2, False)])
+def test_a_start_that_is_called_durable_is_on_disk(
+    bench: LawBench, kept: int | None, is_wrong: bool
+) -> None:
+    replica = aged(bench)
+    directory: Any = SimpleNamespace(durable_start_offset=lambda log: 2)
+    replica.directory = directory
+    if kept is not None:
+        bench.put(1, f"/data/{LOG_START_FILE}", encode_offsets({replica.log.key: kept}))
+    found = bench.broken(DurableStartsAreDurable())
+    assert bool(found) == is_wrong
+    assert all("calls the start 2 durable" in each for each in found)
 
 
 @pytest.mark.parametrize(("claimed", "is_wrong"), [((4, 4, 0), False), ((5, 4, 0), True)])
