@@ -47,6 +47,7 @@ class Following:
         "_backoff_s",
         "_failures",
         "_told_offset",
+        "_told_start",
         "leader_epoch",
         "replica",
         "start_moved",
@@ -63,8 +64,10 @@ class Following:
         self.told_in = NONE_YET
         # The log's end as that request named it. An answer is about what follows that offset.
         self._told_offset = -1
+        self._told_start = -1  # the log's start, likewise
         self._failures = 0
-        # The leader's log begins later than this one does on disk: that has to be written.
+        # The leader's log begins later than this one does on disk, or than the leader was told that
+        # it does: that has to be written, and told.
         self.start_moved = False
 
     @property
@@ -80,12 +83,13 @@ class Following:
         the start."""
         log = self.replica.log
         self._told_offset = log.end_offset
+        self._told_start = self.replica.directory.durable_start_offset(log)
         return wire.FetchPartition(
             partition=self.replica.id.partition,
             current_leader_epoch=self.leader_epoch,
             fetch_offset=log.end_offset,
             last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
-            log_start_offset=self.replica.directory.durable_start_offset(log),
+            log_start_offset=self._told_start,
             partition_max_bytes=max_bytes,
         )
 
@@ -156,10 +160,13 @@ class Following:
             replica.machine.truncated(replica.position)
 
     def _check_start(self, data: wire.PartitionData) -> None:
-        """The leader waits to hear that its start is this replica's, too, whatever happens then."""
+        """The leader waits to hear that its start is this replica's, too, whatever happens then.
+
+        It may have been written for another partition of the directory since it was told.
+        """
         log, directory = self.replica.log, self.replica.directory
         wanted = min(data.log_start_offset, log.end_offset)
-        self.start_moved = directory.durable_start_offset(log) < wanted
+        self.start_moved = min(directory.durable_start_offset(log), self._told_start) < wanted
 
     def _truncate(self, diverging: wire.EpochEndOffset) -> Verdict:
         """Cut where this log's history leaves the leader's (KIP-595), never at the high watermark.

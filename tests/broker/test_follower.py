@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,13 @@ BACKOFF_S = 0.7
 def following(act: Callable[[Following], None]) -> None:
     """Act on a follower whose leader is out of reach, inside of its process."""
 
+    async def at_once(each: Following) -> None:
+        act(each)
+
+    following_for_a_while(at_once)
+
+
+def following_for_a_while(act: Callable[[Following], Coroutine[Any, Any, None]]) -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster.simulation.fabric.isolate("b1", ["b2"])
         cluster.create_topic((2, 1))
@@ -27,7 +35,7 @@ def following(act: Callable[[Following], None]) -> None:
         await until(lambda: bool(node.manager._replicas.by_id))
 
         async def inside() -> None:
-            act(Following(node.replica(), 0, BACKOFF_S))
+            await act(Following(node.replica(), 0, BACKOFF_S))
 
         await node.process.run(inside())
 
@@ -153,6 +161,19 @@ def test_the_leaders_start_is_taken_over() -> None:
         assert each.replica.log.start_offset == 3
 
     following(act)
+
+
+def test_a_start_that_was_written_for_another_partition_is_told() -> None:
+    async def act(each: Following) -> None:
+        fill(each, (0, 5))
+        each.replica.log.advance_start_offset(3)
+        assert each.position(100).log_start_offset == 0  # not on disk yet
+        await each.replica.directory.persist_start_offsets()
+        assert each.take(answer(start=3, hw=5)).moved
+        assert each.position(100).log_start_offset == 3
+        assert not each.take(answer(start=3, hw=5)).moved  # the leader knows it
+
+    following_for_a_while(act)
 
 
 def test_errors_that_pass_are_rested_out_a_little_longer_each_time() -> None:

@@ -75,6 +75,8 @@ SEEDS = [
     Plan(900126, light=True),
     # A topic was gone for a minute: when it came back, a consumer still took it for missing.
     Plan(900043, light=True),
+    # A start that came to disk while the leader's answer was on its way was never told to it.
+    Plan(912051, light=True),
     # The one file was lost that told which records of a log's first segment were deleted.
     Plan(900117, light=True),
 ]
