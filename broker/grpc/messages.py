@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sized
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sized
+from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -11,6 +11,24 @@ from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import RpcCode, RpcError, UnaryHandler
 
 M = TypeVar("M", bound=Message)
+
+
+def _elements(values: Sized) -> int:
+    """Of a list, the lists within included; no more than the first too many are looked at."""
+    count = len(values)
+    if count > REQUEST_ELEMENTS_MAX or isinstance(values, Mapping):
+        return count
+    for value in cast("Iterable[object]", values):
+        if not isinstance(value, Message):
+            return count
+        for field, nested in value.ListFields():
+            if field.is_repeated:
+                count += _elements(nested)
+            elif isinstance(nested, Message):
+                count += _elements([nested]) - 1
+        if count > REQUEST_ELEMENTS_MAX:
+            return count
+    return count
 
 
 def parse(message_type: type[M], payload: bytes) -> M:
@@ -24,11 +42,10 @@ def parse(message_type: type[M], payload: bytes) -> M:
             RpcCode.INVALID_ARGUMENT, f"{len(payload)} bytes that are no {name}"
         ) from error
     for field, value in message.ListFields():
-        is_list = isinstance(value, Sized) and not isinstance(value, str | bytes)
-        if is_list and len(value) > REQUEST_ELEMENTS_MAX:
+        if field.is_repeated and (count := _elements(value)) > REQUEST_ELEMENTS_MAX:
             raise RpcError(
                 RpcCode.INVALID_ARGUMENT,
-                f"{len(value)} {field.name}: {REQUEST_ELEMENTS_MAX} are the most",
+                f"{count} elements in {field.name}: {REQUEST_ELEMENTS_MAX} are the most",
             )
     return message
 
