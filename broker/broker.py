@@ -57,9 +57,9 @@ class ObservedQuorum(MetadataQuorum, Protocol):
 class Broker:
     """One broker of the cluster.
 
-    Life: make it, ``start`` it, start the quorum, ``wait_ready``; in the end ``stop`` it, then
-    the quorum. ``on_fatal`` is called once, on the event loop, with why the broker can go on no
-    more; the node is then to be stopped.
+    Life: make it, ``claim``, start the quorum, ``start``, ``wait_ready``; in the end ``stop`` it,
+    whatever of this was done, then the quorum. ``on_fatal`` is called once, on the event loop, with
+    why the broker can go on no more; the node is then to be stopped.
     """
 
     def __init__(
@@ -96,9 +96,15 @@ class Broker:
             endpoint=quorum.endpoint,
             leader=lambda: quorum.leader,
         )
+        self._publisher = MetadataPublisher(
+            broker_id=config.node_id,
+            incarnation_id=self._incarnation_id,
+            on_published=self._published,
+            on_leader_change=self._leader_changed,
+            on_fatal=on_fatal,
+        )
         # Made by `start`.
         self._replicas: ReplicaManager
-        self._publisher: MetadataPublisher
         self._lifecycle: BrokerLifecycle
         self._context: BrokerContext
         self._apis: KafkaApis
@@ -146,6 +152,9 @@ class Broker:
 
     def health(self) -> list[Check]:
         """What readiness goes by."""
+        if self._becoming_ready is None:
+            opening = [each.progress for each in self._directories if not each.is_loaded]
+            return [Check("broker", False, (opening or ["its ports are being bound"])[0])]
         lifecycle = self._lifecycle
         offline = [each.path for each in self._directories if each.offline is not None]
         full = self._rooms.full
@@ -177,22 +186,36 @@ class Broker:
 
     # ------------------------------------------------------------------ start
 
-    async def start(self) -> None:
-        """Open the logs, bind every port, and begin to join the cluster.
+    def claim(self) -> None:
+        """Lock the log directories, and listen to the quorum, which may start then.
 
-        Raises SteleError with one line for a person: a directory of another cluster, a port in
-        use. Nothing is left open then.
+        Raises SteleError with one line for a person: a directory of another cluster, or in use.
         """
-        try:
-            self._open_directories()
-            self._assemble()
-            await self._serve_grpc()
-            await self._kafka.bind(self._apis)
-        except BaseException:
-            await self._abandon()
-            raise
-        self._replicas.start()
+        for path in self._config.log_dirs:
+            self._directories.append(
+                LogDirectory.claim(
+                    self._world.disk,
+                    path,
+                    self._world.clock,
+                    cluster_id=self._cluster_id,
+                    node_id=self._config.node_id,
+                )
+            )
         self._quorum.add_listener(self._publisher)
+
+    async def start(self) -> None:
+        """Open the logs, which may take long, bind every port, and begin to join the cluster.
+
+        What the quorum tells meanwhile is held back by the publisher until the registration.
+        Raises SteleError with one line for a person: a disk that fails, a port in use. ``stop``
+        gives back what was opened.
+        """
+        for directory in self._directories:
+            await directory.load()
+        self._assemble()
+        await self._serve_grpc()
+        await self._kafka.bind(self._apis)
+        self._replicas.start()
         self._lifecycle.start()
         self._becoming_ready = asyncio.get_running_loop().create_task(
             self._become_ready(), name=f"broker-{self._config.node_id}-start"
@@ -202,17 +225,6 @@ class Broker:
         """Wait until the broker is unfenced and answers. Raises ApiError if it never will be."""
         assert self._becoming_ready is not None, "start comes first"
         await asyncio.shield(self._becoming_ready)
-
-    def _open_directories(self) -> None:
-        for path in self._config.log_dirs:
-            directory = LogDirectory.open(
-                self._world.disk,
-                path,
-                self._world.clock,
-                cluster_id=self._cluster_id,
-                node_id=self._config.node_id,
-            )
-            self._directories.append(directory)
 
     def _assemble(self) -> None:
         config, world = self._config, self._world
@@ -233,14 +245,7 @@ class Broker:
         self._rooms.on_change = self._lifecycle.room_changed
         self._metrics.read_replicas(lambda: self._replicas.counters)
         self._metrics.read_directories(self._directories, self._rooms)
-        self._publisher = MetadataPublisher(
-            broker_id=config.node_id,
-            incarnation_id=self._incarnation_id,
-            subscribers=[self._replicas],
-            on_published=self._published,
-            on_leader_change=self._leader_changed,
-            on_fatal=self._on_fatal,
-        )
+        self._publisher.subscribe(self._replicas)
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
@@ -337,7 +342,8 @@ class Broker:
         )
 
     def _leader_changed(self, leader: LeaderAndEpoch) -> None:
-        self._lifecycle.on_leader_change()
+        if self._becoming_ready is not None:  # else nobody has asked a leader for anything
+            self._lifecycle.on_leader_change()
 
     def _lease_valid(self) -> bool:
         return self._lifecycle.lease_valid()
@@ -360,6 +366,7 @@ class Broker:
     async def stop(self) -> None:
         """Hand leaderships over, stop serving, flush, and leave the mark of a clean shutdown."""
         if self._becoming_ready is None:
+            await self._abandon()
             return
         end = OrderlyEnd()
         for step in (
@@ -389,12 +396,14 @@ class Broker:
         await asyncio.gather(*(each.close(grace_s=grace_s) for each in listeners.values()))
 
     async def _abandon(self) -> None:
-        """Undo a start that failed half-way."""
-        await self._kafka.close()
-        await self._close_grpc(0.0)
+        """Undo a start that failed, or was broken off, half-way."""
+        end = OrderlyEnd()
+        end.push(self._controller.close)
         for directory in self._directories:
-            await directory.close(broker_epoch=directory.previous_broker_epoch)
-        await self._controller.close()
+            end.push(directory.abandon)
+        end.push(lambda: self._close_grpc(0.0))
+        end.push(self._kafka.close)
+        await end.run()
 
 
 class _Health(Mapping[str, bool]):

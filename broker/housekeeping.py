@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from broker.replica import ReplicaState
 from broker.replica_config import ReplicaConfig
@@ -51,8 +51,11 @@ class Housekeeping:
             ("retention", retention_s, self.enforce_retention),
             ("room", CHECK_INTERVAL_S, self.check_room),
         ):
-            task = asyncio.get_running_loop().create_task(_every(interval_s, work), name=name)
-            self._tasks.append(task)
+            self._begin(name, _every(interval_s, work))
+        self._begin("deleted", _attempt(self.remove_deleted))
+
+    def _begin(self, name: str, work: Coroutine[object, object, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
 
     async def stop(self) -> None:
         tasks, self._tasks = self._tasks, []
@@ -95,13 +98,18 @@ class Housekeeping:
             removed = await directory.enforce_retention()
             if removed:
                 logger.info("%s: %d segments deleted by retention", directory.path, removed)
-            await directory.remove_deleted()
+        await self.remove_deleted()
         for replica in self._replicas:
             if replica.state is ReplicaState.ONLINE:
                 position = replica.position
                 if position.start_offset != replica.machine.log.start_offset:
                     replica.machine.started_at(position)
                     replica.stir_followers()
+
+    async def remove_deleted(self) -> None:
+        """Free the space of deleted topics; at the start, of those that an earlier life left."""
+        for directory in self._online():
+            await directory.remove_deleted()
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if directory.offline is None]
@@ -110,10 +118,14 @@ class Housekeeping:
 async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(interval_s)
-        try:
-            await work()
-        except (StorageError, OSError) as error:
-            logger.error("housekeeping: %s", error)
-        except Exception:
-            # The next round may do better, and nothing else depends on this one.
-            logger.exception("housekeeping")
+        await _attempt(work)
+
+
+async def _attempt(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except (StorageError, OSError) as error:
+        logger.error("housekeeping: %s", error)
+    except Exception:
+        # The next round may do better, and nothing else depends on this one.
+        logger.exception("housekeeping")

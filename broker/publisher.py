@@ -39,15 +39,13 @@ class MetadataPublisher:
         *,
         broker_id: int,
         incarnation_id: bytes,
-        subscribers: Sequence[MetadataSubscriber],
         on_published: Callable[[], None],
         on_leader_change: Callable[[LeaderAndEpoch], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``subscribers`` are called in order, before ``on_published``."""
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
-        self._subscribers = tuple(subscribers)
+        self._subscribers: list[MetadataSubscriber] = []
         self._on_published = on_published
         self._on_leader_change = on_leader_change
         self._on_fatal = on_fatal
@@ -57,6 +55,12 @@ class MetadataPublisher:
         # After a failure the image may lack a batch: nothing is published any more.
         self._failed = False
         self._published = asyncio.Event()
+
+    def subscribe(self, subscriber: MetadataSubscriber) -> None:
+        """Have it called, after those before it and before ``on_published``. To be called before
+        the registration: until then the image is empty, and nothing is missed."""
+        assert self._held_back is not None, "something was published already"
+        self._subscribers.append(subscriber)
 
     @property
     def image(self) -> MetadataImage:

@@ -163,6 +163,8 @@ class ReplicaManager:
             directory.on_log_failed = self._log_failed
             directory.on_full = self._rooms.refused
             directory.start()
+            if directory.offline is not None:  # since it was opened
+                self._directory_offline(directory)
         self._housekeeping.start()
 
     async def stop(self) -> None:

@@ -74,7 +74,8 @@ class Node:
         self.registry = MetricsRegistry()
         self.quorum: Quorum | None = None  # the three are made by `start`
         self.controller: ControllerService | None = None
-        self.broker: Broker | None = None
+        self.broker: Broker | None = None  # once its logs are open and its ports bound
+        self._own_broker: Broker | None = None  # also while it opens its logs
         self._world = world
         self._ports = Ports()
         self._undo = OrderlyEnd()
@@ -91,7 +92,7 @@ class Node:
         """Whether each of its roles has begun its work; ``readiness`` looks more closely."""
         if self.quorum is None or self._failure is not None:
             return False
-        if self.broker is not None and not self.broker.serving:
+        if self.config.is_broker and (self.broker is None or not self.broker.serving):
             return False
         return self.controller is None or self.quorum.in_touch
 
@@ -113,8 +114,8 @@ class Node:
         if self.controller is not None:
             checks.append(self._room_check(self.quorum))
         if self.config.is_broker:
-            starting = Check("broker", False, "its log directories are being opened")
-            checks += [starting] if self.broker is None else self.broker.health()
+            starting = Check("broker", False, "it has not begun to start")
+            checks += [starting] if self._own_broker is None else self._own_broker.health()
         return checks
 
     def _quorum_check(self, quorum: Quorum) -> Check:
@@ -135,13 +136,15 @@ class Node:
         return Check("metadata room", has_room, f"{path} {said}")
 
     async def start(self) -> None:
-        """Bind every port, then join the quorum and the cluster.
+        """Join the quorum, open the logs, bind every port, join the cluster.
 
+        A controller votes and leads while the logs of its broker are opened. Cancelled meanwhile,
+        it leaves the log directories as they were.
         Raises SteleError or OSError, each with one line for a person. Nothing is left open then.
         """
         try:
             await self._start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self._undo.run()
             raise
 
@@ -186,9 +189,10 @@ class Node:
         self._undo.push(quorum.stop)
         if self.controller is not None:
             self._undo.push(self.controller.stop)
-        if config.is_broker:
-            await self._start_broker(quorum, identity.cluster_id)
+        broker = self._claim_broker(quorum, identity.cluster_id) if config.is_broker else None
         await quorum.start()
+        if broker is not None:
+            await self._start_broker(broker)
         logger.info("node %d has started as %s", config.node_id, " and ".join(config.roles))
 
     def _lock_metadata_directory(self) -> None:
@@ -241,8 +245,8 @@ class Node:
         self._ports = Ports(controller=listener.port, metrics=self._ports.metrics)
         self.controller = controller
 
-    async def _start_broker(self, quorum: Quorum, cluster_id: str) -> None:
-        broker = Broker(
+    def _claim_broker(self, quorum: Quorum, cluster_id: str) -> Broker:
+        broker = self._own_broker = Broker(
             self.config,
             self._world,
             quorum,
@@ -250,11 +254,15 @@ class Node:
             registry=self.registry,
             on_fatal=self._fail,
         )
-        await broker.start()
+        self._undo.push(broker.stop)
+        broker.claim()
         if self.controller is None:
             quorum.take_snapshots_of(broker.snapshot_records)
+        return broker
+
+    async def _start_broker(self, broker: Broker) -> None:
+        await broker.start()
         self.broker = broker
-        self._undo.push(broker.stop)
         self._ports = Ports(
             kafka=broker.kafka_ports,
             grpc=broker.grpc_ports,

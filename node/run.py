@@ -85,17 +85,47 @@ class _Runner:
 
     async def _live(self) -> int:
         try:
-            await self._node.start()
+            code = await self._start()
         except (SteleError, OSError) as error:
             _tell(str(error))
             return EXIT_FAILED
+        if code is not None:
+            return code
         failure = await self._until_end()
         logger.info("node %d stops", self._node.config.node_id)
         await self._node.stop()
-        if failure is not None:
-            _tell(f"node {self._node.config.node_id} cannot go on: {failure}")
-            return EXIT_FAILED
-        return EXIT_OK
+        return EXIT_OK if failure is None else self._tell_failure(failure)
+
+    def _tell_failure(self, failure: BaseException) -> int:
+        _tell(f"node {self._node.config.node_id} cannot go on: {failure}")
+        return EXIT_FAILED
+
+    async def _start(self) -> int | None:
+        """Start the node, which takes as long as the recovery of its logs.
+
+        The exit code, if a signal came before the end of that, or the node failed; the start is
+        undone then. Raises what the start raises.
+        """
+        loop = asyncio.get_running_loop()
+        start = loop.create_task(self._node.start())
+        failed = loop.create_task(self._node.wait_failed())
+        tasks = [start, failed, loop.create_task(self._asked_to_stop.wait())]
+        first_done = asyncio.Event()
+        for task in tasks:
+            task.add_done_callback(lambda _: first_done.set())
+        try:
+            await first_done.wait()
+            if start.done():
+                await start
+                return None
+            if failed.done():
+                return self._tell_failure(failed.result())
+            logger.info("node %d stops before its start ended", self._node.config.node_id)
+            return EXIT_OK
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until_end(self) -> BaseException | None:
         """Wait for a signal (None) or for what the node fails of."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from stele.world import Clock, Disk, ReadFailedError
@@ -38,6 +39,7 @@ from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.retention import retained_from
+from storage.steps import Steps, Sync, Turn, finish, take_turns
 from storage.turns import Slices
 
 logger = logging.getLogger(__name__)
@@ -113,7 +115,7 @@ def read_formatted(
 
 
 class LogDirectory:
-    """The logs of one directory. See ``open``. Everything runs on the event loop."""
+    """The logs of one directory. See ``claim``. Everything runs on the event loop."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class LogDirectory:
         properties: MetaProperties,
         release_lock: Callable[[], None],
     ) -> None:
-        """Use ``open``."""
+        """Use ``claim``."""
         self.path = path
         self.properties = properties
         self.clean_shutdown = False
@@ -148,6 +150,8 @@ class LogDirectory:
         self._clock = clock
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
+        self._is_loaded = False
+        self._loading_log = 0, 0  # its number, and of how many
         self._commit = GroupCommit(disk, self._on_failed_sync)
         self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
 
@@ -162,10 +166,34 @@ class LogDirectory:
         cluster_id: str | None = None,
         node_id: int | None = None,
     ) -> LogDirectory:
-        """Lock a formatted directory and open, recovering, every log in it.
+        """Claim a directory and recover every log in it now, waiting for the device.
 
-        ``config`` is for all logs until ``PartitionLog.configure``. Corrupt logs do not stop it:
-        they are in ``corrupt``. Raises LogDirectoryError, whose message says what to do.
+        Raises as ``claim`` and ``load``.
+        """
+        directory = cls.claim(disk, path, clock, config, cluster_id=cluster_id, node_id=node_id)
+        try:
+            with directory._explained():
+                finish(disk, directory._loading())
+        except BaseException:
+            directory._give_back()
+            raise
+        return directory
+
+    @classmethod
+    def claim(
+        cls,
+        disk: Disk,
+        path: str,
+        clock: Clock,
+        config: LogConfig | None = None,
+        *,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+    ) -> LogDirectory:
+        """Lock a formatted directory; its logs are opened by ``load``, the lock ends by ``close``.
+
+        ``config`` is for all logs until ``PartitionLog.configure``. Raises LogDirectoryError,
+        whose message says what to do.
         """
         properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=node_id)
         try:
@@ -178,20 +206,9 @@ class LogDirectory:
             raise LogDirectoryError(
                 f"{path} cannot be written: {error.strerror or error}; check its owner and mode"
             ) from error
-        directory = cls(disk, path, clock, config or LogConfig(), properties, release)
-        try:
-            directory._load()
-        except OSError as error:
-            directory._abandon()
-            raise LogDirectoryError(
-                f"{path} cannot be opened: {error}; check the disk, its owner and mode"
-            ) from error
-        except BaseException:
-            directory._abandon()
-            raise
-        return directory
+        return cls(disk, path, clock, config or LogConfig(), properties, release)
 
-    def _abandon(self) -> None:
+    def _give_back(self) -> None:
         for log in self.logs.values():
             log.close()
         self._unlock()
@@ -203,49 +220,84 @@ class LogDirectory:
 
     # ----------------------------------------------------------------------------- load
 
-    def _load(self) -> None:
-        self._take_clean_shutdown()
+    async def load(self) -> None:
+        """Open and recover every log, in turns of the event loop. To be called once.
+
+        Corrupt logs do not stop it: they are in ``corrupt``. Raises LogDirectoryError, whose
+        message says what to do. If it fails, is cancelled or the process ends, the next opening
+        finds the directory as it was: what a clean shutdown left stays true to the end.
+        """
+        with self._explained():
+            await take_turns(self._disk, self._loading())
+            if self.offline is not None:
+                raise self.offline
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LogDirectoryError(
+                f"{self.path} cannot be opened: {error}; check the disk, its owner and mode"
+            ) from error
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all of its logs are open."""
+        return self._is_loaded
+
+    @property
+    def progress(self) -> str:
+        """What ``load`` is about, for people."""
+        what = "opening" if self.clean_shutdown else "recovering"
+        number, count = self._loading_log
+        return f"{self.path}: {what} log {number} of {count}"
+
+    def _loading(self) -> Steps[None]:
+        self._read_clean_shutdown()
         self._checkpoints.load()
         partitions: list[TopicPartition] = []
         for name in self._disk.list(self.path):
-            if name.endswith(_DELETED_SUFFIX):
-                self._disk.remove_tree(f"{self.path}/{name}")
-            elif name.endswith(_CORRUPT_SUFFIX):
+            if name.endswith(_CORRUPT_SUFFIX):
                 logger.warning("%s/%s was found corrupt earlier and is kept aside", self.path, name)
             else:
                 partition = parse_partition_directory(name)
                 if partition is not None and partition.topic != METADATA_TOPIC:
                     partitions.append(partition)
-        self._load_logs(partitions)
+        yield from self._load_logs(partitions)
+        if self.clean_shutdown:
+            # A clean opening writes nothing that another one would have to know of. From here on
+            # things are written, and a crash is no clean shutdown.
+            self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+            yield Sync((self.path,))
         self._checkpoints.lower_to_high_watermarks()
+        self._is_loaded = True
 
-    def _load_logs(self, partitions: list[TopicPartition]) -> None:
+    def _load_logs(self, partitions: list[TopicPartition]) -> Steps[None]:
         told_s = self._clock.monotonic()
         for number, partition in enumerate(partitions, start=1):
-            self._load_log(partition)
+            self._loading_log = number, len(partitions)
+            yield from self._load_log(partition)
+            yield Turn.OVER
             now_s = self._clock.monotonic()
             if now_s - told_s >= _PROGRESS_INTERVAL_S:
                 told_s = now_s
-                what = "opening" if self.clean_shutdown else "recovering"
-                logger.info("%s: %s log %d of %d", self.path, what, number, len(partitions))
+                logger.info("%s", self.progress)
 
-    def _take_clean_shutdown(self) -> None:
-        """The mark goes before anything is written: a crash from now on is no clean shutdown."""
+    def _read_clean_shutdown(self) -> None:
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         if self._disk.exists(path):
             self.previous_broker_epoch = decode_clean_shutdown(self._disk.read_file(path))
             self.clean_shutdown = True
-            self._disk.remove(path)
-            self._disk.sync_now(self.path)
 
-    def _load_log(self, partition: TopicPartition) -> None:
+    def _load_log(self, partition: TopicPartition) -> Steps[None]:
         directory = f"{self.path}/{partition}"
         topic_id = self._read_topic_id(directory)
         found: CorruptLogError | None = None
         try:
             if (found := read_corrupt(self._disk, f"{directory}/{CORRUPT_FILE}")) is not None:
                 raise found
-            self.logs[partition] = self._open_log(partition, self._config, topic_id)
+            self.logs[partition] = yield from self._opening(partition, self._config, topic_id)
         except ReadFailedError as failure:
             if not is_unreadable(failure):
                 raise
@@ -287,10 +339,10 @@ class LogDirectory:
             self._unnoted.add(partition)
             logger.error("%s cannot be written: %s", path, failure.strerror or failure)
 
-    def _open_log(
+    def _opening(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
-    ) -> PartitionLog:
-        return PartitionLog.open(
+    ) -> Steps[PartitionLog]:
+        return PartitionLog.opening(
             self._disk,
             f"{self.path}/{partition}",
             config,
@@ -337,7 +389,7 @@ class LogDirectory:
                 file.append([encode_partition_metadata(topic_id)])
             finally:
                 file.close()
-            log = self._open_log(key, config or self._config, topic_id)
+            log = finish(self._disk, self._opening(key, config or self._config, topic_id))
         except OSError as error:
             if is_disk_full(error):
                 self._tell_full(0)
@@ -426,7 +478,8 @@ class LogDirectory:
             raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
     async def remove_deleted(self) -> None:
-        """Remove the directories that ``delete`` set aside. Raises OSError."""
+        """Remove the directories that ``delete`` set aside, in this life or an earlier one. Raises
+        OSError."""
         names = [name for name in self._disk.list(self.path) if name.endswith(_DELETED_SUFFIX)]
         await self._disk.discard([f"{self.path}/{name}" for name in names])
 
@@ -566,7 +619,7 @@ class LogDirectory:
         for log in list(self.logs.values()):
             await asyncio.sleep(0)
             if log.offline is None:
-                removed += log.remove_dead_segments(in_order=True)
+                removed += await log.retire_dead_segments(in_order=True)
         return removed
 
     async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
@@ -577,21 +630,30 @@ class LogDirectory:
 
     # ----------------------------------------------------------------------------- end
 
+    async def abandon(self) -> None:
+        """Give it back after a start that came to nothing: it is as clean as it was. What an
+        unclean shutdown may have cost was reported to nobody yet, so it is no clean one now."""
+        if self.clean_shutdown:
+            await self.close(broker_epoch=self.previous_broker_epoch)
+            return
+        try:
+            await self._commit.close()
+        finally:
+            self._give_back()
+
     async def close(self, *, broker_epoch: int = -1) -> None:
         """Clean shutdown: sync everything, write every file, leave the mark, release the lock.
 
-        On an offline directory nothing but the handles is given back.
+        On a directory that is offline, or not loaded, nothing but the handles is given back.
         """
         try:
-            if self.offline is None:
+            if self._is_loaded and self.offline is None:
                 await self._shut_down_cleanly(broker_epoch)
         except (OSError, StorageError) as error:
             logger.error("%s: no clean shutdown: %s", self.path, error)
         finally:
             await self._commit.close()
-            for log in self.logs.values():
-                log.close()
-            self._unlock()
+            self._give_back()
 
     async def _shut_down_cleanly(self, broker_epoch: int) -> None:
         for log in self.logs.values():

@@ -55,6 +55,7 @@ from storage.snapshots import (
     drop_snapshots_below,
     newest_snapshot,
 )
+from storage.steps import Steps, finish
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +123,46 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open the log in ``directory``, which is made if absent, and recover it.
 
+        Waits for the device. Otherwise as ``opening``.
+        """
+        return finish(
+            disk,
+            cls.opening(
+                disk,
+                directory,
+                config,
+                clock,
+                key=key,
+                start_offset=start_offset,
+                recovery_point=recovery_point,
+                high_watermark_checkpoint=high_watermark_checkpoint,
+                clean_shutdown=clean_shutdown,
+                topic_id=topic_id,
+                owner=owner,
+            ),
+        )
+
+    @classmethod
+    def opening(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        key: TopicPartition,
+        start_offset: int = 0,
+        recovery_point: int = 0,
+        high_watermark_checkpoint: int = 0,
+        clean_shutdown: bool = False,
+        topic_id: bytes | None = None,
+        owner: LogOwner | None = None,
+    ) -> Steps[PartitionLog]:
+        """As ``open``, in steps (``storage.steps``).
+
         The three offsets are those of the checkpoint files, 0 where they name none. After an
         unclean shutdown everything from the recovery point's segment on is checked and synced.
+        After a clean one nothing is written that the next opening has to know of.
         Raises CorruptLogError, LogDirectoryError, OSError.
         """
         is_new = not disk.exists(directory)
@@ -138,25 +177,34 @@ class PartitionLog:
             index_interval_bytes=config.index_interval_bytes,
             now_ms=clock.time_ms(),
         )
-        recovered = recover_segments(request)
+        recovered = yield from recover_segments(request)
         log = cls(
             disk, directory, config, clock, recovered, key=key, topic_id=topic_id, owner=owner
         )
-        request = request._replace(start_offset=max(log.start_offset, start_offset))
-        log.epochs = recover_epochs(request, recovered)
-        # Epochs begin with the log. Theirs is the later start where a crash came between their
-        # file and the checkpoint of the starts.
-        log.start_offset = max(request.start_offset, log.epochs.start_offset)
-        log.high_watermark = min(max(high_watermark_checkpoint, log.start_offset), log.end_offset)
-        request = request._replace(start_offset=log.start_offset)
-        log.producers, replayed = recover_producers(request, recovered)
-        log._producer_files = ProducerFiles(disk, directory, replayed)
-        log._ease_recovery()
+        try:
+            yield from log._recover_state(
+                request._replace(start_offset=max(log.start_offset, start_offset)), recovered
+            )
+        except BaseException:
+            log.close()
+            raise
         if is_new or log.end_offset == log.segments.bases[0]:
             # The entries of directory and segment file become durable with the first group.
             parent = directory.rpartition("/")[0]
             log.require_synced(parent, directory, log.segments.active.path)
         return log
+
+    def _recover_state(self, request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[None]:
+        self.epochs = yield from recover_epochs(request, recovered)
+        # Epochs begin with the log. Theirs is the later start where a crash came between their
+        # file and the checkpoint of the starts.
+        self.start_offset = max(request.start_offset, self.epochs.start_offset)
+        self.high_watermark = min(max(request.high_watermark, self.start_offset), self.end_offset)
+        request = request._replace(start_offset=self.start_offset)
+        self.producers, replayed = yield from recover_producers(request, recovered)
+        self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
+        if not request.clean_shutdown:
+            self._ease_recovery()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
@@ -637,7 +685,7 @@ class PartitionLog:
         self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
         offset = max(offset, self.start_offset)
         take = functools.partial(self.producers.update_from, now_ms=self._clock.time_ms())
-        replayed = replay(self.segments.all(), offset, take)
+        replayed = finish(self._disk, replay(self.segments.all(), offset, take))
         self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
 
     def reset_to(self, offset: int) -> None:
@@ -695,12 +743,12 @@ class PartitionLog:
             raise self._refusal(error) from error
         return dead
 
-    async def retire_dead_segments(self) -> int:
-        """As ``remove_dead_segments``, once the new start is on disk: in slices, and their space is
-        freed off the event loop. Raises StorageError."""
+    async def retire_dead_segments(self, *, in_order: bool = False) -> int:
+        """As ``remove_dead_segments``, in slices; the event loop waits neither for the device nor
+        while the space is freed. Raises StorageError."""
         self._check_online()
         try:
-            return await retire_dead_segments(self, self._disk)
+            return await retire_dead_segments(self, self._disk, in_order=in_order)
         except OSError as error:
             raise self._refusal(error) from error
 

@@ -56,10 +56,12 @@ from storage.segment import (
     parse_file_name,
 )
 from storage.snapshots import newest_snapshot
+from storage.steps import BATCHES_PER_TURN, Pace, Steps, Sync, Turn, Warm
 
 logger = logging.getLogger(__name__)
 
 _SCAN_BYTES: Final = 4 << 20
+_SEGMENTS_PER_TURN: Final = 64  # that are opened
 _FRAME = struct.Struct(">qi")
 _MAGIC_AND_CRC = re.compile(rb"(?=\x02.{4}\x00)", re.DOTALL)
 """Magic, CRC, and the high byte of the attributes, which no batch uses."""
@@ -120,7 +122,7 @@ class RecoveryRequest(NamedTuple):
 # ------------------------------------------------------------------------------- segments
 
 
-def recover_segments(request: RecoveryRequest) -> RecoveredSegments:
+def recover_segments(request: RecoveryRequest) -> Steps[RecoveredSegments]:
     """Open all segments, check what a crash may have touched, truncate a torn tail.
 
     What is kept is synced. Raises CorruptLogError, OSError.
@@ -128,27 +130,31 @@ def recover_segments(request: RecoveryRequest) -> RecoveredSegments:
     bases = _clear_directory(request)
     if not bases:
         return _first_segment(request)
-    segments = [
-        Segment(request.disk, request.directory, base, created_ms=request.now_ms) for base in bases
-    ]
+    segments: list[Segment] = []
     try:
-        return _recover(request, segments)
+        for base in bases:
+            segments.append(
+                Segment(request.disk, request.directory, base, created_ms=request.now_ms)
+            )
+            if len(segments) % _SEGMENTS_PER_TURN == 0:
+                yield Turn.OVER
+        return (yield from _recover(request, segments))
     except BaseException:
         for segment in segments:
             segment.close()
         raise
 
 
-def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegments:
+def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[RecoveredSegments]:
     for segment, following in itertools.pairwise(segments):
         segment.mark_unloaded(following.base_offset)
     first = _first_to_scan(request, segments)
     result = RecoveredSegments(segments, scanned_from=segments[first].base_offset)
     if request.clean_shutdown:
-        _load_clean(request, segments[-1])
+        yield from _load_clean(request, segments[-1])
         result.scanned_from = segments[-1].end_offset
     else:
-        _scan_all(request, result, first)
+        yield from _scan_all(request, result, first)
     end_offset = segments[-1].end_offset
     if end_offset < request.floor:
         raise segments[-1].corrupt(
@@ -156,9 +162,9 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegm
             f"the log ends at offset {end_offset}, {request.floor} was on disk",
             end_offset,
         )
-    _check_above_high_watermark(request, segments)
+    yield from _check_above_high_watermark(request, segments)
     if not request.clean_shutdown:
-        _sync_kept(request, segments[first:])
+        yield from _sync_kept(request, segments[first:])
     if end_offset < request.start_offset:
         return _begin_again(request, segments)
     return result
@@ -239,15 +245,28 @@ def _first_to_scan(request: RecoveryRequest, segments: list[Segment]) -> int:
     return at
 
 
-def _load_clean(request: RecoveryRequest, segment: Segment) -> None:
+def _load_clean(request: RecoveryRequest, segment: Segment) -> Steps[None]:
     segment.unseen_bytes = segment.size
     if not segment.load_indexes():
         logger.warning("the indexes of %s are missing or wrong: made anew", segment.path)
-        segment.rebuild_indexes(request.index_interval_bytes)
+        segment.reset_summary()
+        pace = Pace(segment.path, _SCAN_BYTES)
+        yield from pace.begin(0, segment.size)
+        for position, header in segment.headers(0):
+            size = header.size_bytes
+            segment.note(
+                header.last_offset,
+                header.max_timestamp_ms,
+                position,
+                size,
+                request.index_interval_bytes,
+            )
+            if (step := pace.at(position + size, segment.size)) is not None:
+                yield step
     segment.load_tail()
 
 
-def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment]) -> None:
+def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
     """Every batch from the high watermark to the recovery point that nothing has looked at yet.
 
     Raises CorruptLogError.
@@ -261,16 +280,20 @@ def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment
         position = segment.locate(start, wait=True)
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch")
+        pace = Pace(segment.path, _SCAN_BYTES)
+        yield from pace.begin(position, segment.size)
         for at, header in segment.headers(position):
             if header.base_offset >= request.recovery_point:
                 break
             if not check_crc(segment.file.read_now(at, header.size_bytes), 0, header):
                 raise segment.corrupt(at, "the CRC does not match", header.base_offset)
+            if (step := pace.at(at + header.size_bytes, segment.size)) is not None:
+                yield step
         if segment is not segments[-1]:
             segment.unload()
 
 
-def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -> None:
+def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -> Steps[None]:
     segments = result.segments
     for at in range(first, len(segments)):
         segment = segments[at]
@@ -278,12 +301,12 @@ def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -
         start = segment.begin_scan(request.recovery_point if at == first else 0)
         if at == first:
             result.scanned_from = segment.end_offset
-        cut = _scan_segment(result, segment, start, request.index_interval_bytes)
+        cut = yield from _scan_segment(result, segment, start, request.index_interval_bytes)
         if cut is None and following is not None and segment.end_offset != following:
             cut = Cut(segment.size, segment.end_offset, f"the next segment begins at {following}")
         if cut is None:
             continue
-        reason = _why_corrupt(request, segments[at:], cut)
+        reason = yield from _why_corrupt(request, segments[at:], cut)
         if reason is not None:
             raise segment.corrupt(cut.position, f"{cut.reason}; {reason}", cut.offset)
         result.truncated_bytes = segment.size - cut.position
@@ -299,7 +322,7 @@ def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -
         return
 
 
-def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) -> str | None:
+def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) -> Steps[str | None]:
     """Why a cut in the first of ``segments`` is no torn write; None if it is one."""
     if cut.offset < request.recovery_point:
         return f"offset {request.recovery_point} and all before it was on disk"
@@ -308,11 +331,11 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
     if _was_written(segments[0], cut):
         if _is_batch(segments[0], cut.position, 0):
             return "the batch there is whole"
-        if find_batch(segments[0], cut.position, cut.offset) is not None:
+        if (yield from find_batch(segments[0], cut.position, cut.offset)) is not None:
             return "a whole batch stands behind it"
     # A segment is synced before the next one gets its first byte.
     for segment in segments[1:]:
-        if find_batch(segment, -1, cut.offset) is not None:
+        if (yield from find_batch(segment, -1, cut.offset)) is not None:
             return f"a whole batch stands in {segment.path}"
     return None
 
@@ -346,31 +369,35 @@ def _truncate(request: RecoveryRequest, segments: list[Segment], at: int, cut: C
     segments[at].truncate(cut.position)
 
 
-def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> None:
+def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
     """What a killed process left may be page cache only: it counts once it is on disk."""
     for segment in segments:
-        request.disk.sync_now(segment.path)
+        yield Sync((segment.path,))
         if segment is not segments[-1]:
             segment.seal()
-            for path in segment.index_paths():
-                request.disk.sync_now(path)
+            yield Sync(tuple(segment.index_paths()))
             segment.unload()
-        else:
-            segment.sync_indexes_now()
-    request.disk.sync_now(request.directory)
-    request.disk.sync_now(request.directory.rpartition("/")[0])
+    yield Sync(
+        (
+            *segments[-1].flush_index_files(),
+            request.directory,
+            request.directory.rpartition("/")[0],
+        )
+    )
 
 
 def _scan_segment(
     result: RecoveredSegments, segment: Segment, position: int, index_interval_bytes: int
-) -> Cut | None:
+) -> Steps[Cut | None]:
     """Check every batch from ``position`` on in full (frame, CRC, order) and index them anew.
 
     Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
     """
     while position < segment.size:
-        chunk = segment.file.read_now(position, min(_SCAN_BYTES, segment.size - position))
-        at = 0
+        size = min(_SCAN_BYTES, segment.size - position)
+        yield Warm(segment.path, position, size)
+        chunk = segment.file.read_now(position, size)
+        at = count = 0
         while at + HEADER_SIZE <= len(chunk):
             checked = _check_batch(chunk, at, segment.end_offset)
             if isinstance(checked, str):
@@ -386,6 +413,9 @@ def _scan_segment(
             )
             result.see(checked)
             at += checked.size_bytes
+            count += 1
+            if count % BATCHES_PER_TURN == 0:
+                yield Turn.OVER
         if at == 0:
             cut, size = _scan_large(result, segment, position, index_interval_bytes)
             if cut is not None:
@@ -429,14 +459,16 @@ def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
     return header
 
 
-def find_batch(segment: Segment, position: int, offset: int) -> int | None:
+def find_batch(segment: Segment, position: int, offset: int) -> Steps[int | None]:
     """Where, behind ``position``, a whole and sound batch from ``offset`` on stands.
 
     Looks at every byte: a cut may have taken the length that would lead on.
     """
     start = max(position, 0)
     while start < segment.size:
-        chunk = segment.file.read_now(start, min(_SCAN_BYTES, segment.size - start))
+        size = min(_SCAN_BYTES, segment.size - start)
+        yield Warm(segment.path, start, size)
+        chunk = segment.file.read_now(start, size)
         for match in _MAGIC_AND_CRC.finditer(chunk):
             candidate = start + match.start() - _MAGIC_POSITION
             if candidate > position and _is_batch(segment, candidate, offset):
@@ -461,7 +493,7 @@ def _is_batch(segment: Segment, position: int, offset: int) -> bool:
 # ------------------------------------------------------------------------------- state
 
 
-def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> LeaderEpochs:
+def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[LeaderEpochs]:
     """The epoch file is right below the recovery point; above it the batches tell.
 
     What it holds may begin above the start that was checkpointed: a crash came between the two, and
@@ -472,7 +504,7 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Le
     is_sure = known and known[0][1] <= max(request.start_offset, request.recovery_point)
     if not is_sure and recovered.scanned_from > request.start_offset:
         epochs.clear()
-        replay(
+        yield from replay(
             recovered.segments,
             request.start_offset,
             lambda header: epochs.assign(header.leader_epoch, header.base_offset),
@@ -489,19 +521,21 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Le
 
 def recover_producers(
     request: RecoveryRequest, recovered: RecoveredSegments
-) -> tuple[ProducerStates, Replayed]:
+) -> Steps[tuple[ProducerStates, Replayed]]:
     """Producer state as of the log's end: the newest sound snapshot, and the batches since."""
     states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
     replayed = Replayed(0, 0)
     if offset < recovered.scanned_from or recovered.has_producers:
         first = max(offset, request.start_offset)
         take = functools.partial(states.update_from, now_ms=request.now_ms)
-        replayed = replay(recovered.segments, first, take)
+        replayed = yield from replay(recovered.segments, first, take)
     return states, replayed
 
 
-def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]) -> Replayed:
-    """Hand every batch from ``offset`` on to ``take``, in order, waiting for the device."""
+def replay(
+    segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]
+) -> Steps[Replayed]:
+    """Hand every batch from ``offset`` on to ``take``, in order."""
     count = size = 0
     for segment in segments:
         if segment.end_offset <= offset and segment is not segments[-1]:
@@ -509,7 +543,11 @@ def replay(segments: list[Segment], offset: int, take: Callable[[BatchHeader], N
         position = segment.locate(offset, wait=True)
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch")
-        for _, header in segment.headers(position):
+        pace = Pace(segment.path, _SCAN_BYTES)
+        yield from pace.begin(position, segment.size)
+        for at, header in segment.headers(position):
+            if (step := pace.at(at + header.size_bytes, segment.size)) is not None:
+                yield step
             count += 1
             size += header.size_bytes
             if header.base_offset >= offset:

@@ -16,12 +16,13 @@ _SEGMENTS_PER_TURN: Final = 8
 _SNAPSHOTS_PER_TURN: Final = 32
 
 
-async def retire_dead_segments(log: PartitionLog, disk: Disk) -> int:
+async def retire_dead_segments(log: PartitionLog, disk: Disk, *, in_order: bool) -> int:
     """Take the segments below the log's start out of it, and free their space; how many.
 
-    The start is on disk: what a crash leaves of them, recovery removes. They are given other names
-    first, so that what is freed off the event loop cannot be of another log that was made under the
-    same path meanwhile. Raises OSError: it may be called again.
+    The start is on disk: what a crash leaves of them, recovery removes. ``in_order``: it is not,
+    and each segment is gone for good before the next one goes, since a crash must leave no gap.
+    They are given other names first, so that what is freed off the event loop cannot be of another
+    log that was made under the same path meanwhile. Raises OSError: it may be called again.
     """
     slices = Slices(_SEGMENTS_PER_TURN)
     aside: list[str] = []
@@ -29,7 +30,10 @@ async def retire_dead_segments(log: PartitionLog, disk: Disk) -> int:
     while log.offline is None and (paths := log.segments.set_aside_first(log.start_offset)):
         aside += paths
         count += 1
-        await slices.step()
+        if in_order:
+            await disk.sync([log.directory])
+        else:
+            await slices.step()
     if count:
         aside += await _set_snapshots_aside(log, disk)
         await disk.discard(aside)

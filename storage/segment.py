@@ -264,10 +264,17 @@ class Segment:
     def sync_indexes_now(self) -> None:
         """Have the index files on disk hold nothing that the file does not, before it grows
         again: recovery goes by entries below the recovery point. Waits for the device."""
+        for path in self.flush_index_files():
+            self._disk.sync_now(path)
+
+    def flush_index_files(self) -> list[str]:
+        """Bring those index files that there are in line; the paths, which are to be synced."""
+        changed = []
         for index in (self._index, self._time_index):
             if index.dirty and self._disk.exists(index.path):
                 index.flush(self._disk)
-                self._disk.sync_now(index.path)
+                changed.append(index.path)
+        return changed
 
     # ----------------------------------------------------------------------------- loading
 

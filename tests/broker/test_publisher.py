@@ -30,11 +30,11 @@ class _Setup:
         self.publisher = MetadataPublisher(
             broker_id=ME,
             incarnation_id=MINE,
-            subscribers=[self.subscriber],
             on_published=self._published,
             on_leader_change=self.leaders.append,
             on_fatal=self.failures.append,
         )
+        self.publisher.subscribe(self.subscriber)
 
     def _published(self) -> None:
         self.published += 1

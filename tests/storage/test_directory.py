@@ -11,6 +11,7 @@ from storage.checkpoints import CORRUPT_FILE, MetaProperties, TopicPartition, re
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.steps import Steps
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 
 PATH = "/data"
@@ -418,7 +419,8 @@ async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> 
     await directory.close()
 
 
-async def test_a_full_disk_is_freed_by_retention_and_goes_on(disk: MemoryDisk) -> None:
+async def filled_up(disk: MemoryDisk) -> LogDirectory:
+    """With a log on it of more segments than retention wants to keep."""
     directory = open_directory(disk)
     log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=400, retention_bytes=800))
     while True:
@@ -433,13 +435,50 @@ async def test_a_full_disk_is_freed_by_retention_and_goes_on(disk: MemoryDisk) -
     with pytest.raises(StorageError, match="No space"):
         await directory.checkpoint()
     assert directory.offline is None
-    assert await directory.enforce_retention() > 0
+    return directory
+
+
+async def test_a_full_disk_is_freed_by_retention_and_goes_on(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = await filled_up(disk)
+    log = directory.logs[TopicPartition("t", 0)]
+
+    def wait(path: str) -> None:
+        raise AssertionError(f"the event loop waits for {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_now", wait)
+        assert await directory.enforce_retention() > 2
     append(log, make_batch())
     await directory.flush()
     await directory.checkpoint()
     assert checkpoint_file(disk, "log-start") == {("t", 0): log.start_offset}
     disk.power_loss()
     assert open_directory(disk).logs[TopicPartition("t", 0)].end_offset == log.end_offset
+
+
+async def test_a_power_loss_while_a_full_disk_is_freed_leaves_no_gap() -> None:
+    turns = 0
+    is_done = False
+    while not is_done:
+        disk = MemoryDisk()
+        format_directory(disk, PATH, OURS)
+        directory = await filled_up(disk)
+        end = directory.logs[TopicPartition("t", 0)].end_offset
+        task = asyncio.ensure_future(directory.enforce_retention())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_done = task.done()
+        disk.power_loss()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        disk.capacity = None
+        again = open_directory(disk)
+        assert not again.corrupt
+        assert again.logs[TopicPartition("t", 0)].end_offset == end
+        turns += 1
+    assert turns > 5
 
 
 # ------------------------------------------------------------------------------- bad input
@@ -528,9 +567,9 @@ async def test_a_long_recovery_tells_how_far_it_is(
     clock = HandClock()
     load = LogDirectory._load_log
 
-    def slow(self: LogDirectory, partition: TopicPartition) -> None:
+    def slow(self: LogDirectory, partition: TopicPartition) -> Steps[None]:
         clock.now_ms += 2000
-        load(self, partition)
+        return load(self, partition)
 
     monkeypatch.setattr(LogDirectory, "_load_log", slow)
     with caplog.at_level(logging.INFO):

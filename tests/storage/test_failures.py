@@ -151,6 +151,7 @@ async def test_a_log_with_a_long_name_is_set_aside_and_known_as_such_later(
     again = open_directory(disk)
     assert again.logs == {}
     assert again.corrupt == {}
+    await again.remove_deleted()
     assert not [each for each in disk.list(PATH) if each.endswith("-delete")]
 
 

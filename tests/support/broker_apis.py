@@ -409,11 +409,11 @@ class Edges:
         self.publisher = MetadataPublisher(
             broker_id=ME,
             incarnation_id=INCARNATION,
-            subscribers=[self.replicas],
             on_published=lambda: None,
             on_leader_change=lambda leader: None,
             on_fatal=_fail,
         )
+        self.publisher.subscribe(self.replicas)
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(

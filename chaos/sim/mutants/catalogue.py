@@ -394,8 +394,9 @@ STORAGE = [
     bug(
         "storage: forget producers after a truncation",
         "storage/log.py",
-        "        replayed = replay(self.segments.all(), offset, take)\n",
-        "        replayed = replay([], offset, take)\n        self.producers.clear()\n",
+        "        replayed = finish(self._disk, replay(self.segments.all(), offset, take))\n",
+        "        replayed = finish(self._disk, replay([], offset, take))\n"
+        "        self.producers.clear()\n",
         "diverge",
     ),
     bug(

@@ -1,0 +1,119 @@
+"""Work that waits for the device: in one go, or in turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from stele.world import Disk
+
+T = TypeVar("T")
+
+BATCHES_PER_TURN: Final = 256
+"""Looking at so many batches takes a millisecond or two."""
+
+
+class Warm(NamedTuple):
+    """These bytes of a file are read next."""
+
+    path: str
+    position: int
+    size: int
+
+
+class Sync(NamedTuple):
+    """These files and directories have to be on disk before the work goes on."""
+
+    paths: tuple[str, ...]
+
+
+class Turn(enum.Enum):
+    """A millisecond or so of work was done."""
+
+    OVER = enum.auto()
+
+
+Step = Warm | Sync | Turn
+
+Steps = Generator[Step, None, T]
+"""A work that says at each step what it can wait for. If it is closed before its end, it gives
+back what it holds."""
+
+
+def finish(disk: Disk, steps: Steps[T]) -> T:
+    """Do all of it now, waiting for the device. Raises what the work raises."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(step, Sync):
+            for path in step.paths:
+                disk.sync_now(path)
+
+
+async def take_turns(disk: Disk, steps: Steps[T]) -> T:
+    """Do it in turns of the event loop; the device is waited for off the loop.
+
+    Raises what the work raises, and closes it when it is cancelled.
+    """
+    error: OSError | None = None
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = next(steps) if error is None else steps.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            error = await _failure_of(disk, step)
+
+
+async def _failure_of(disk: Disk, step: Step) -> OSError | None:
+    """Wait for what a step names. What the work has to know of, if that failed."""
+    match step:
+        case Sync(paths):
+            try:
+                await disk.sync(paths)
+            except OSError as error:
+                return error
+        case Warm():
+            # Only so that the read does not wait: it tells itself what is wrong.
+            with contextlib.suppress(OSError):
+                await disk.warm(*step)
+        case Turn.OVER:
+            await asyncio.sleep(0)
+    return None
+
+
+class Pace:
+    """Of a walk over the batches of one file: when it is to wait, and for what."""
+
+    __slots__ = ("_bytes", "_left", "_path", "_warm_to")
+
+    def __init__(self, path: str, chunk_bytes: int) -> None:
+        """``chunk_bytes``: how much the walk reads at once."""
+        self._path = path
+        self._bytes = chunk_bytes
+        self._left = BATCHES_PER_TURN
+        self._warm_to = -1
+
+    def begin(self, position: int, size: int) -> Iterator[Step]:
+        """Before the first batch, at ``position``, is read."""
+        if (step := self.at(position, size)) is not None:
+            yield step
+
+    def at(self, position: int, size: int) -> Step | None:
+        """The next batch stands at ``position`` of the file, which has ``size`` bytes."""
+        if position >= self._warm_to and position < size:
+            self._warm_to = position + self._bytes
+            self._left = BATCHES_PER_TURN
+            return Warm(self._path, position, min(self._bytes, size - position))
+        self._left -= 1
+        if self._left > 0:
+            return None
+        self._left = BATCHES_PER_TURN
+        return Turn.OVER
