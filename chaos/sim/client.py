@@ -302,6 +302,8 @@ class SimClient:
         answer = admin_pb2.AlterConfigsResponse.FromString(
             await self._administrate("AlterConfigs", request.SerializeToString())
         )
+        if answer.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(answer.error), answer.message)
         for each in answer.resources:
             if each.error != ErrorCode.NONE:
                 raise ApiError(ErrorCode(each.error), each.message)

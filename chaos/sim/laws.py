@@ -349,7 +349,10 @@ class SomeoneHasEverything:
             return  # the others may not know yet, or no more, what is committed
         assert leading.node is not None
         assert leading.node.controller is not None
-        for topic, number, state in leading.node.controller.image.sorted_partitions():
+        image, newest = leading.node.controller.image, newest_image(cluster)
+        if newest is not None and image.offset < newest.offset:
+            return  # it has just been elected, and does not know yet of all that is committed
+        for topic, number, state in image.sorted_partitions():
             name = f"{topic.name}-{number}"
             partition = PartitionId(topic.topic_id, number)
             known = self._committed.last_batch(partition)

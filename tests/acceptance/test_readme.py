@@ -118,6 +118,7 @@ PROOFS: dict[str, Callable[[], None]] = {
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,
     "quotas": lambda: unadvertised(*QUOTAS),
+    "moves between the directories of a broker": lambda: unadvertised(34),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "Spark: streams, writes": refused_by_spark,
 }
