@@ -15,7 +15,7 @@ from chaos.sim.laws import (
 from metadata.image import PartitionState
 from raft.quorum import ReplicaKey
 from raft.ready import Role
-from tests.support.law_bench import LawBench, disk_id, history, image, voters
+from tests.support.law_bench import CONTROLLERS, LawBench, disk_id, history, image, voters
 from tests.support.storage import make_batch
 
 STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, partition_epoch=10)
@@ -283,6 +283,18 @@ def test_other_records_there_are_not_what_is_committed(
     bench.commit(image(51, replace(STATE, isr=(3,))))
     hold(bench, 3, batch(0), batch(2, fill=b"w"))
     assert bench.broken(everything) == ["t-0: none of [3] has the batch committed at 2"]
+
+
+def test_a_controller_that_lacks_committed_metadata_judges_nobody(
+    bench: LawBench, everything: SomeoneHasEverything
+) -> None:
+    """It has just been elected; the topic may be deleted, and its logs with it."""
+    outdated = image(51, replace(STATE, isr=(3,)))
+    bench.commit(image(52, STATE), *CONTROLLERS[1:])
+    bench.commit(outdated, CONTROLLERS[0])
+    assert not bench.broken(everything)
+    bench.commit(outdated)
+    assert bench.broken(everything)
 
 
 def test_a_batch_that_is_gone_is_not_taken_for_there_where_it_was(
