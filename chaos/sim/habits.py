@@ -72,9 +72,10 @@ class Streamer:
 
 @dataclass(slots=True)
 class Rude:
-    """An idempotent producer that repeats what was acknowledged and leaves sequences out.
+    """An idempotent producer that repeats what was acknowledged, leaves sequences out, and calls a
+    batch part of a transaction that it never began.
 
-    A repetition is answered with the place of the original, and a gap is refused.
+    A repetition is answered with the place of the original; the others are refused.
     """
 
     client: SimClient
@@ -105,14 +106,32 @@ class Rude:
                 gap = sequence + self.rng.randint(2, 5)
                 if await self._send(name, partition, gap, b"<gap%d-%d>" % (name, gap)) is not None:
                     self.report(f"sequence {gap} was taken after {sequence} from producer {name}")
+            elif lot < 0.9:
+                open_ = b"<t%d-%d>" % (name, sequence + 1)
+                taken = await self._send(name, partition, sequence + 1, open_, transactional=True)
+                if taken is not None:
+                    self.report(f"{open_!r} was taken into a transaction that nobody began")
             sequence += 1
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * self.pause_s)
 
-    async def _send(self, name: int, partition: int, sequence: int, value: bytes) -> int | None:
+    async def _send(
+        self,
+        name: int,
+        partition: int,
+        sequence: int,
+        value: bytes,
+        *,
+        transactional: bool = False,
+    ) -> int | None:
         """One attempt; its offset if it was acknowledged."""
         builder = BatchBuilder()
         builder.append(None, value, timestamp_ms=_TIME_MS)
-        batch = builder.build(producer_id=_RUDE_ID + name, producer_epoch=0, base_sequence=sequence)
+        batch = builder.build(
+            producer_id=_RUDE_ID + name,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
         request = produce.ProduceRequest(
             acks=-1,
             timeout_ms=3000,

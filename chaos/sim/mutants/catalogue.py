@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos.sim.mutants.administration_catalogue import ADMINISTRATION
+from chaos.sim.mutants.answers_catalogue import ANSWERS
 from chaos.sim.mutants.deletion_catalogue import DELETION
 from chaos.sim.mutants.device_catalogue import DEVICE
 from chaos.sim.mutants.identity_catalogue import IDENTITY
@@ -522,6 +523,7 @@ MUTANTS = [
     *REPLICATION,
     *STORAGE,
     *DEVICE,
+    *ANSWERS,
     *IDENTITY,
     *DELETION,
     *CLIENT,
