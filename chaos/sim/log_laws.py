@@ -15,7 +15,7 @@ from chaos.sim.laws import (
     online,
     process_of,
 )
-from chaos.sim.replica_logs import START, Place, batches_from
+from chaos.sim.replica_logs import START, Place, batches_from, sound_batches_from
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 
@@ -182,7 +182,7 @@ class LogsRememberWhatTheyHold:
         return twin
 
     def _read_on(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
-        for at, header in batches_from(self._cluster, node, repr(replica), twin.place):
+        for at, header in sound_batches_from(self._cluster, node, repr(replica), twin.place):
             if header.next_offset > twin.log.end_offset:
                 break
             wrong = twin.take(header)

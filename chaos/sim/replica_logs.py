@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from chaos.sim.disk import Inode
-from stele.wire.batch import BatchError, BatchHeader, batches
+from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
 
 if TYPE_CHECKING:
     from chaos.sim.cluster import SimCluster, SimNode
@@ -39,6 +39,21 @@ def batches_from(
         if start < len(inode.data):
             for at, header in batches(bytes(inode.data[start:])):
                 yield Place(name, start + at), header
+
+
+def sound_batches_from(
+    cluster: SimCluster, node: SimNode, partition: str, place: Place = START
+) -> Iterator[tuple[Place, BatchHeader]]:
+    """The same up to what was damaged on purpose: no process may have looked there since."""
+    segments = _segments(cluster, node, partition)
+    first = bisect_left(segments, place.segment, key=lambda segment: segment[0])
+    for name, inode in segments[first:]:
+        start = place.position if name == place.segment else 0
+        data = bytes(inode.data[start:])
+        for at, header in batches(data):
+            if not check_crc(data, at, header):
+                return
+            yield Place(name, start + at), header
 
 
 def readable_batches_from(

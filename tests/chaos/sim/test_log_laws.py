@@ -33,6 +33,10 @@ def batch(
     )
 
 
+SEQUENCE_AT = 53
+"""Of a batch: the first byte of its base sequence."""
+
+
 @pytest.fixture
 def bench() -> LawBench:
     made = LawBench()
@@ -62,6 +66,18 @@ def test_a_log_that_knows_its_producers_and_epochs_breaks_nothing(
     replica.log.append_as_follower(batch(6, sequence=4, epoch=6))
     assert not bench.broken(remember)
     replica.log.append_as_follower(batch(8, sequence=0, producer_epoch=1, epoch=6))
+    assert not bench.broken(remember)
+
+
+def test_a_batch_that_was_damaged_on_purpose_says_nothing(
+    bench: LawBench, remember: LogsRememberWhatTheyHold
+) -> None:
+    """No process may have looked at it since."""
+    first = batch(0, sequence=0)
+    bench.replica(1, first, batch(2, sequence=2), state=STATE)
+    path = "/data/t-0/00000000000000000000.log"
+    disk = bench.simulation.machine("b1").disk
+    disk.flip_bit(path, len(first) + SEQUENCE_AT)
     assert not bench.broken(remember)
 
 
