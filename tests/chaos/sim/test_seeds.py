@@ -15,7 +15,6 @@ SEEDS = [
     # A leader of the quorum that could not read its log for others went on leading.
     Plan(54, seconds=20),
     # Batches in flight over an orderly restart passed for out of order.
-    Plan(95, seconds=20),
     Plan(110, seconds=20),
     # A corrupt batch in a segment that recovery does not look at was served.
     Plan(2006, seconds=20, light=True),
