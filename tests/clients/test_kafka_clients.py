@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -46,9 +47,13 @@ def test_kcat_produces_and_consumes(
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_kcat_lists_brokers_and_topics(bootstrap: str, create_topic: CreateTopic) -> None:
     topic = create_topic(partitions=3)
-    listing = run_kcat(bootstrap, "-L").decode()
+    deadline = time.monotonic() + 20
+    listing = ""
+    # A broker lists a new topic once it has heard of it.
+    while f'topic "{topic}" with 3 partitions' not in listing:
+        assert time.monotonic() < deadline
+        listing = run_kcat(bootstrap, "-L").decode()
     assert "3 brokers" in listing
-    assert f'topic "{topic}" with 3 partitions' in listing
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
