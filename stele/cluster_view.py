@@ -61,6 +61,13 @@ class TopicView:
         self.available = sorted(p for p, each in self.partitions.items() if each.broker_id >= 0)
 
 
+class _Identity(NamedTuple):
+    """Which topic has a name, as of this offset of the cluster's metadata."""
+
+    topic_id: bytes
+    metadata_offset: int
+
+
 def error_code(number: int) -> ErrorCode:
     """A number from the wire; one that this client does not know is a server's unknown error."""
     try:
@@ -82,6 +89,8 @@ class ClusterView:
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, TopicView] = {}
+        # Of each name ever heard the newest; kept while the topic is missing.
+        self._identities: dict[str, _Identity] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # as of the last refresh
         self._wanted: dict[str, None] = {}  # topics that refreshes ask for, in order of interest
         self._channels: dict[BrokerAddress, Channel] = {}
@@ -235,7 +244,7 @@ class ClusterView:
             code = error_code(each.error)
             if code is ErrorCode.NONE:
                 self._topic_errors.pop(each.name, None)
-                self._take_topic(each)
+                self._take_topic(each, response.metadata_offset)
             else:
                 self._topic_errors[each.name] = code
                 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -243,10 +252,23 @@ class ClusterView:
         self._refreshed_at = self.world.clock.monotonic()
         self._tell()
 
-    def _take_topic(self, news: data_pb2.MetadataResponse.Topic) -> None:
-        """Leaders of an older epoch than the one known are a slow broker's view: not taken."""
+    def _take_topic(self, news: data_pb2.MetadataResponse.Topic, metadata_offset: int) -> None:
+        """Take what a broker tells of a topic, except for what is older than what is known.
+
+        Leaders of an older epoch are a slow broker's view. So is the topic that had this name
+        before: a producer that went back to it and forth again could not tell any more which of
+        its batches the present topic has, and would write them twice.
+        """
+        identity = self._identities.get(news.name)
+        if identity is not None and identity.topic_id != news.topic_id:
+            if metadata_offset < identity.metadata_offset:
+                return
+            self._topics.pop(news.name, None)
+            identity = None
+        newest_offset = max(metadata_offset, identity.metadata_offset if identity else -1)
+        self._identities[news.name] = _Identity(news.topic_id, newest_offset)
         known = self._topics.get(news.name)
-        if known is None or known.topic_id != news.topic_id:
+        if known is None:
             known = self._topics[news.name] = TopicView(news.name, news.topic_id)
         for each in news.partitions:
             old = known.partitions.get(each.partition)

@@ -137,6 +137,7 @@ class DataService:
                 for registration, endpoint in context.live_endpoints(self._listener, GRPC)
             ],
             topics=topics,
+            metadata_offset=image.offset,
         )
 
     async def _list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:

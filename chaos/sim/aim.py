@@ -401,7 +401,9 @@ class Aims(QuorumAims):
         """A leader finds a sector that it cannot read, and has to begin its replica anew while it
         finds no file handles either."""
         target = self._target(followers=1)
-        if target is None or not self._damage.spoil_sector(target.leader, only=target.partition):
+        if target is None or not target.leader.ready:  # a start needs handles
+            return
+        if not self._damage.spoil_sector(target.leader, only=target.partition):
             return
         faults = self._cluster.simulation.machine(target.leader.host).disk.faults
         faults.no_handle = self._rng.choice([0.5, 0.8])  # the active segment's is open

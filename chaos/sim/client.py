@@ -39,6 +39,7 @@ class SimClient:
         self._world = world
         self._brokers = brokers
         self._connections: dict[int, KafkaConnection] = {}
+        self._deletions = 0
         self._channels: dict[int, Channel] = {}
 
     # -------------------------------------------------------------------------------- produce
@@ -258,7 +259,11 @@ class SimClient:
             raise ApiError(ErrorCode(created.error), created.message)
 
     async def delete_topic(self, name: str) -> None:
-        request = admin_pb2.DeleteTopicsRequest(names=[name])
+        """A broker that does not answer may pass the request on when the topic has been made anew:
+        by its id the controller knows that it was decided before."""
+        self._deletions += 1
+        request_id = b"scenario" + self._deletions.to_bytes(8)
+        request = admin_pb2.DeleteTopicsRequest(names=[name], request_id=request_id)
         answer = admin_pb2.DeleteTopicsResponse.FromString(
             await self._administrate("DeleteTopics", request.SerializeToString())
         )

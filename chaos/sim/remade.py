@@ -41,7 +41,7 @@ class Remade:
     """While it is entered, the brokers' syncs last: a checkpoint is nearly always under way."""
     counts: Counter[str] = field(default_factory=Counter)
     _promised: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
-    _read: int = 0
+    _may_come_late: bool = False  # a deletion that got no answer
 
     async def prepare(self) -> None:
         await self.client.create_topic(AGAIN, configs=self.configs)
@@ -51,7 +51,6 @@ class Remade:
     async def make_anew(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         """Delete it and make it anew, at once as a rule, so that whatever is under way for the one
         may meet the other."""
-        may_come_late = False
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.2, 2.0) * pause_s)
             if is_done():
@@ -61,13 +60,13 @@ class Remade:
                 try:
                     await self.client.delete_topic(AGAIN)
                 except (ApiError, RpcError, OSError):
-                    may_come_late = True
+                    self._may_come_late = True
                 else:
                     self.counts["topics remade"] += 1
                 await asyncio.sleep(self.rng.choice([0.0, 0.0, 0.0, 0.02, 0.5]))
                 await self._create()
                 await asyncio.sleep(self.rng.uniform(0.0, 0.3))
-        if may_come_late:
+        if self._may_come_late:
             await asyncio.sleep(_LATEST_S)
             await self._create()
 
@@ -171,9 +170,13 @@ class Remade:
 
     # ---------------------------------------------------------------------------- judging
 
-    async def judge(self, topic_id: bytes, start_offset: int) -> int:
-        """``start_offset``: what retention has left."""
-        records = await self.client.read_back(AGAIN)
+    def judge_absence(self) -> None:
+        """A deletion that nobody answered may be carried out at any time, but no other."""
+        if not self._may_come_late:
+            self.report(f"{AGAIN} is gone, and each deletion was answered before it was made anew")
+
+    def judge(self, topic_id: bytes, records: list[tuple[int, bytes]], start_offset: int) -> None:
+        """``records``: all that were read. ``start_offset``: what retention has left."""
         found = dict(records)
         if len(set(found.values())) != len(records):
             self.report(f"{AGAIN}: a record is there twice")
@@ -183,4 +186,3 @@ class Remade:
                 self.report(f"{AGAIN}: {value!r} at {offset} was acknowledged; there is {there!r}")
             elif promised_to != topic_id and value in found.values():
                 self.report(f"{AGAIN}: {value!r} was written to a topic that was deleted")
-        return len(records)

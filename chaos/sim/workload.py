@@ -457,15 +457,18 @@ class Workload:
             (name, await self._client.read_back(*name))  # in the order of the partitions
             for name in self.partitions
         ]
+        again = None if self.remade is None else self._cluster.image.topic(AGAIN)
+        remade = await self._client.read_back(AGAIN) if again is not None else []
         # Retention may have taken more since the last look.
         self._cluster.invariants.check_everything()
         for name, records in read:
             compared += self._judge(*name, records)
         if self.remade is not None:
-            again = self._cluster.image.topic(AGAIN)
-            assert again is not None
-            compared += await self.remade.judge(again.topic_id, self._start_of(AGAIN, 0))
-        return compared
+            if again is None:
+                self.remade.judge_absence()
+            else:
+                self.remade.judge(again.topic_id, remade, self._start_of(AGAIN, 0))
+        return compared + len(remade)
 
     def _start_of(self, topic: str, partition: int) -> int:
         """How far retention has come, which has a law of its own."""

@@ -23,6 +23,7 @@ from stele.errors import (
 )
 from stele.partitioner import partition_of
 from stele.producer import Producer, TopicUnknownError
+from tests.support.replica_cluster import until
 from tests.support.stele import Fault, Stage, play
 
 NUMBERS = [b"%d" % i for i in range(20)]
@@ -326,6 +327,52 @@ def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_a
             await acknowledged
             await (await producer.send("t", b"3"))
         assert cluster.values() == [b"3"]
+
+    play(scenario)
+
+
+def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_before() -> None:
+    """The producer would go to the old topic and return, and write the batch a second time."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        cluster.metadata_offset = 10
+        old = dict(cluster.topics, t=cluster.create("t"))
+        del cluster.topics["t"]
+        cluster.create("other")
+        new = cluster.create("t").partitions[0]
+        cluster.metadata_offset = 20
+        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+            await (await producer.send("t", b"1"))
+            new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
+            cluster.outdated = 10, old
+            await (await producer.send("t", b"2"))
+        assert not cluster.is_outdated  # it was asked
+        assert cluster.values() == [b"1", b"2"]
+
+    play(scenario)
+
+
+def test_a_broker_that_lags_and_lacks_a_topic_does_not_open_the_way_for_an_older_one() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        cluster.metadata_offset = 10
+        old = dict(cluster.topics, t=cluster.create("t"))
+        del cluster.topics["t"]
+        cluster.create("other")
+        new = cluster.create("t").partitions[0]
+        cluster.metadata_offset = 20
+        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+            await (await producer.send("t", b"1"))
+            new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
+            cluster.hide_next_topic_requests = 1
+            sent = await producer.send("t", b"2")
+            await until(lambda: not cluster.hide_next_topic_requests)
+            cluster.outdated = 10, old
+            await sent
+            await until(lambda: not cluster.is_outdated)
+            await (await producer.send("t", b"3"))
+        assert cluster.values() == [b"1", b"2", b"3"]
 
     play(scenario)
 

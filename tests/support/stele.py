@@ -72,6 +72,9 @@ class FakeCluster:
         self.alive = dict.fromkeys(range(1, brokers + 1), True)
         self.is_frozen = False  # brokers take calls and do not answer
         self.topics: dict[str, FakeTopic] = {}
+        self.metadata_offset = 0
+        # By a broker that lags: its metadata offset and its topics. It answers this once.
+        self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.streams: list[FakeStream] = []
         self.next_producer_id = 1000
         self.metadata_requests = 0
@@ -80,6 +83,11 @@ class FakeCluster:
         self.request_ids: list[bytes] = []  # of CreateTopics, in the order of attempts
         self.stream_answers_take_s = 0.001
         self.hide_next_topic_requests = 0  # metadata requests that do not know any topic yet
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a broker that lags has not answered yet."""
+        return self.outdated is not None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -128,7 +136,11 @@ class FakeCluster:
 
     def metadata(self, request: data_pb2.MetadataRequest) -> data_pb2.MetadataResponse:
         self.metadata_requests += 1
-        response = data_pb2.MetadataResponse(cluster_id="fake", controller_id=1)
+        offset, topics = self.outdated or (self.metadata_offset, self.topics)
+        self.outdated = None
+        response = data_pb2.MetadataResponse(
+            cluster_id="fake", controller_id=1, metadata_offset=offset
+        )
         for broker, alive in self.alive.items():
             if alive:
                 response.brokers.add(
@@ -136,8 +148,8 @@ class FakeCluster:
                 )
         hidden = self.hide_next_topic_requests > 0
         self.hide_next_topic_requests -= hidden
-        for name in request.topics or self.topics:
-            topic = None if hidden else self.topics.get(name)
+        for name in request.topics or topics:
+            topic = None if hidden else topics.get(name)
             if topic is None:
                 response.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue

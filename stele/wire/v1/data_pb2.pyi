@@ -14,7 +14,7 @@ class MetadataRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MetadataResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller_id", "brokers", "topics")
+    __slots__ = ("cluster_id", "controller_id", "brokers", "topics", "metadata_offset")
     class Broker(_message.Message):
         __slots__ = ("broker_id", "grpc_host", "grpc_port", "rack")
         BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -60,11 +60,13 @@ class MetadataResponse(_message.Message):
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller_id: int
     brokers: _containers.RepeatedCompositeFieldContainer[MetadataResponse.Broker]
     topics: _containers.RepeatedCompositeFieldContainer[MetadataResponse.Topic]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[MetadataResponse.Broker, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[MetadataResponse.Topic, _Mapping]]] = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[MetadataResponse.Broker, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[MetadataResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
     __slots__ = ("correlation_id", "acks", "timeout_ms", "partitions")

@@ -15,6 +15,7 @@ SEEDS = [
     # A leader of the quorum that could not read its log for others went on leading.
     Plan(54, seconds=20),
     # Batches in flight over an orderly restart passed for out of order.
+    Plan(95, seconds=20),
     Plan(110, seconds=20),
     # A corrupt batch in a segment that recovery does not look at was served.
     Plan(2006, seconds=20, light=True),
@@ -78,6 +79,14 @@ SEEDS = [
     Plan(912051, light=True),
     # The one file was lost that told which records of a log's first segment were deleted.
     Plan(900117, light=True),
+    # A broker that lagged brought back the topic that had the name before: a batch came twice.
+    Plan(930757, seconds=30, light=True),
+    # A deletion that had no answer was passed on when the topic had been made anew.
+    Plan(930558, seconds=30, light=True),
+    # Retention went on while a law read a topic back.
+    Plan(930873, seconds=30, light=True),
+    # A broker that was starting found no file handles.
+    Plan(940178, seconds=30, light=True),
 ]
 
 
