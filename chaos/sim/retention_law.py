@@ -73,28 +73,36 @@ class RetentionTakesNoMore:
         self._segments[key] = log, bases[0], bases[-1]
 
     def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
-        log, start = replica.log, replica.log.start_offset
+        start = replica.log.start_offset
         committed = max(self._highest.get(replica.id, 0), replica.machine.high_watermark)
         if start > committed:
             report(f"{replica!r} begins at {start}, and only {committed} is committed")
         if replica.topic.startswith(_SHORTENED):
             return
-        config = log.config
-        if config.delete_old and NO_LIMIT != config.retention_bytes <= left_bytes:
-            return
+        self._judge_batches(replica, before, left_bytes, report)
+
+    def _judge_batches(
+        self, replica: Replica, before: int, left_bytes: int, report: Report
+    ) -> None:
+        """Newest first: what went by its age counts for those before it as left behind them, since
+        the oldest segments are looked at first."""
+        start, config = replica.log.start_offset, replica.log.config
         young_ms = self._latest_ms - config.retention_ms
-        for base, batch in self._committed.batches_of(replica.id).items():
-            if not before <= base < start:
-                continue
+        batches = self._committed.batches_of(replica.id)
+        for base in sorted((base for base in batches if before <= base < start), reverse=True):
+            if config.delete_old and NO_LIMIT != config.retention_bytes <= left_bytes:
+                return
             if not config.delete_old or config.retention_ms == NO_LIMIT:
                 report(f"{replica!r} begins at {start}, and nothing may go by its age")
                 return
+            batch = batches[base]
             if batch.newest_ms >= young_ms:
                 report(
                     f"{replica!r} begins at {start}: offset {base} of {batch.newest_ms} ms is "
                     f"gone, and the latest clock shows {self._latest_ms} ms"
                 )
                 return
+            left_bytes += batch.size_bytes
 
 
 def _bytes_from(log: PartitionLog, start_offset: int) -> int:

@@ -94,6 +94,35 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
     assert not bench.broken(law)
 
 
+@pytest.mark.parametrize(
+    ("second_ms", "wrong"), [(1_000_000, ""), (EPOCH_MS, f"offset 2 of {EPOCH_MS + 1} ms is gone")]
+)
+def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
+    bench: LawBench, committed: CommittedRecordsStay, second_ms: int, wrong: str
+) -> None:
+    """Three segments of the same size, and two of them must stay; the second is too old."""
+    law = RetentionTakesNoMore(committed, {PARTITION: 6})
+    first = make_batch(2, leader_epoch=5, timestamp_ms=EPOCH_MS)
+    replica = bench.replica(1, first, state=STATE, high_watermark=6)
+    replica.log.config = LogConfig(
+        segment_bytes=1, retention_ms=1000, retention_bytes=2 * len(first)
+    )
+    replica.log.append_as_follower(
+        make_batch(2, base_offset=2, leader_epoch=5, timestamp_ms=second_ms)
+    )
+    replica.log.append_as_follower(
+        make_batch(2, base_offset=4, leader_epoch=5, timestamp_ms=EPOCH_MS)
+    )
+    replica.log.sync_now()
+    replica.machine.copied(replica.position, 6)
+    assert not bench.broken(committed)
+    assert not bench.broken(law)
+    replica.log.advance_start_offset(4)
+    found = bench.broken(law)
+    assert bool(found) == bool(wrong)
+    assert all(wrong in each for each in found)
+
+
 def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
     law = RetentionTakesNoMore(committed, {PARTITION: 1})
     replica = aged(bench, retention_ms=1000)
