@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from bench.report import Cell, Report
-from broker.relaxed_flush import RelaxedFlush
+from broker.replication.relaxed_flush import RelaxedFlush
 from runtime.real.disk import RealDisk
 from stele.real import RealClock
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header

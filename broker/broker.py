@@ -8,28 +8,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from broker.api import KafkaApis
+from broker.api.server import KafkaServer, advertised, bind_error
 from broker.context import BrokerContext
-from broker.controller_client import ControllerClient
-from broker.deposed import VisibleImage
-from broker.fetch_session import FetchSessions
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
-from broker.kafka_server import KafkaServer, advertised, bind_error
-from broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.membership.controller_client import ControllerClient
+from broker.membership.deposed import VisibleImage
+from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.membership.publisher import MetadataPublisher
+from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
+from broker.partition.ids import PartitionId
 from broker.producer_ids import ProducerIds
-from broker.publisher import MetadataPublisher
-from broker.replica_config import ReplicaConfig
-from broker.replica_manager import ReplicaManager
-from broker.room import Rooms
-from broker.types import PartitionId
+from broker.replication.config import ReplicaConfig
+from broker.replication.fetch_session import FetchSessions
+from broker.replication.manager import ReplicaManager
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
-from runtime.config import NodeConfig
-from runtime.health import Check
-from runtime.metrics import MetricsRegistry
-from runtime.orderly_end import OrderlyEnd
+from runtime.config.node import NodeConfig
+from runtime.metrics.health import Check
+from runtime.metrics.registry import MetricsRegistry
+from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError
 from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -45,7 +45,7 @@ _GRPC_DRAIN_S = 1.0
 
 
 class ObservedQuorum(MetadataQuorum, Protocol):
-    """What a broker needs of ``runtime.quorum.Quorum``."""
+    """What a broker needs of ``runtime.quorum.quorum.Quorum``."""
 
     def add_listener(self, listener: QuorumListener) -> None: ...
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from broker.controller_client import ControllerClient
-from broker.fetch_session import FetchSessions
+from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.producer_ids import ProducerIds
-from broker.replica_manager import ReplicaManager
+from broker.replication.fetch_session import FetchSessions
+from broker.replication.manager import ReplicaManager
 from broker.topic_views import TopicViews
 from metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from raft.quorum import FeatureLevels
-from runtime.config import NodeConfig
+from runtime.config.node import NodeConfig
 from stele.world import Clock
 
 

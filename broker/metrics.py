@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.replica_manager import ReplicaCounters
-from broker.room import Rooms
-from runtime.metrics import MetricsRegistry
+from broker.membership.room import Rooms
+from broker.replication.manager import ReplicaCounters
+from runtime.metrics.registry import MetricsRegistry
 from stele.world import Clock
 from storage.directory import LogDirectory
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from broker.context import BrokerContext
-from broker.replicas_deletion import Deletion, DeletionResult
-from broker.types import (
+from broker.partition.ids import PartitionId
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.types import (
     Cancel,
     EpochQuery,
     FetchEntry,
@@ -21,7 +22,6 @@ from broker.types import (
     FetchResult,
     OffsetQuery,
     OffsetResult,
-    PartitionId,
     ProduceEntry,
     ProduceResult,
 )

@@ -46,7 +46,7 @@ def dev(
     import asyncio
 
     from chaos.process_cluster import ProcessCluster
-    from runtime.config import check_key
+    from runtime.config.node import check_key
 
     chosen = key_values(settings or (), "--set")
     for name in chosen:

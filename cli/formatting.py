@@ -12,7 +12,7 @@ from cli.server import Settings, load_config
 
 if TYPE_CHECKING:
     from node.format import FirstVoters
-    from runtime.config import NodeConfig
+    from runtime.config.node import NodeConfig
     from stele.world import Disk, Rng
 
 

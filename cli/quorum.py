@@ -129,7 +129,7 @@ def show_voters(
     For a quorum that has lost its majority: quorum describe gets no answer then.
     """
     from node.format import read_identity
-    from runtime.quorum_inspection import voters_on_disk
+    from runtime.quorum.inspection import voters_on_disk
     from runtime.real.world import RealWorld
     from stele.ids import encode_uuid
 

@@ -12,7 +12,7 @@ import typer
 from cli.output import CommandError, note
 
 if TYPE_CHECKING:
-    from runtime.config import NodeConfig
+    from runtime.config.node import NodeConfig
 
 Settings = Annotated[
     list[str] | None,
@@ -50,7 +50,7 @@ def server(
 
 def load_config(path: Path, settings: list[str] | None) -> NodeConfig:
     """The configuration of a node from its file, the environment and ``--set``."""
-    from runtime.config import load
+    from runtime.config.node import load
 
     try:
         properties = path.read_text("utf-8")

@@ -32,7 +32,7 @@ from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
-from runtime.config import NodeConfig
+from runtime.config.node import NodeConfig
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
-from runtime.config import ConfigError, NodeConfig, parse_address
-from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
-from runtime.quorum_snapshots import BOOTSTRAP, file_name
-from runtime.quorum_snapshots import encode as encode_snapshot
+from runtime.config.node import ConfigError, NodeConfig, parse_address
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.quorum.snapshots import BOOTSTRAP, file_name
+from runtime.quorum.snapshots import encode as encode_snapshot
 from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk, Rng
 from storage.checkpoints import (

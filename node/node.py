@@ -15,14 +15,14 @@ from controller.service import ControllerService
 from metadata.features import SUPPORTED
 from node.format import read_identity
 from raft.quorum import FeatureLevels
-from runtime.config import ConfigError, NodeConfig
-from runtime.controller_metrics import declare_controller_metrics
-from runtime.health import Check
-from runtime.metrics import LoopLagProbe, MetricsRegistry
-from runtime.metrics_http import MetricsServer
-from runtime.orderly_end import OrderlyEnd
-from runtime.quorum import Quorum
-from runtime.quorum_config import QuorumConfig, QuorumVoter
+from runtime.config.node import ConfigError, NodeConfig
+from runtime.metrics.controller import declare_controller_metrics
+from runtime.metrics.health import Check
+from runtime.metrics.http import MetricsServer
+from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
+from runtime.quorum.config import QuorumConfig, QuorumVoter
+from runtime.quorum.quorum import Quorum
+from runtime.real.orderly_end import OrderlyEnd
 from stele.error_meanings import explain
 from stele.errors import ErrorCode
 from stele.wire.v1.raft_pb2 import (

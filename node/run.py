@@ -12,7 +12,7 @@ from collections.abc import Callable
 import uvloop
 
 from node.node import Node, build
-from runtime.config import NodeConfig
+from runtime.config.node import NodeConfig
 from runtime.real.limits import raise_open_file_limit
 from runtime.real.watchdog import Watchdog
 from runtime.real.world import RealWorld

@@ -39,8 +39,8 @@ from broker.api import (
 )
 from broker.api.call import Call, Reply, Served
 from broker.context import BrokerContext
-from broker.types import Cancel
-from runtime.kafka_connection import KafkaServerProtocol, Respond
+from broker.replication.types import Cancel
+from runtime.kafka.connection import KafkaServerProtocol, Respond
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
@@ -84,7 +84,7 @@ SERVED = (
 
 
 class KafkaApis:
-    """The ``runtime.kafka_connection.Dispatch`` of a broker.
+    """The ``runtime.kafka.connection.Dispatch`` of a broker.
 
     Until ``open`` requests are taken but wait: a broker answers nothing before it is unfenced.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.context import BrokerContext
-from broker.types import Cancel, LeaderHint
+from broker.replication.types import Cancel, LeaderHint
 from metadata.image import PLAINTEXT
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api, Struct

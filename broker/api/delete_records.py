@@ -12,7 +12,7 @@ from broker import requests
 from broker.api.call import Call, Served
 from broker.api.topic_requests import check_named
 from broker.context import BrokerContext
-from broker.replicas_deletion import Deletion, DeletionResult
+from broker.replication.deletion import Deletion, DeletionResult
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import delete_records as messages

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.context import BrokerContext
-from broker.replica_descriptions import DirectoryDescription
+from broker.replication.descriptions import DirectoryDescription
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_log_dirs as messages
 from stele.wire.kafka.messages.describe_log_dirs import (

@@ -14,8 +14,9 @@ from collections.abc import Generator, Iterable, Iterator
 from broker import requests
 from broker.api.call import Call, Reply, Served, hinted_endpoints
 from broker.context import BrokerContext
-from broker.fetch_session import FetchContext
-from broker.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint, PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.fetch_session import FetchContext
+from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
 from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch as messages

@@ -12,7 +12,7 @@ from itertools import islice
 from broker import requests
 from broker.api.call import Call, Served
 from broker.context import BrokerContext
-from broker.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
+from broker.replication.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import list_offsets as messages

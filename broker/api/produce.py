@@ -13,7 +13,8 @@ from __future__ import annotations
 from broker import requests
 from broker.api.call import Call, Reply, Served, hinted_endpoints
 from broker.context import BrokerContext
-from broker.types import Cancel, PartitionId, ProduceEntry, ProduceResult
+from broker.partition.ids import PartitionId
+from broker.replication.types import Cancel, ProduceEntry, ProduceResult
 from metadata.image import Topic
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.types import Cancel
+from broker.replication.types import Cancel
 from stele.world import RpcError, Stream
 
 Start = Callable[[bytes, Callable[[bytes], None]], Cancel | None]

@@ -12,8 +12,9 @@ from broker import requests
 from broker.context import BrokerContext
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import parse, unary
-from broker.replicas_deletion import Deletion, DeletionResult
-from broker.types import (
+from broker.partition.ids import PartitionId
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.types import (
     MAX_TIMESTAMP,
     Cancel,
     EpochQuery,
@@ -22,7 +23,6 @@ from broker.types import (
     FetchResult,
     OffsetQuery,
     OffsetResult,
-    PartitionId,
     ProduceEntry,
     ProduceResult,
 )

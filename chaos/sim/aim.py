@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replica import Replica
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
 from chaos.sim.damage import Damage
 from chaos.sim.laws import newest_image
 from chaos.sim.quorum_aims import QUORUM_NAMES, QuorumAims

@@ -16,8 +16,8 @@ from chaos.sim.simulation import Simulation, SimulationFailedError
 from metadata.image import MetadataImage, PartitionState
 from node.format import directories_of, format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
-from runtime.config import Address, NodeConfig, from_settings
-from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.config.node import Address, NodeConfig, from_settings
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
 from stele.world import World
 

@@ -17,15 +17,15 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replica import ReplicaState
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import ReplicaState
 from chaos.sim import membership
 from chaos.sim.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
 from raft.quorum import VoterSet
-from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
-from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

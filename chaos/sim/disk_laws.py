@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
 from chaos.sim.laws import Report, online, process_of
 
 if TYPE_CHECKING:

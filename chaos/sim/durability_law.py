@@ -8,7 +8,7 @@ from chaos.sim.laws import Report, online
 from storage.checkpoints import LOG_START_FILE, TopicPartition, decode_offsets
 
 if TYPE_CHECKING:
-    from broker.replica import Replica
+    from broker.replication.replica import Replica
     from chaos.sim.cluster import SimCluster, SimNode
 
 _LOOKED_AT = 3  # of a log's segments: what is behind them was looked at when it was new

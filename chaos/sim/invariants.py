@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.broker import Broker
-from broker.replica import Replica, ReplicaState
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.deletion_laws import DeletedRecordsStayDeleted
 from chaos.sim.disk_laws import DirectoriesFailWithTheirDevice, UnreadableReplicasAreGivenUp
 from chaos.sim.durability_law import DurableIsDurable, DurableStartsAreDurable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from broker.replica import Replica, ReplicaState
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.replica_logs import (
     START,
     Place,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
 from chaos.sim.laws import (
     CommittedMetadata,
     CommittedRecordsStay,

@@ -14,7 +14,7 @@ from chaos.sim.replica_logs import whole_batches
 from chaos.sim.wire import Said, Stage
 from chaos.sim.wire_laws import VOTE
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
-from runtime.quorum_messages import FETCH
+from runtime.quorum.messages import FETCH
 from stele.wire.batch import decode
 from stele.wire.kafka.primitives import read_uvarint
 from stele.wire.v1.raft_pb2 import (

@@ -16,7 +16,7 @@ from chaos.sim.wire import Said, Stage
 from chaos.sim.wire_laws import VOTE
 from raft.quorum import VoterSet
 from raft.ready import Role
-from runtime.quorum_messages import FETCH, REMOVE_VOTER
+from runtime.quorum.messages import FETCH, REMOVE_VOTER
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse

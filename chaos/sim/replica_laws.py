@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica, ReplicaState
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.laws import Report, newest_image
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
 from chaos.sim.laws import CommittedRecordsStay, Report, online, process_of
 from storage.config import NO_LIMIT
 from storage.log import PartitionLog

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.fetch_session import FetchSession, FetchSessions
-from broker.leader_throttle import is_held_back
-from broker.replica import ReplicaState
-from broker.replicas import Replicas
-from broker.types import FetchEntry
+from broker.replication.fetch_session import FetchSession, FetchSessions
+from broker.replication.leader_throttle import is_held_back
+from broker.replication.replica import ReplicaState
+from broker.replication.replicas import Replicas
+from broker.replication.types import FetchEntry
 from chaos.sim.laws import Report
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from metadata.image import EMPTY
 from metadata.snapshot import image_of, records_of
 from raft.messages import SnapshotId
 from raft.quorum import VoterSet
-from runtime.quorum_control import voters_in
-from runtime.quorum_snapshots import parse_name, read
+from runtime.quorum.control import voters_in
+from runtime.quorum.snapshots import parse_name, read
 from stele.wire.batch import check_crc, decode
 
 if TYPE_CHECKING:

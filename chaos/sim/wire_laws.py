@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from broker.replica import Replica, ReplicaState
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.laws import CommittedMetadata, Report, core_of, newest_image
 from chaos.sim.membership import directory_id
 from chaos.sim.wire import Said, Stage
 from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY
-from runtime.quorum_state import FILE_NAME as QUORUM_STATE_FILE
+from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
 from stele.errors import ErrorCode
 from stele.ids import encode_uuid
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse

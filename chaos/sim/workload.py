@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
 from chaos.sim.administration import Administration
 from chaos.sim.cluster import SimCluster
 from chaos.sim.habits import Impatient, Rude, Streamer

@@ -18,7 +18,7 @@ import traceback
 from types import FrameType
 from typing import Any, Final
 
-from runtime.metrics import MetricsRegistry
+from runtime.metrics.registry import MetricsRegistry
 
 logger = logging.getLogger(__name__)
 

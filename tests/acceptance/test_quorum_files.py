@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import NodeProcess
-from runtime.quorum_snapshots import encode, parse_name
+from runtime.quorum.snapshots import encode, parse_name
 from tests.support.quorum_processes import QuorumProcesses
 
 pytestmark = pytest.mark.processes

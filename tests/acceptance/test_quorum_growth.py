@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from metadata.features import supported_ranges
-from runtime.quorum_messages import SUPPORTED_FEATURES
+from runtime.quorum.messages import SUPPORTED_FEATURES
 from runtime.real.network import RealNetwork
 from stele.aio import Producer
 from stele.ids import decode_uuid

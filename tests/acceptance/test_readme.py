@@ -16,7 +16,7 @@ import pytest
 
 from broker.api import SERVED
 from metadata.config_keys import validate_topic_config
-from runtime.config import ConfigError, load
+from runtime.config.node import ConfigError, load
 from stele.errors import ApiError
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from node.format import (
     read_identity,
 )
 from raft.quorum import NO_DIRECTORY
-from runtime.config import ConfigError, NodeConfig, from_settings
-from runtime.quorum_inspection import voters_on_disk
+from runtime.config.node import ConfigError, NodeConfig, from_settings
+from runtime.quorum.inspection import voters_on_disk
 from stele.ids import decode_uuid, encode_uuid
 from stele.world import Disk
 from storage.errors import LogDirectoryError

@@ -9,7 +9,7 @@ import pytest
 from chaos.sim.simulation import Simulation
 from node.format import directories_of, format_directory
 from node.node import Node, build
-from runtime.config import NodeConfig, from_settings
+from runtime.config.node import NodeConfig, from_settings
 from runtime.real.world import RealWorld
 from stele.errors import ErrorCode, SteleError
 from stele.kafka_connection import KafkaConnection

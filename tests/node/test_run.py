@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 _PROGRAM = """
 import json, sys
 from node.run import run_node
-from runtime.config import from_settings
+from runtime.config.node import from_settings
 settings = json.loads(sys.argv[1])
 sys.exit(run_node(from_settings(settings), on_ready=lambda node: print("ready", flush=True)))
 """

@@ -7,8 +7,8 @@ import pytest
 
 from chaos.sim.simulation import Simulation
 from node.format import format_directory
-from runtime.quorum_config import QuorumConfig
-from runtime.quorum_log import QuorumLog
+from runtime.quorum.config import QuorumConfig
+from runtime.quorum.log import QuorumLog
 from stele.wire.batch import BatchBuilder
 from stele.world import Disk
 from storage.directory import LogDirectory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.partition import PartitionMachine
-from broker.partition_effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
+from broker.partition.effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
+from broker.partition.machine import PartitionMachine
 from metadata.image import RECOVERED, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder

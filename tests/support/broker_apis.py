@@ -10,22 +10,22 @@ from typing import Any, TypeVar
 
 from broker.api import KafkaApis
 from broker.context import BrokerContext
-from broker.controller_client import ControllerClient
-from broker.fetch_session import FetchSessions
+from broker.membership.controller_client import ControllerClient
+from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
+from broker.partition.ids import PartitionId
 from broker.producer_ids import ProducerIds
-from broker.publisher import MetadataPublisher
-from broker.replica_descriptions import DirectoryDescription
-from broker.replica_manager import ReplicaCounters, ReplicaManager
-from broker.replicas_deletion import Deletion, DeletionResult
-from broker.types import (
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.descriptions import DirectoryDescription
+from broker.replication.fetch_session import FetchSessions
+from broker.replication.manager import ReplicaCounters, ReplicaManager
+from broker.replication.types import (
     Cancel,
     EpochQuery,
     FetchQuery,
     FetchResult,
     OffsetQuery,
     OffsetResult,
-    PartitionId,
     ProduceEntry,
     ProduceResult,
 )
@@ -34,9 +34,9 @@ from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
-from runtime.config import NodeConfig, from_settings
-from runtime.kafka_connection import KafkaServerProtocol
-from runtime.metrics import MetricsRegistry
+from runtime.config.node import NodeConfig, from_settings
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct

@@ -12,7 +12,7 @@ from controller.service import ControllerService
 from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from raft.quorum import FeatureLevels
-from runtime.config import NodeConfig, from_settings
+from runtime.config.node import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Service, Stream
 from storage.errors import StorageError

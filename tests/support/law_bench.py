@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from immutables import Map
 
-from broker.partition import PartitionMachine
-from broker.partition_effects import BrokerStatus, LogPosition
-from broker.replica import Replica
-from broker.types import PartitionId
+from broker.partition.effects import BrokerStatus, LogPosition
+from broker.partition.ids import PartitionId
+from broker.partition.machine import PartitionMachine
+from broker.replication.replica import Replica
 from chaos.sim.laws import Law
 from chaos.sim.simulation import Simulation
 from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
-from runtime.quorum_config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
 from stele.world import Disk
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition

@@ -8,7 +8,7 @@ from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation
 from node.format import format_directory
 from node.node import Node, build
-from runtime.config import from_settings
+from runtime.config.node import from_settings
 from stele.world import World
 
 HOST = "b1"

@@ -12,8 +12,8 @@ from chaos.sim.simulation import Simulation
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
-from runtime.quorum import Quorum
-from runtime.quorum_config import QuorumConfig, QuorumVoter
+from runtime.quorum.config import QuorumConfig, QuorumVoter
+from runtime.quorum.quorum import Quorum
 
 PORT = 9093
 DIRECTORY = "/data"

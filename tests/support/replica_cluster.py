@@ -11,17 +11,17 @@ from typing import Any, TypeVar, cast
 from broker.api import fetch as fetch_api
 from broker.api.call import Call
 from broker.context import BrokerContext
-from broker.fetch_session import FetchSessions
 from broker.metrics import BrokerMetrics
-from broker.replica import Replica
-from broker.replica_config import ReplicaConfig
-from broker.replica_manager import ReplicaManager
-from broker.replicas_deletion import Deletion, DeletionResult
-from broker.types import (
+from broker.partition.ids import PartitionId
+from broker.replication.config import ReplicaConfig
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.fetch_session import FetchSessions
+from broker.replication.manager import ReplicaManager
+from broker.replication.replica import Replica
+from broker.replication.types import (
     FetchEntry,
     FetchQuery,
     FetchResult,
-    PartitionId,
     ProduceEntry,
     ProduceResult,
 )
@@ -29,8 +29,8 @@ from chaos.sim.process import Process
 from chaos.sim.simulation import Simulation
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, MetadataImage, PartitionState
-from runtime.kafka_connection import KafkaServerProtocol, Respond
-from runtime.metrics import MetricsRegistry
+from runtime.kafka.connection import KafkaServerProtocol, Respond
+from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka import ApiKey

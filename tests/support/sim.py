@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from runtime.config import NodeConfig, from_settings
+from runtime.config.node import NodeConfig, from_settings
 
 
 def free_ports(count: int) -> list[int]:

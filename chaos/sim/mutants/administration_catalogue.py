@@ -7,7 +7,7 @@ from chaos.sim.mutants.mutant import bug
 ADMINISTRATION = [
     bug(
         "broker: answer a deletion that only the leader has made",
-        "broker/partition.py",
+        "broker/partition/machine.py",
         "        return min(self._log.start_offset, *starts) if starts else",
         "        return",
     ),

@@ -20,12 +20,12 @@ DEVICE = [
         "broker: try to read a bad sector again and again",
         (
             Edit(
-                "broker/replicas_fetch.py",
+                "broker/replication/fetch.py",
                 "            failed = True\n",
                 "            failed = False\n",
             ),
             Edit(
-                "broker/replicas_fetch.py",
+                "broker/replication/fetch.py",
                 "            if isinstance(error, CorruptLogError) and is_present:\n",
                 "            if False and is_present:\n",
             ),

@@ -7,7 +7,7 @@ from chaos.sim.mutants.mutant import bug
 ISR = [
     bug(
         "replication: act on the answer to an ISR before its metadata come",
-        "broker/partition.py",
+        "broker/partition/machine.py",
         "        if proposal != self._proposal or not _is_no_change(proposal, answer):\n"
         "            return []\n",
         "        if proposal != self._proposal:\n"
@@ -32,7 +32,7 @@ ISR = [
     ),
     bug(
         "replication: go by the min.insync.replicas of before until the next change of the ISR",
-        "broker/replicas_metadata.py",
+        "broker/replication/metadata.py",
         "        effects = replica.machine.configured(needed, self._replicas.now_ms())\n",
         "        effects = []\n",
     ),

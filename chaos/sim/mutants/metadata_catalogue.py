@@ -20,7 +20,7 @@ MAJORITIES = [
     ),
     bug(
         "raft: claim leadership before a record of its epoch is committed",
-        "runtime/quorum.py",
+        "runtime/quorum/quorum.py",
         "        if core.high_watermark > core.epoch_start_offset:\n",
         "        if True:\n",
     ),

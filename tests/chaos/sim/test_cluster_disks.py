@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
 from chaos.sim.cluster import SimCluster
 from chaos.sim.laws import online
 from chaos.sim.simulation import SimulationFailedError

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from broker.room import Room
+from broker.membership.room import Room
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.simulation import SimulationFailedError
 from tests.support.sim_cluster import TOPIC, a_topic, write

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
 from chaos.sim.cluster import SimCluster, SimNode
 from chaos.sim.laws import CommittedMetadata, newest_image
 from chaos.sim.wire import Said, Stage

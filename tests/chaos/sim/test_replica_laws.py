@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.replica import ReplicaState
+from broker.replication.replica import ReplicaState
 from chaos.sim.replica_laws import LeadersGoByTheirMetadata, ReplicasFitTogether
 from metadata.image import PartitionState
 from tests.support.law_bench import LawBench, image

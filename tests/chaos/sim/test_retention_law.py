@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.replica import Replica
+from broker.replication.replica import Replica
 from chaos.sim.clock import EPOCH_MS
 from chaos.sim.durability_law import DurableIsDurable, DurableStartsAreDurable
 from chaos.sim.laws import CommittedMetadata, CommittedRecordsStay

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.replica import Replica
+from broker.replication.replica import Replica
 from chaos.sim.session_laws import unnoticed
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import ReplicaCluster, until

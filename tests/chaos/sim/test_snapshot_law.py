@@ -5,7 +5,7 @@ import pytest
 from chaos.sim.snapshot_law import SnapshotsEqualTheLog
 from metadata.records import encode
 from raft.messages import SnapshotId
-from runtime import quorum_snapshots
+from runtime.quorum import snapshots as quorum_snapshots
 from stele.wire.batch import HEADER_SIZE, BatchBuilder
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.law_bench import METADATA_LOG, LawBench

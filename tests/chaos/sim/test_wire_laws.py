@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.types import PartitionId
+from broker.partition.ids import PartitionId
 from chaos.sim.laws import CommittedMetadata
 from chaos.sim.wire import Said, Stage, Wire
 from chaos.sim.wire_laws import (

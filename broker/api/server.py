@@ -1,0 +1,207 @@
+"""The broker's Kafka listeners: bound early, one protocol per connection, drained at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+
+from broker.api import KafkaApis
+from broker.api.connection_limits import ConnectionLimits
+from runtime.config.node import ConfigError, NamedAddress, NodeConfig
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.connection_memory import ConnectionMemory
+from runtime.metrics.registry import MetricsRegistry
+from stele.world import Listener, Network
+
+logger = logging.getLogger(__name__)
+
+_DRAIN_S = 1.0
+"""How long requests that are being answered may take when the broker stops."""
+
+_REFUSAL_LOG_S = 1.0
+"""How far apart lines about refused connections are."""
+
+_IDLE_CHECKS = 4
+"""How often in connections.max.idle.ms the connections are looked through."""
+
+
+class KafkaServer:
+    """All Kafka listeners of one broker."""
+
+    def __init__(self, config: NodeConfig, network: Network, registry: MetricsRegistry) -> None:
+        self._config = config
+        self._network = network
+        self._listeners: dict[str, Listener] = {}
+        self._apis: KafkaApis | None = None
+        # In the order of their coming, not a set: they are closed in it.
+        self._connections: dict[KafkaServerProtocol, None] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self.memory = ConnectionMemory(config.queued_max_request_bytes)
+        registry.gauge(
+            "stele_connection_memory_bytes",
+            "What requests and answers under way take of queued.max.request.bytes.",
+            lambda: self.memory.held_bytes,
+        )
+        registry.gauge(
+            "stele_connections_waiting_for_memory",
+            "Connections that are not read from, for want of queued.max.request.bytes.",
+            lambda: self.memory.waiting,
+        )
+        inter_broker = config.inter_broker_listener_name
+        self._limits = ConnectionLimits(
+            max_connections=config.max_connections,
+            max_per_address=config.max_connections_per_ip,
+            address_overrides=config.max_connections_per_ip_overrides,
+            listener_max=config.listener_max_connections,
+            protected_listener=inter_broker if len(config.listeners) > 1 else None,
+        )
+        self._refused = registry.counter(
+            "stele_connections_refused",
+            "Connections of the Kafka protocol closed for max.connections and its kin.",
+        )
+        # When a refusal was last logged, and how many were not since.
+        self._refusal_logged_s = -math.inf
+        self._refusals_left_out = 0
+        registry.gauge(
+            "stele_connection_count",
+            "Open connections of the Kafka protocol (connection-count).",
+            lambda: len(self._connections),
+        )
+
+    async def bind(self, apis: KafkaApis) -> None:
+        """Listen on all of ``listeners``. Raises ConfigError in one line naming the key."""
+        self._apis = apis
+        for address in self._config.listeners:
+            try:
+                self._listeners[address.name] = await self._network.listen(
+                    address.host, address.port, self._factory(address.name)
+                )
+            except OSError as error:
+                await self.close()
+                raise bind_error("listeners", address, error) from error
+        self._arm_idle_timer()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The bound port of each listener, by its name."""
+        return {name: listener.port for name, listener in self._listeners.items()}
+
+    async def close(self) -> None:
+        """Take no more requests, answer those taken, close."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        for connection in list(self._connections):
+            connection.drain()
+        listeners, self._listeners = self._listeners, {}
+        await asyncio.gather(*(each.close(grace_s=_DRAIN_S) for each in listeners.values()))
+
+    # ------------------------------------------------------------------ connections
+
+    def _factory(self, listener_name: str) -> _ConnectionFactory:
+        assert self._apis is not None
+        return _ConnectionFactory(self, self._apis, self._config, listener_name)
+
+    def opened(self, connection: KafkaServerProtocol) -> None:
+        reason = self._limits.admit(connection.listener_name, connection.address)
+        if reason is not None:
+            self._refused.value += 1
+            self._log_refusal(connection, reason)
+            connection.close()
+            return
+        self._connections[connection] = None
+        if self._limits.exceeded:
+            self._close_least_recent()
+
+    def _log_refusal(self, connection: KafkaServerProtocol, reason: str) -> None:
+        """At most once a second: who is refused may come again as fast as it can."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._refusal_logged_s < _REFUSAL_LOG_S:
+            self._refusals_left_out += 1
+            return
+        more = f" ({self._refusals_left_out} more since the last such line)"
+        logger.warning(
+            "refusing %s on %s: %s%s",
+            connection.peer,
+            connection.listener_name,
+            reason,
+            more if self._refusals_left_out else "",
+        )
+        self._refusal_logged_s, self._refusals_left_out = now_s, 0
+
+    def _close_least_recent(self) -> None:
+        """Of the listeners that are not the brokers' own: one of those has just taken its place."""
+        own = self._config.inter_broker_listener_name
+        clients = [
+            each for each in self._connections if each.listener_name != own and not each.is_closed
+        ]
+        if clients:
+            victim = min(clients, key=lambda each: each.last_active_s)
+            logger.warning("closing %s: a broker needs its place (max.connections)", victim.peer)
+            victim.close()
+
+    def closed(self, connection: KafkaServerProtocol) -> None:
+        if connection in self._connections:
+            del self._connections[connection]
+            self._limits.release(connection.listener_name, connection.address)
+        if self._apis is not None:
+            self._apis.forget(connection)
+
+    def _arm_idle_timer(self) -> None:
+        idle_ms = self._config.connections_max_idle_ms
+        if idle_ms > 0:
+            self._idle_timer = asyncio.get_running_loop().call_later(
+                idle_ms / 1000 / _IDLE_CHECKS, self._close_idle
+            )
+
+    def _close_idle(self) -> None:
+        idle_s = self._config.connections_max_idle_ms / 1000
+        now_s = asyncio.get_running_loop().time()
+        for connection in list(self._connections):
+            if now_s - connection.last_active_s <= idle_s:
+                continue
+            if connection.is_stalled:
+                logger.info("closing %s: took no answer for %.0f s", connection.peer, idle_s)
+                connection.abort()
+            elif not connection.in_flight:
+                logger.info("closing %s: silent for %.0f s", connection.peer, idle_s)
+                connection.close()
+        self._arm_idle_timer()
+
+
+class _ConnectionFactory:
+    """Makes the protocol object of each accepted connection of one listener."""
+
+    def __init__(
+        self, server: KafkaServer, apis: KafkaApis, config: NodeConfig, listener_name: str
+    ) -> None:
+        self._server, self._apis, self._config = server, apis, config
+        self._listener_name = listener_name
+
+    def __call__(self) -> KafkaServerProtocol:
+        return KafkaServerProtocol(
+            self._apis,
+            max_request_bytes=self._config.socket_request_max_bytes,
+            listener_name=self._listener_name,
+            memory=self._server.memory,
+            on_connect=self._server.opened,
+            on_close=self._server.closed,
+            max_in_flight_requests=self._config.queued_max_requests,
+        )
+
+
+def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
+    """One line that says which key to change, and why."""
+    reason = error.strerror or str(error)
+    return ConfigError(f"{key}={address.name}://{address.host}:{address.port}: {reason}")
+
+
+def advertised(
+    configured: Sequence[NamedAddress], bound_ports: dict[str, int]
+) -> list[NamedAddress]:
+    """What is advertised, with the bound port where port 0 was configured."""
+    return [
+        address._replace(port=address.port or bound_ports[address.name]) for address in configured
+    ]

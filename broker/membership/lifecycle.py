@@ -1,0 +1,573 @@
+"""The broker's standing with the controller: registered, fenced or not, and its lease.
+
+One task registers and then holds one heartbeat stream to the active controller. The stream's
+end is how the controller notices a killed process, so it is opened again at once wherever the
+leadership goes (KIP-631's registration and heartbeats, on a stream).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from broker.membership.controller_client import BACKOFF_MAX_S, BACKOFF_MIN_S, ControllerClient
+from broker.membership.room import Room
+from broker.partition.ids import PartitionId
+from metadata.features import supported_ranges
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.controller_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    PartitionReference,
+    ProbeRequest,
+    ProbeResponse,
+    RegisterBrokerRequest,
+)
+from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.world import Clock, RpcCode, RpcError, Service, Stream
+
+logger = logging.getLogger(__name__)
+
+NO_EPOCH = -1
+
+_SHUTDOWN_INTERVAL_S = 0.1
+"""How often a broker that wants to shut down asks whether it may."""
+
+_NO_CONTROLLER_S = 2.0
+"""How long a broker that wants to shut down does without any active controller: longer than an
+election takes. Where the controllers stop too, nobody is left to move leaders to."""
+
+_WARN_AGAIN_S = 15.0
+"""How often the log says again why a broker is refused, while the reason stays the same."""
+
+_HEARTBEAT = "/stele.v1.Controller/Heartbeat"
+
+# Answers to a registration that asking again cannot change: the broker must not go on.
+_FATAL = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_STALE = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+
+class BrokerState(enum.Enum):
+    """Kafka's broker states."""
+
+    STARTING = "starting"
+    RECOVERY = "recovery"  # registered, fenced, catching up
+    RUNNING = "running"
+    PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
+    SHUTTING_DOWN = "shutting down"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a broker tells the controller about itself. Constant for the life of the process."""
+
+    cluster_id: str
+    broker_id: int
+    incarnation_id: bytes  # 16 random bytes, new in every process
+    rack: str
+    log_directories: tuple[bytes, ...]
+    inter_broker_listener: str = ""  # by which it reaches other brokers
+    previous_broker_epoch: int = NO_EPOCH  # only after a clean shutdown
+
+
+class BrokerLifecycle:
+    """Registers, heartbeats, keeps the lease and shuts down in good order."""
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        *,
+        clock: Clock,
+        controller: ControllerClient,
+        heartbeat_interval_ms: int,
+        session_timeout_ms: int,
+        registration_timeout_ms: int,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        metadata_offset: Callable[[], int],
+        corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
+        unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
+        room: Callable[[], Room] = lambda: Room.ENOUGH,
+        on_epoch: Callable[[int], None] = lambda epoch: None,
+        on_failure: Callable[[ApiError], None] = lambda error: None,
+    ) -> None:
+        """``endpoints``: where this broker is found, once its ports are bound;
+        ``registration_timeout_ms``: how long to ask again while another process holds the id;
+        ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
+        ``unsynced``: replicas to report at registration; ``room``: how the disks of this broker
+        are, told by every heartbeat; ``on_epoch``: told every new epoch;
+        ``on_failure``: told why this broker can never join.
+        """
+        self.identity = identity
+        self._clock = clock
+        self._controller = controller
+        self._interval_s = heartbeat_interval_ms / 1000
+        self._session_s = session_timeout_ms / 1000
+        self._registration_s = registration_timeout_ms / 1000
+        self._endpoints = endpoints
+        self._metadata_offset = metadata_offset
+        self._corrupt = corrupt
+        self._unsynced = unsynced
+        self._room = room
+        self._on_epoch = on_epoch
+        self._on_failure = on_failure
+
+        self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self._closing: asyncio.Task[None] | None = None  # held, or it could be collected
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._failure: ApiError | None = None
+
+        self._duplicate_since: float | None = None  # refused so ever since, by another process
+        self._warned = ("", 0.0)  # the last reason that was logged, and when
+
+        self._epoch = NO_EPOCH
+        self._fenced = True
+        # What of the metadata was told by a heartbeat of its own, in this registration.
+        self._told_caught_up = False
+        self._told_unfenced = False
+        self._report_due = False  # a registration of the same epoch, with new corrupt replicas
+        self._want_fence = False
+        self._want_shutdown = False
+        self._may_shut_down = False
+        self._stopping = False
+
+        # A metadata offset at which it led nothing, as the controller told it; see `deposed`.
+        self._leads_nothing_at = 0
+
+        self._sequence = 0
+        # When each unanswered heartbeat of the present stream was sent, oldest first.
+        self._sent_at: dict[int, float] = {}
+        # When the newest *acknowledged* heartbeat was sent, never when its answer came: the
+        # controller's session began between the two, so this lease ends before the session does.
+        self._acknowledged_sent_at: float | None = None
+
+    # ------------------------------------------------------------------ what others ask
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the present registration; -1 while not registered."""
+        return self._epoch
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the controller's last answer said fenced; True before the first."""
+        return self._fenced
+
+    @property
+    def deposed(self) -> bool:
+        """Whether this broker goes by metadata older than those by which it led nothing.
+
+        Whatever it believes to lead, others lead: it must not act as a leader until it has
+        applied as much.
+        """
+        return self._metadata_offset() < self._leads_nothing_at
+
+    @property
+    def state(self) -> BrokerState:
+        if self._stopping:
+            return BrokerState.SHUTTING_DOWN
+        if self._want_shutdown:
+            return BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if self._epoch == NO_EPOCH:
+            return BrokerState.STARTING
+        return BrokerState.RECOVERY if self._fenced else BrokerState.RUNNING
+
+    def lease_valid(self) -> bool:
+        """Whether the controller cannot have ended this broker's session by its timeout yet.
+
+        Reads the clock anew: after a pause the event loop's time is old, the clock's is not.
+        """
+        if self._fenced or self._acknowledged_sent_at is None:
+            return False
+        return self._clock.monotonic() - self._acknowledged_sent_at < self._session_s
+
+    @property
+    def acknowledged_ago_s(self) -> float | None:
+        """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
+        if self._acknowledged_sent_at is None:
+            return None
+        return self._clock.monotonic() - self._acknowledged_sent_at
+
+    async def wait_registered(self) -> int:
+        """Wait for the broker epoch. Raises ApiError when the controller refused for good."""
+        while self._epoch == NO_EPOCH:
+            await self._wait_change()
+        return self._epoch
+
+    async def wait_unfenced(self) -> None:
+        """Wait until the controller lets this broker serve. Raises as ``wait_registered``."""
+        while self._fenced:
+            await self._wait_change()
+
+    async def _wait_change(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _wait_briefly(self, timeout_s: float) -> None:
+        """Wait for a change, but not longer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def service(self) -> Service:
+        """BrokerControl, which the controller calls."""
+        return Service(unary={"/stele.v1.BrokerControl/Probe": self._probe})
+
+    async def _probe(self, payload: bytes) -> bytes:
+        try:
+            ProbeRequest.FromString(payload)
+        except DecodeError as error:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, "not a ProbeRequest") from error
+        return ProbeResponse(
+            broker_id=self.identity.broker_id,
+            incarnation_id=self.identity.incarnation_id,
+            cluster_id=self.identity.cluster_id,
+        ).SerializeToString()
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begin to register and to heartbeat, until ``stop``."""
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"broker-{self.identity.broker_id}-lifecycle"
+        )
+
+    async def stop(self) -> None:
+        """End the stream and the task. The lease is given up at once."""
+        self._stopping = True
+        self._fenced = True
+        self._signal()
+        if self._task is not None:
+            self._task.cancel()
+            try:
+                await self._task
+            except asyncio.CancelledError:
+                pass
+            self._task = None
+
+    def report_replicas(self) -> None:
+        """Tell the controller of replicas found corrupt since the registration.
+
+        The same registration again, with its present lists: the epoch stays.
+        """
+        self._report_due = True
+        if self._epoch != NO_EPOCH:
+            self._end_stream()
+
+    def fence(self) -> None:
+        """Ask to be fenced for good, so that others lead: this broker can serve no more."""
+        self._want_fence = True
+        self._wake.set()
+
+    def room_changed(self) -> None:
+        """A disk is full, or no longer: tell the controller at once."""
+        self._wake.set()
+
+    async def controlled_shutdown(self, timeout_s: float) -> bool:
+        """Ask the controller to move the leaders away; return whether it said to go.
+
+        Returns False after ``timeout_s``, earlier when there is no controller any more, and at
+        once where there is nothing to ask for.
+        """
+        if self._task is None or self._epoch == NO_EPOCH or self._failure is not None:
+            return False
+        self._want_shutdown = True
+        self._wake.set()
+        began = led_at = self._clock.monotonic()
+        while not self._may_shut_down and self._failure is None:
+            now = self._clock.monotonic()
+            if self._controller.active_controller is not None:
+                led_at = now
+            if now - began >= timeout_s or now - led_at >= _NO_CONTROLLER_S:
+                logger.warning(
+                    "broker %d: no controller let it go within %.1f s; stopping anyway",
+                    self.identity.broker_id,
+                    now - began,
+                )
+                break
+            await self._wait_briefly(_SHUTDOWN_INTERVAL_S)
+        return self._may_shut_down
+
+    def on_leader_change(self) -> None:
+        """The quorum has another leader, or none: leave the present stream."""
+        self._controller.on_leader_change()
+        self._end_stream()
+
+    def on_metadata(self, *, unfenced: bool) -> None:
+        """Metadata was applied; ``unfenced``: by it, this registration of ours is unfenced.
+
+        Two things are worth a heartbeat at once: that we caught up with our registration, for
+        then the controller may unfence us, and that it did, for its answer confirms it.
+        """
+        if not self._fenced or self._epoch == NO_EPOCH:
+            return
+        caught_up = self._metadata_offset() >= self._epoch
+        if (caught_up, unfenced) > (self._told_caught_up, self._told_unfenced):
+            self._told_caught_up, self._told_unfenced = caught_up, unfenced
+            self._wake.set()
+
+    # ------------------------------------------------------------------ the task
+
+    async def _run(self) -> None:
+        try:
+            await self._stay_registered()
+        except ApiError as error:
+            self._fail(error)
+        except Exception as error:
+            logger.exception("broker %d: the lifecycle ended", self.identity.broker_id)
+            self._fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"lifecycle: {error!r}"))
+
+    async def _stay_registered(self) -> None:
+        """Register and heartbeat for ever. Raises ApiError when the broker may never join."""
+        backoff_s = BACKOFF_MIN_S
+        while True:
+            known = self._controller.active_controller
+            acknowledged = False
+            try:
+                while self._epoch == NO_EPOCH or self._report_due:
+                    await self._register()  # what was found meanwhile needs another one
+                acknowledged = await self._heartbeat()
+            except ApiError as error:
+                if error.code in _FATAL or self._is_lasting_duplicate(error):
+                    raise
+                self._warn(error)
+            except RpcError as error:
+                logger.info("broker %d: heartbeat stream: %s", self.identity.broker_id, error)
+            if self._controller.active_controller not in (None, known):
+                backoff_s = BACKOFF_MIN_S
+                continue  # it moved while we spoke with the one before: to the new one at once
+            await self._controller.wait_for_leader_change(backoff_s)
+            backoff_s = BACKOFF_MIN_S if acknowledged else min(2 * backoff_s, BACKOFF_MAX_S)
+
+    async def _register(self) -> None:
+        """One registration. Raises ApiError with the controller's refusal, or RpcError."""
+        self._report_due = False  # what is found from here on is another report
+        try:
+            answer = await self._controller.register(
+                self._registration(), timeout_s=self._session_s
+            )
+            if answer.error != ErrorCode.NONE:
+                raise ApiError(_code(answer.error), f"registration refused: {answer.message}")
+        except (ApiError, RpcError):
+            self._report_due = True
+            raise
+        self._duplicate_since = None
+        if answer.broker_epoch == self._epoch:
+            return  # the same registration: only the report was new
+        self._epoch = answer.broker_epoch
+        self._fenced = True
+        self._told_caught_up = self._told_unfenced = False
+        self._acknowledged_sent_at = None
+        logger.info("broker %d registered with epoch %d", self.identity.broker_id, self._epoch)
+        self._on_epoch(self._epoch)
+        self._signal()
+
+    def _warn(self, error: ApiError) -> None:
+        """Say why it is not registered: every new reason at once, the same one again rarely."""
+        now, text = self._clock.monotonic(), str(error)
+        said, at = self._warned
+        if text == said and now - at < _WARN_AGAIN_S:
+            return
+        self._warned = text, now
+        until = ""
+        if self._duplicate_since is not None:
+            left_s = self._duplicate_since + self._registration_s - now
+            until = f" (it asks again, and gives up in {left_s:.0f} s)"
+        logger.warning("broker %d: %s%s", self.identity.broker_id, text, until)
+
+    def _is_lasting_duplicate(self, error: ApiError) -> bool:
+        """Whether the process that holds this id is no former one whose session only has to end."""
+        if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return False
+        now = self._clock.monotonic()
+        if self._duplicate_since is None:
+            self._duplicate_since = now
+        return now - self._duplicate_since >= self._registration_s
+
+    def _registration(self) -> RegisterBrokerRequest:
+        identity = self.identity
+        return RegisterBrokerRequest(
+            cluster_id=identity.cluster_id,
+            broker_id=identity.broker_id,
+            incarnation_id=identity.incarnation_id,
+            endpoints=self._endpoints(),
+            rack=identity.rack,
+            log_directories=identity.log_directories,
+            previous_broker_epoch=identity.previous_broker_epoch,
+            corrupt=_references(self._corrupt()),
+            unsynced=_references(self._unsynced()),
+            features=supported_ranges(),
+            inter_broker_listener=identity.inter_broker_listener,
+        )
+
+    async def _heartbeat(self) -> bool:
+        """Hold one stream until it ends; return whether any heartbeat of it was acknowledged."""
+        target = self._controller.active_controller
+        if target is None:
+            return False
+        stream = self._controller.stream(target, _HEARTBEAT)
+        self._stream = stream
+        self._sent_at.clear()
+        self._wake.set()
+        sender = asyncio.get_running_loop().create_task(
+            self._send_heartbeats(stream), name=f"broker-{self.identity.broker_id}-heartbeats"
+        )
+        acknowledged = False
+        try:
+            while (answer := await self._receive(stream)) is not None:
+                if not self._take(answer):
+                    break
+                acknowledged = True
+        finally:
+            if self._stream is stream:
+                self._stream = None
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+            await stream.close()
+        return acknowledged
+
+    async def _send_heartbeats(self, stream: Stream) -> None:
+        """Send one each interval, and one whenever somebody woke us."""
+        while True:
+            interval_s = self._interval_s
+            if self._want_shutdown:
+                interval_s = min(interval_s, _SHUTDOWN_INTERVAL_S)
+            try:
+                async with asyncio.timeout(interval_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            self._sequence += 1
+            room = self._room()
+            request = HeartbeatRequest(
+                broker_id=self.identity.broker_id,
+                broker_epoch=self._epoch,
+                incarnation_id=self.identity.incarnation_id,
+                metadata_offset=self._metadata_offset(),
+                want_fence=self._want_fence,
+                want_shutdown=self._want_shutdown,
+                sequence=self._sequence,
+                out_of_room=room is not Room.ENOUGH,
+                yields=room is Room.YIELDS,
+            )
+            self._sent_at[self._sequence] = self._clock.monotonic()
+            try:
+                await stream.send(request.SerializeToString())
+            except RpcError as error:
+                logger.debug("broker %d: heartbeat: %s", self.identity.broker_id, error)
+                return  # the receiving side ends too, and opens the next stream
+
+    async def _receive(self, stream: Stream) -> HeartbeatResponse | None:
+        """The next answer; None at the stream's end. A silent controller is an RpcError."""
+        silence_s = max(self._session_s / 2, 2 * self._interval_s)
+        try:
+            async with asyncio.timeout(silence_s):
+                raw = await stream.receive()
+        except TimeoutError:
+            raise RpcError(
+                RpcCode.DEADLINE_EXCEEDED, f"the controller was silent for {silence_s:g} s"
+            ) from None
+        try:
+            return None if raw is None else HeartbeatResponse.FromString(raw)
+        except DecodeError as error:
+            raise RpcError(RpcCode.INTERNAL, "not a HeartbeatResponse") from error
+
+    def _take(self, answer: HeartbeatResponse) -> bool:
+        """Take one answer in; False when the stream is of no more use.
+
+        Raises ApiError when the controller will never let this broker serve.
+        """
+        if answer.error in _STALE:
+            logger.warning(
+                "broker %d: epoch %d: %s; registering again",
+                self.identity.broker_id,
+                self._epoch,
+                _code(answer.error).name,
+            )
+            self._epoch = NO_EPOCH
+            self._fenced = True
+            self._signal()
+            return False
+        if answer.error in _FATAL:
+            raise ApiError(_code(answer.error), f"heartbeat refused: {answer.message}")
+        if answer.error != ErrorCode.NONE:
+            if answer.error != ErrorCode.NOT_CONTROLLER:
+                logger.warning(
+                    "broker %d: heartbeat: %s %s",
+                    self.identity.broker_id,
+                    _code(answer.error).name,
+                    answer.message,
+                )
+            return False
+        self._acknowledge(answer.sequence)
+        self._leads_nothing_at = max(self._leads_nothing_at, answer.leads_nothing_at)
+        if answer.fenced != self._fenced:
+            logger.info(
+                "broker %d is %s",
+                self.identity.broker_id,
+                "fenced" if answer.fenced else "unfenced",
+            )
+            self._fenced = answer.fenced
+        self._may_shut_down = self._may_shut_down or answer.may_shut_down
+        self._signal()
+        return True
+
+    def _acknowledge(self, sequence: int) -> None:
+        sent_at = self._sent_at.get(sequence)
+        if sent_at is None:
+            return  # not of this stream: proves nothing about when it was sent
+        for earlier in [number for number in self._sent_at if number <= sequence]:
+            del self._sent_at[earlier]
+        if self._acknowledged_sent_at is None or sent_at > self._acknowledged_sent_at:
+            self._acknowledged_sent_at = sent_at
+
+    # ------------------------------------------------------------------ helpers
+
+    def _end_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._closing = asyncio.get_running_loop().create_task(stream.close())
+
+    def _fail(self, error: ApiError) -> None:
+        logger.error("broker %d cannot join the cluster: %s", self.identity.broker_id, error)
+        self._failure = error
+        self._signal()
+        self._on_failure(error)
+
+    def _signal(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _references(replicas: Sequence[PartitionId]) -> list[PartitionReference]:
+    return [
+        PartitionReference(topic_id=replica.topic_id, partition=replica.partition)
+        for replica in replicas
+    ]
+
+
+def _code(number: int) -> ErrorCode:
+    """An error of the wire; one that this version does not know is a server's error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,583 @@
+"""The replication logic of one partition on one broker: pure, events in, effects out.
+
+Events are what happened to the log, what a follower fetched, what the metadata or the controller
+said, and time; effects (``broker.partition.effects``) are what the driver has to carry out, in
+order. Nothing here reads a clock, a log or a socket.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from broker.partition.effects import (
+    Acknowledged,
+    Advanced,
+    Appended,
+    BrokerStatus,
+    Effect,
+    Followed,
+    IsrAnswer,
+    Led,
+    LogPosition,
+    Member,
+    Proposed,
+    Refused,
+    Token,
+)
+from broker.partition.progress import Attendance, FollowerProgress
+from broker.partition.waiters import OffsetWaiters
+from metadata.image import RECOVERING, PartitionState
+from stele.errors import ApiError, ErrorCode
+
+PROPOSAL_BACKOFF_MS = 500.0
+"""After the controller refused an ISR: no sooner is one proposed again."""
+
+_DEFINITE_REFUSALS = frozenset(
+    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED}
+)
+"""The controller looked at a proposal of the present epochs and did not take it."""
+
+
+class Role(enum.Enum):
+    """What this broker is to the partition."""
+
+    IDLE = "idle"  # no metadata yet
+    FOLLOWER = "follower"  # also while there is no leader
+    LEADER = "leader"
+
+
+class PartitionMachine:
+    """One replica's view of its partition. All times are monotonic milliseconds."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        log: LogPosition,
+        high_watermark: int,
+        min_insync_replicas: int,
+        lag_max_ms: float,
+    ) -> None:
+        """``high_watermark`` is the checkpointed one; a log cut below it lowers it."""
+        self.broker_id = broker_id
+        self.role = Role.IDLE
+        self.lag_max_ms = lag_max_ms
+        # As the metadata told last, together with min.insync.replicas: both are of one image, since
+        # the controller decides by both who is eligible. Its `isr` is the committed ISR.
+        self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
+        self._min_insync_replicas = min_insync_replicas
+        # As told last; durable_offset never counts bytes of an earlier truncation generation.
+        self._log = log
+        # Never goes back while leading; log start <= it <= log end. Everything below is durable
+        # on every member of the maximal ISR of the moment at which it was reached. Only a
+        # truncation, which is to a diverging epoch, takes it back.
+        self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
+        # Where the log ended when the present leader epoch began; meaningful while leading.
+        self.epoch_start_offset = 0
+        # Exactly the assigned replicas but this one, while leading; empty otherwise.
+        self._progress: dict[int, FollowerProgress] = {}
+        # At most one proposal is under way. Until its outcome is known for sure the maximal ISR
+        # contains its members: the controller may have committed it already.
+        self._proposal: Proposed | None = None
+        self._maximal_isr: frozenset[int] = frozenset()
+        self._propose_not_before_ms = float("-inf")
+        # acks=all requests, by the high watermark they need; empty while under min ISR.
+        self._replicated = OffsetWaiters()
+        # acks=1 requests, by the durable offset they need.
+        self._durable = OffsetWaiters()
+        # Deletions of records, by the start that every log has to have reached; empty while not
+        # leading.
+        self._deleted = OffsetWaiters()
+
+    # ------------------------------------------------------------------------ questions
+
+    @property
+    def state(self) -> PartitionState:
+        return self._state
+
+    @property
+    def leader(self) -> int:
+        return self._state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._state.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def log(self) -> LogPosition:
+        """As told last."""
+        return self._log
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Committed members and those of a proposal whose outcome is not known."""
+        return self._maximal_isr
+
+    @property
+    def proposal(self) -> Proposed | None:
+        return self._proposal
+
+    @property
+    def min_insync(self) -> int:
+        """How many members the committed ISR needs: min.insync.replicas, at most all that count."""
+        return min(self._min_insync_replicas, self._state.replication_factor)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return len(self._state.isr) < self.min_insync
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.is_leader and len(self._state.isr) < self._state.replication_factor
+
+    @property
+    def latest_offset(self) -> int | None:
+        """What ListOffsets says of ``latest``.
+
+        None (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before,
+        it may be lower than what an earlier leader has told already.
+        """
+        return self.high_watermark if self.high_watermark >= self.epoch_start_offset else None
+
+    def progress_of(self, broker_id: int) -> FollowerProgress | None:
+        return self._progress.get(broker_id)
+
+    def fence(self, current_leader_epoch: int) -> ErrorCode:
+        """Whether a request that believes in this epoch (-1: does not say) may be served here."""
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < self._state.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch > self._state.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def check_follower(
+        self, broker_id: int, broker_epoch: int, current_leader_epoch: int, status: BrokerStatus
+    ) -> ErrorCode:
+        """Whether a fetch is one of an assigned replica's present incarnation (KIP-903).
+
+        Others are not served at all: what is above the high watermark is not for them. A replica
+        always names the leader epoch it follows.
+        """
+        if current_leader_epoch < 0:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        error = self.fence(current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        if broker_id not in self._progress:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if broker_epoch == status.epoch else ErrorCode.STALE_BROKER_EPOCH
+
+    # ------------------------------------------------------------------- metadata's events
+
+    def updated(
+        self, state: PartitionState, min_insync_replicas: int, log: LogPosition, now_ms: float
+    ) -> list[Effect]:
+        """The metadata says ``state``, and ``min.insync.replicas`` in the same image. A state older
+        than what is known already: nothing happens."""
+        known = self._state
+        if state.partition_epoch < known.partition_epoch or state.leader_epoch < known.leader_epoch:
+            return []
+        effects: list[Effect] = []
+        self._move_to(log)
+        self._state = state
+        self._min_insync_replicas = min_insync_replicas
+        if state.leader == self.broker_id:
+            if not self.is_leader or state.leader_epoch > known.leader_epoch:
+                self._lead(effects, now_ms)
+            self._track_replicas(now_ms)
+            self._forget_outdated_proposal(known, now_ms)
+            self._settle(effects, now_ms)
+        elif self.role is not Role.FOLLOWER or state.leader_epoch > known.leader_epoch:
+            self._follow(effects)
+        return effects
+
+    def _lead(self, effects: list[Effect], now_ms: float) -> None:
+        self.role = Role.LEADER
+        self.epoch_start_offset = self._log.end_offset
+        # What an ISR member has on disk reaches the high watermark. Who was elected uncleanly may
+        # have heard of more than it has synced: nobody is shown what it could still lose.
+        committed = min(self.high_watermark, self._log.durable_offset)
+        self.high_watermark = max(committed, self._log.start_offset)
+        # Positions of an earlier epoch prove nothing in this one.
+        self._progress = {}
+        self._proposal = None
+        self._propose_not_before_ms = float("-inf")
+        effects.append(Led(self._state.leader_epoch, self.epoch_start_offset))
+        if self._state.leader_recovery_state == RECOVERING:
+            self._propose(effects, self._state.isr)
+
+    def _follow(self, effects: list[Effect]) -> None:
+        self.role = Role.FOLLOWER
+        self._progress = {}
+        self._proposal = None
+        self._maximal_isr = frozenset()
+        tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
+        if tokens:
+            effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        effects.append(Followed(self._state.leader, self._state.leader_epoch))
+
+    def _track_replicas(self, now_ms: float) -> None:
+        """Members of the ISR begin with a grace of a whole lag; others have to catch up first."""
+        known = self._progress
+        self._progress = {}
+        for broker_id in self._state.replicas:
+            if broker_id == self.broker_id:
+                continue
+            progress = known.get(broker_id)
+            if progress is None:
+                progress = FollowerProgress()
+                if broker_id in self._state.isr:
+                    progress.caught_up_ms = now_ms
+            self._progress[broker_id] = progress
+
+    def _forget_outdated_proposal(self, known: PartitionState, now_ms: float) -> None:
+        """A proposal against an earlier partition epoch was taken or can no longer be. Where that
+        epoch is all that has changed it was refused, and the answer comes later."""
+        proposal, state = self._proposal, self._state
+        if proposal is not None and proposal.partition_epoch < state.partition_epoch:
+            self._proposal = None
+            if (state.leader_epoch, state.isr) == (known.leader_epoch, known.isr):
+                self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
+        self._refresh_maximal_isr()
+
+    def _refresh_maximal_isr(self) -> None:
+        members = set(self._state.isr)
+        if self._proposal is not None:
+            members.update(member.broker_id for member in self._proposal.isr)
+        self._maximal_isr = frozenset(members)
+
+    def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
+        """The metadata says another ``min.insync.replicas``, and nothing new of the partition."""
+        self._min_insync_replicas = min_insync_replicas
+        effects: list[Effect] = []
+        self._settle(effects, now_ms)
+        return effects
+
+    def broker_changed(self, broker_id: int, status: BrokerStatus, now_ms: float) -> list[Effect]:
+        """A broker was registered, fenced, unfenced, or shuts down."""
+        progress = self._progress.get(broker_id)
+        if progress is None:
+            return []
+        progress.eligible = status.eligible and progress.broker_epoch == status.epoch
+        effects: list[Effect] = []
+        self._settle(effects, now_ms)
+        return effects
+
+    # ------------------------------------------------------------------------ log's events
+
+    def _move_to(self, log: LogPosition) -> None:
+        if log.end_offset != self._log.end_offset:
+            for progress in self._progress.values():
+                progress.roused()
+        self._log = log
+
+    def appended(self, log: LogPosition, now_ms: float) -> list[Effect]:
+        """The leader's log grew."""
+        self._move_to(log)
+        effects: list[Effect] = [Appended(log.end_offset)]
+        self._settle(effects, now_ms)
+        return effects
+
+    def made_durable(self, log: LogPosition, now_ms: float) -> list[Effect]:
+        """A group reached the disk. Bytes of a generation since truncated count for nothing."""
+        if log.generation != self._log.generation:
+            return []
+        if log.durable_offset > self._log.durable_offset:
+            self._log = self._log._replace(durable_offset=log.durable_offset)
+        effects: list[Effect] = []
+        self._settle(effects, now_ms)
+        return effects
+
+    def started_at(self, log: LogPosition) -> None:
+        """The log's start rose: retention took whole segments, all below the high watermark."""
+        self._move_to(log)
+        self.high_watermark = max(self.high_watermark, log.start_offset)
+
+    def copied(self, log: LogPosition, leader_high_watermark: int) -> None:
+        """A follower's log grew by an answer that carried the leader's high watermark."""
+        self._log = log
+        known = min(leader_high_watermark, log.end_offset)
+        self.high_watermark = max(self.high_watermark, known, log.start_offset)
+
+    def truncated(self, log: LogPosition) -> None:
+        """A follower cut its log where it diverged from the leader's, or began it anew."""
+        self._log = log
+        self.high_watermark = max(log.start_offset, min(self.high_watermark, log.end_offset))
+
+    # ------------------------------------------------------------------- produce requests
+
+    def await_replicated(
+        self, offset: int, token: Token, now_ms: float
+    ) -> tuple[int, list[Effect]]:
+        """``token`` wants everything below ``offset`` committed (acks=all).
+
+        A retried duplicate names its original's end and so waits for the same. The number
+        withdraws the wait.
+        """
+        number = self._replicated.add(offset, token)
+        effects: list[Effect] = []
+        self._settle(effects, now_ms)
+        return number, effects
+
+    def await_durable(self, offset: int, token: Token) -> tuple[int, list[Effect]]:
+        """``token`` wants everything below ``offset`` on this broker's disk (acks=1)."""
+        number = self._durable.add(offset, token)
+        effects: list[Effect] = []
+        self._acknowledge_durable(effects)
+        return number, effects
+
+    def deletable(self, offset: int) -> int:
+        """Where the log begins once the records below ``offset`` (-1: all that are committed) are
+        deleted. Only what is committed can be: else it would come back from another replica.
+
+        Raises ApiError NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
+        """
+        if not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        wanted = self.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}: {self._log.start_offset} to {self.high_watermark} is committed",
+            )
+        return max(wanted, self._log.start_offset)
+
+    def await_deleted(self, offset: int, token: Token) -> tuple[int, list[Effect]]:
+        """``token`` wants every replica that may lead to begin at ``offset`` or later, on disk;
+        this one does. The number withdraws the wait."""
+        number = self._deleted.add(offset, token)
+        effects: list[Effect] = []
+        self._acknowledge_deleted(effects)
+        return number, effects
+
+    def withdraw_deleted(self, number: int) -> None:
+        """A deletion stopped waiting, by its time-out."""
+        self._deleted.withdraw(number)
+
+    @property
+    def low_watermark(self) -> int:
+        """The least start of those who may lead: the maximal ISR and the ELR; and of those who may
+        join them, being alive."""
+        may_lead = {*self._maximal_isr, *self._state.elr}
+        starts = [
+            progress.start_offset
+            for broker_id, progress in self._progress.items()
+            if broker_id in may_lead or progress.eligible
+        ]
+        return min(self._log.start_offset, *starts) if starts else self._log.start_offset
+
+    def withdraw(self, number: int, *, replicated: bool) -> None:
+        """A request stopped waiting, by its time-out."""
+        (self._replicated if replicated else self._durable).withdraw(number)
+
+    def fail_waiters(self, error: ErrorCode) -> list[Effect]:
+        """Nothing can be promised here any more: the log failed or the broker stops."""
+        tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
+        return [Refused(tokens, error)] if tokens else []
+
+    # ------------------------------------------------------------------ followers' fetches
+
+    def fetched(
+        self,
+        broker_id: int,
+        offset: int,
+        status: BrokerStatus,
+        now_ms: float,
+        attendance: Attendance | None = None,
+        *,
+        start_offset: int = 0,
+    ) -> list[Effect]:
+        """A replica that ``check_follower`` passed fetches from ``offset`` and so has all below.
+
+        The caller has compared epochs: the follower's log does not diverge below ``offset``. An
+        offset past the log's end counts for nothing. While the follower then ``rests`` here, what
+        the session's later requests say of it stands in ``attendance``: they need not be told.
+        """
+        progress = self._progress[broker_id]
+        if offset > self._log.end_offset:
+            return []
+        is_member = broker_id in self._state.isr
+        is_news = (
+            offset != progress.end_offset
+            or status.epoch != progress.broker_epoch
+            or status.eligible != progress.eligible
+        )
+        progress.fetched(
+            broker_epoch=status.epoch,
+            offset=offset,
+            leader_end=self._log.end_offset,
+            now_ms=now_ms,
+            start_offset=start_offset,
+            attendance=attendance,
+        )
+        progress.eligible = status.eligible
+        effects: list[Effect] = []
+        if not is_member:
+            self._grow(effects, broker_id, progress, now_ms)
+        if is_news or not is_member:
+            self._settle(effects, now_ms)
+        else:
+            self._acknowledge_deleted(effects)
+        return effects
+
+    def rests(self, broker_id: int, attendance: Attendance) -> bool:
+        """Whether another fetch of a follower's session would change nothing but its time.
+
+        A follower outside of the ISR never rests: each of its fetches may have it proposed.
+        """
+        progress = self._progress.get(broker_id)
+        return (
+            progress is not None
+            and progress.rests_in is attendance
+            and broker_id in self._state.isr
+        )
+
+    def left(self, broker_id: int, attendance: Attendance) -> None:
+        """A follower's session covers this partition no longer, or cannot be served from it."""
+        progress = self._progress.get(broker_id)
+        if progress is not None and progress.rests_in is attendance:
+            progress.roused()
+
+    def _grow(
+        self, effects: list[Effect], broker_id: int, progress: FollowerProgress, now_ms: float
+    ) -> None:
+        """At or past both high watermark and epoch start a replica has everything committed, and
+        nothing that was deleted if it begins no earlier than this one."""
+        if (
+            self._may_propose(now_ms)
+            and progress.eligible
+            and progress.start_offset >= self._log.start_offset
+            and progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        ):
+            self._propose(effects, (*self._state.isr, broker_id))
+
+    # ---------------------------------------------------------------------------- the ISR
+
+    def _may_propose(self, now_ms: float) -> bool:
+        return self._proposal is None and now_ms >= self._propose_not_before_ms
+
+    def _propose(self, effects: list[Effect], isr: Sequence[int]) -> None:
+        members = tuple(Member(broker_id, self._epoch_of(broker_id)) for broker_id in sorted(isr))
+        state = self._state
+        self._proposal = Proposed(state.leader_epoch, state.partition_epoch, members)
+        self._refresh_maximal_isr()
+        effects.append(self._proposal)
+
+    def _epoch_of(self, broker_id: int) -> int:
+        progress = self._progress.get(broker_id)
+        return -1 if progress is None else progress.broker_epoch
+
+    def answered(self, proposal: Proposed, answer: IsrAnswer, now_ms: float) -> list[Effect]:
+        """The controller answered ``proposal``; an answer to one given up is dropped.
+
+        A proposal that was taken takes effect with the metadata, never with the answer: what the
+        controller had decided before (min.insync.replicas, the replicas, a leader) comes first.
+        Acting on the answer alone, a leader could commit with an ISR of which the controller holds
+        that it is too small to, and has kept those that left eligible (KIP-966). Until the metadata
+        tells, also after a refusal that leaves open what the controller has committed meanwhile
+        (it knows newer epochs), the proposal stays in the maximal ISR.
+        """
+        if proposal != self._proposal or not _is_no_change(proposal, answer):
+            return []
+        self._proposal = None
+        self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
+        effects: list[Effect] = []
+        self._refresh_maximal_isr()
+        self._settle(effects, now_ms)
+        return effects
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether time alone changes nothing: every replica is in the ISR and has everything."""
+        if not self.is_leader:
+            return True
+        end_offset, isr = self._log.end_offset, self._state.isr
+        return self._state.leader_recovery_state != RECOVERING and all(
+            progress.end_offset == end_offset and broker_id in isr
+            for broker_id, progress in self._progress.items()
+        )
+
+    def ticked(self, now_ms: float) -> list[Effect]:
+        """Time passed: members that lag for too long are to leave the ISR.
+
+        While the machine ``is_settled`` it need not be told.
+        """
+        effects: list[Effect] = []
+        if not self.is_leader:
+            return effects
+        lagging = {
+            broker_id
+            for broker_id in self._state.isr
+            if broker_id != self.broker_id and not self._is_caught_up(broker_id, now_ms)
+        }
+        is_recovering = self._state.leader_recovery_state == RECOVERING
+        if (lagging or is_recovering) and self._may_propose(now_ms):
+            self._propose(effects, [b for b in self._state.isr if b not in lagging])
+        self._settle(effects, now_ms)
+        return effects
+
+    def _is_caught_up(self, broker_id: int, now_ms: float) -> bool:
+        return self._progress[broker_id].is_caught_up(
+            leader_end=self._log.end_offset, now_ms=now_ms, lag_max_ms=self.lag_max_ms
+        )
+
+    # --------------------------------------------------------------------- high watermark
+
+    def _settle(self, effects: list[Effect], now_ms: float) -> None:
+        """Draw the consequences of whatever changed: for the high watermark and who waits."""
+        if not self.is_leader:
+            return
+        if self.is_under_min_isr:
+            tokens = self._replicated.drain()
+            if tokens:
+                effects.append(Refused(tokens, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        else:
+            reached = self._committable(now_ms)
+            if reached > self.high_watermark:
+                self.high_watermark = reached
+                effects.append(Advanced(reached))
+            tokens = self._replicated.reach(self.high_watermark)
+            if tokens:
+                effects.append(Acknowledged(tokens))
+        self._acknowledge_durable(effects)
+        self._acknowledge_deleted(effects)
+
+    def _committable(self, now_ms: float) -> int:
+        """The least durable end offset over the maximal ISR, this broker's included.
+
+        An eligible replica outside of it that has caught up of late is waited for too: it joins
+        with its next fetch, and under steady load could not if the high watermark ran ahead.
+        """
+        least = self._log.durable_offset
+        for broker_id, progress in self._progress.items():
+            if progress.end_offset < least and (
+                broker_id in self._maximal_isr
+                or (progress.eligible and self._is_caught_up(broker_id, now_ms))
+            ):
+                least = progress.end_offset
+        return least
+
+    def _acknowledge_durable(self, effects: list[Effect]) -> None:
+        tokens = self._durable.reach(self._log.durable_offset)
+        if tokens:
+            effects.append(Acknowledged(tokens))
+
+    def _acknowledge_deleted(self, effects: list[Effect]) -> None:
+        if len(self._deleted):
+            tokens = self._deleted.reach(self.low_watermark)
+            if tokens:
+                effects.append(Acknowledged(tokens))
+
+
+def _is_no_change(proposal: Proposed, answer: IsrAnswer) -> bool:
+    """Whether the metadata will tell nothing of the proposal: it was refused for what it is, or it
+    was the ISR already."""
+    if answer.error is ErrorCode.NONE:
+        return answer.partition_epoch == proposal.partition_epoch
+    return answer.error in _DEFINITE_REFUSALS

@@ -1,0 +1,89 @@
+"""What this broker's replicas are, for administrators: their directories, sizes and producers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import ReplicaState
+from broker.replication.replicas import Replicas
+from stele.errors import ApiError, ErrorCode
+from stele.world import Disk
+from storage.directory import LogDirectory
+from storage.producer_state import ProducerEntry
+
+TURN_REPLICAS = 200
+"""After so many the event loop has its turn: a broker may hold tens of thousands."""
+
+
+@dataclass(slots=True)
+class ReplicaSize:
+    """One replica's log."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int  # how far its end is below the high watermark
+
+
+@dataclass(slots=True)
+class DirectoryDescription:
+    """One log directory. What is not known is -1."""
+
+    path: str
+    error: ErrorCode = ErrorCode.NONE
+    total_bytes: int = -1  # of its file system
+    usable_bytes: int = -1
+    replicas: list[ReplicaSize] = field(default_factory=list)
+
+
+class ReplicaDescriptions:
+    """Reads only."""
+
+    def __init__(self, replicas: Replicas, directories: Sequence[LogDirectory], disk: Disk) -> None:
+        self._replicas = replicas
+        self._directories = directories
+        self._disk = disk
+
+    async def directories(
+        self, wanted: Collection[tuple[str, int]] | None
+    ) -> list[DirectoryDescription]:
+        """Every directory, with its replicas of the partitions ``wanted`` (None: all)."""
+        described = {directory: self._directory(directory) for directory in self._directories}
+        for number, replica in enumerate(list(self._replicas)):
+            if number % TURN_REPLICAS == TURN_REPLICAS - 1:
+                await asyncio.sleep(0)
+            if replica.state is not ReplicaState.ONLINE or (
+                wanted is not None and (replica.topic, replica.id.partition) not in wanted
+            ):
+                continue
+            lag = max(0, replica.machine.high_watermark - replica.log.end_offset)
+            described[replica.directory].replicas.append(
+                ReplicaSize(replica.topic, replica.id.partition, replica.log.size_bytes, lag)
+            )
+        return list(described.values())
+
+    def _directory(self, directory: LogDirectory) -> DirectoryDescription:
+        path = directory.path
+        if directory.offline is not None:
+            return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
+        try:
+            total_bytes, usable_bytes = self._disk.total_bytes(path), self._disk.free_bytes(path)
+        except OSError:
+            return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
+        return DirectoryDescription(path, total_bytes=total_bytes, usable_bytes=usable_bytes)
+
+    def producers(self, partition: PartitionId) -> list[ProducerEntry]:
+        """The idempotent producers that a replica here remembers, leader or not, by id.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what says that there is no
+        such partition.
+        """
+        replica = self._replicas.by_id.get(partition)
+        if replica is None:
+            raise ApiError(self._replicas.refusal(partition))
+        if replica.state is not ReplicaState.ONLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return sorted(replica.log.producers, key=lambda entry: entry.producer_id)

@@ -1,0 +1,292 @@
+"""Incremental fetch sessions, server side (KIP-227). Only brokers get one.
+
+Within a session a Fetch names only the partitions that changed, and so does its answer. Nor does
+the leader look at the others: a session knows which of its partitions were stirred, by the
+follower's requests or by events here, so that a request costs what changed and not what the
+session holds. All other clients are served without: a session per consumer is memory that nobody
+gives back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.partition.effects import UNKNOWN_BROKER_EPOCH, BrokerStatus
+from broker.partition.ids import PartitionId
+from broker.partition.progress import Attendance
+from broker.replication.replica import Replica
+from broker.replication.types import FetchEntry, FetchResult
+from stele.errors import ApiError, ErrorCode
+from stele.world import Rng
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+
+_MAX_EPOCH = 2**31 - 1
+
+
+def next_epoch(epoch: int) -> int:
+    """The session epoch after ``epoch``: 0 only ever opens a session."""
+    return 1 if epoch >= _MAX_EPOCH else epoch + 1
+
+
+class _Sent(NamedTuple):
+    """What a follower was last told of a partition beside records."""
+
+    high_watermark: int
+    log_start_offset: int
+
+
+class FetchSession:
+    """One follower's session."""
+
+    __slots__ = (
+        "_events",
+        "_looked_after",
+        "_replicas",
+        "_who",
+        "_woken_by",
+        "answer_waiting",
+        "attendance",
+        "entries",
+        "epoch",
+        "held",
+        "replica_id",
+        "sent",
+        "session_id",
+        "stirred",
+        "wake",
+    )
+
+    def __init__(self, session_id: int, replica_id: int) -> None:
+        self.session_id = session_id
+        self.replica_id = replica_id
+        self.epoch = next_epoch(INITIAL_EPOCH)  # that the next request must carry
+        # All partitions of the session.
+        self.entries: dict[PartitionId, FetchEntry] = {}
+        # Those that have to be looked at; those that got records last stand at the end, so that
+        # under a limit of bytes everyone has a turn. Of all others the follower has everything,
+        # was told everything, and their machines know it at rest.
+        # Each with the number of the last event that stirred it.
+        self.stirred: dict[PartitionId, int] = {}
+        # Those that wait for quota, in order; not looked at with the others. Only partitions of
+        # `entries`, and none of `stirred`.
+        self.held: dict[PartitionId, None] = {}
+        self._events = 0
+        self._woken_by = 0  # the last event that was to wake
+        self._looked_after = 0  # the last event when the last look began
+        # Only partitions of `entries`.
+        self.sent: dict[PartitionId, _Sent] = {}
+        self.attendance = Attendance()
+        # Of the fetch that waits, if one does: have it look again; have it answered at once.
+        self.wake: Callable[[], None] | None = None
+        self.answer_waiting: Callable[[], None] | None = None
+        # The replicas that tell of changes: of every partition that was looked at and is here.
+        self._replicas: dict[PartitionId, Replica] = {}
+        # As which incarnation the follower fetched last, and what the metadata said of it.
+        self._who: tuple[int, BrokerStatus] = (UNKNOWN_BROKER_EPOCH, BrokerStatus())
+
+    def update(self, entries: Sequence[FetchEntry], forgotten: Sequence[PartitionId]) -> None:
+        """Take up a request, after the one before it was answered."""
+        for partition in forgotten:
+            self.entries.pop(partition, None)
+            self.stirred.pop(partition, None)
+            self.held.pop(partition, None)
+            self.sent.pop(partition, None)
+            self._unwatch(partition)
+        for entry in entries:
+            self.entries[entry.id] = entry
+            self.held.pop(entry.id, None)
+            self.stirred[entry.id] = self._events
+
+    def close(self) -> None:
+        """No request comes any more."""
+        for partition in list(self._replicas):
+            self._unwatch(partition)
+        self.entries.clear()
+        self.stirred.clear()
+        self.held.clear()
+
+    # ---------------------------------------------------------------------------- reading
+
+    def begin_look(self, replica_epoch: int, status: BrokerStatus) -> None:
+        """A request has come. Whatever is judged by who fetches is judged anew if that changed."""
+        who = (replica_epoch, status)
+        if who != self._who:
+            self._who = who
+            self.held.clear()
+            for partition in self.entries:
+                self.stirred[partition] = self._events
+
+    def end_look(self, now_ms: float) -> None:
+        """What had to be looked at was: the request acknowledges all the others too."""
+        replica_epoch, status = self._who
+        if replica_epoch == status.epoch:
+            self.attendance.last_fetch_ms = now_ms
+
+    def to_look_at(self) -> list[FetchEntry]:
+        self._looked_after = self._events
+        return [self.entries[partition] for partition in self.stirred]
+
+    def watch(self, replica: Replica) -> None:
+        """Hear of the replica's changes from now on."""
+        if self._replicas.get(replica.id) is not replica:
+            self._unwatch(replica.id)
+            self._replicas[replica.id] = replica
+            replica.watchers[self] = None
+
+    def _unwatch(self, partition: PartitionId) -> None:
+        replica = self._replicas.pop(partition, None)
+        if replica is not None:
+            replica.unwatch(self)
+
+    def stir(self, partition: PartitionId, *, wakes: bool) -> None:
+        """See ``broker.replication.replica.Watcher``."""
+        self._events += 1
+        self.held.pop(partition, None)
+        self.stirred[partition] = self._events
+        if wakes:
+            self._wake_up()
+
+    def look_again(self) -> None:
+        """There may be quota for what is held."""
+        self._events += 1
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        self._woken_by = self._events
+        if self.wake is not None:
+            self.wake()
+
+    # ---------------------------------------------------------------------------- holding
+
+    def hold(self, partition: PartitionId) -> None:
+        """There is no quota for it: leave it alone until there is, or until it is stirred."""
+        if self.stirred[partition] <= self._looked_after:
+            del self.stirred[partition]
+            self.held[partition] = None
+
+    def next_held(self) -> FetchEntry:
+        """The one that has waited longest is to be looked at, as part of the present look."""
+        partition = next(iter(self.held))
+        del self.held[partition]
+        self.stirred[partition] = self._looked_after
+        return self.entries[partition]
+
+    @property
+    def was_woken(self) -> bool:
+        """Whether something came up during the last look that it may not have seen."""
+        return self._woken_by > self._looked_after
+
+    # -------------------------------------------------------------------------- answering
+
+    def changed(self, results: Sequence[FetchResult]) -> list[FetchResult]:
+        """The results with news; and note that they were told."""
+        news = []
+        for result in results:
+            told = _Sent(result.high_watermark, result.log_start_offset)
+            if result.error is not ErrorCode.NONE or result.diverging is not None:
+                self.sent.pop(result.id, None)  # what was told before no longer counts
+                news.append(result)
+                continue
+            if result.records or self.sent.get(result.id) != told:
+                self.sent[result.id] = told
+                news.append(result)
+            if result.at_rest and self.stirred[result.id] <= self._looked_after:
+                del self.stirred[result.id]
+            elif result.records:
+                self._to_the_end(result.id)
+        return news
+
+    def _to_the_end(self, partition: PartitionId) -> None:
+        self.stirred[partition] = self.stirred.pop(partition)
+
+
+class FetchContext:
+    """One Fetch request seen through its session: what to read, and what to answer."""
+
+    __slots__ = ("entries", "session", "session_id")
+
+    def __init__(self, entries: list[FetchEntry], session: FetchSession | None) -> None:
+        # What a request without a session names; in a session it is the session that knows.
+        self.entries = entries
+        self.session_id = INVALID_SESSION_ID if session is None else session.session_id
+        self.session = session
+
+    def answer(self, results: list[FetchResult]) -> list[FetchResult]:
+        """The results that go into the response; in a session unchanged partitions are left out."""
+        return results if self.session is None else self.session.changed(results)
+
+
+class FetchSessions:
+    """The sessions that this broker keeps for its followers: at most one for each connection.
+
+    A session belongs to its connection, and only who proves to be a registered broker gets one:
+    a client that claims to be a follower takes no memory, and nothing from the real one.
+    """
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._by_owner: dict[object, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_owner)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._by_owner.values())
+
+    def open(
+        self,
+        *,
+        owner: object,
+        session_id: int,
+        session_epoch: int,
+        replica_id: int,
+        is_proven: bool,
+        entries: Sequence[FetchEntry],
+        forgotten: Sequence[PartitionId],
+    ) -> FetchContext:
+        """Resolve a request of a connection, its ``owner``, to what it has to look at.
+
+        Who is no follower, or not ``is_proven`` to be one by its broker epoch, gets a sessionless
+        context, whose session id is 0. A waiting request of the same session is answered first.
+        Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
+        """
+        session = self._by_owner.get(owner)
+        if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session is not None and session_id in (INVALID_SESSION_ID, session.session_id):
+                self.forget(owner)
+            if session_epoch == FINAL_EPOCH or replica_id < 0 or not is_proven:
+                return FetchContext(list(entries), None)
+            session = self._create(owner, replica_id)
+            session.update(entries, ())
+            return FetchContext([], session)
+        if session is None or session.session_id != session_id or session.replica_id != replica_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {session_id}")
+        if session.epoch != session_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"epoch {session_epoch}, expected {session.epoch}",
+            )
+        if session.answer_waiting is not None:
+            session.answer_waiting()
+        session.epoch = next_epoch(session_epoch)
+        session.update(entries, forgotten)
+        return FetchContext([], session)
+
+    def forget(self, owner: object) -> None:
+        """The connection is lost, or its session ended."""
+        session = self._by_owner.pop(owner, None)
+        if session is not None:
+            if session.answer_waiting is not None:
+                session.answer_waiting()
+            session.close()
+
+    def _create(self, owner: object, replica_id: int) -> FetchSession:
+        """Ids are random: after a restart an old one must not meet another's session."""
+        self.forget(owner)
+        session = FetchSession(self._rng.randrange(1, 2**31), replica_id)
+        self._by_owner[owner] = session
+        return session

@@ -1,0 +1,475 @@
+"""Follows leaders: one loop, one connection and one fetch session per peer.
+
+A Fetch names, for every partition it covers, an offset below which everything is on this
+broker's disk: it is at once the acknowledgement of what came before. So the next Fetch leaves only
+when what the last one brought is durable. While one waits at the leader and another partition is
+to be followed, a second one is sent behind it; the leader then answers the first at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from broker.partition.ids import PartitionId
+from broker.replication.config import ReplicaConfig
+from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from broker.replication.follower import REST_MAX_S, Following, Verdict
+from broker.replication.follower_throttle import FollowerThrottle
+from broker.replication.replica import Replica
+from stele.errors import ApiError, ErrorCode
+from stele.kafka_connection import KafkaConnection
+from stele.wire.kafka.messages import fetch as wire
+from stele.world import Connector
+from storage.errors import CorruptLogError
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+"""Topic ids (13), the broker epoch (15): every broker of the cluster speaks it."""
+
+BACKOFF_MIN_S = 0.05
+BACKOFF_MAX_S = 0.25
+
+_MAX_IN_FLIGHT = 2
+
+
+class Link(Protocol):
+    """An open way to one leader."""
+
+    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
+        """Send, behind what was sent before. Raises ApiError when the link is of no more use, and
+        so may the future."""
+        ...
+
+    def close(self) -> None: ...
+
+
+OpenLink = Callable[[int], Awaitable[Link]]
+"""Opens a link to a broker by id. Raises OSError, ApiError."""
+
+
+class KafkaLink:
+    """A link over the Kafka protocol."""
+
+    def __init__(self, connection: KafkaConnection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    @classmethod
+    async def open(
+        cls, connector: Connector, host: str, port: int, *, client_id: str, timeout_s: float
+    ) -> KafkaLink:
+        async with asyncio.timeout(timeout_s):
+            connection = await KafkaConnection.open(connector, host, port, client_id)
+        return cls(connection, timeout_s)
+
+    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
+        return self._connection.submit(wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Session:
+    """The client's half of one fetch session: one link's life."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.id = INVALID_SESSION_ID
+        self.epoch = INITIAL_EPOCH
+        # Requests sent, by number, and their answers, oldest first.
+        self.in_flight: deque[tuple[int, asyncio.Future[wire.FetchResponse]]] = deque()
+        self.sent = 0
+
+
+class PeerFetcher:
+    """Follows everything that one peer leads and this broker replicates."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        *,
+        broker_id: int,
+        config: ReplicaConfig,
+        open_link: OpenLink,
+        broker_epoch: Callable[[], int],
+        count_bytes: Callable[[int], None],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        throttle: FollowerThrottle,
+    ) -> None:
+        self._leader_id = leader_id
+        self._throttle = throttle
+        self._broker_id = broker_id
+        self._config = config
+        self._open_link = open_link
+        self._broker_epoch = broker_epoch
+        self._count_bytes = count_bytes
+        self._on_corrupt = on_corrupt
+        self._following: dict[PartitionId, Following] = {}
+        # What the next request has to say: partitions whose position or epoch the leader does
+        # not know yet (in order), and those that it is to forget.
+        self._news: dict[PartitionId, None] = {}
+        self._forgotten: dict[PartitionId, None] = {}
+        # Partitions that rest after an error, and when they are taken up again.
+        self._resting: dict[PartitionId, asyncio.TimerHandle] = {}
+        # Partitions that wait for quota, in order; out of the session meanwhile.
+        self._held: dict[PartitionId, None] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._following
+
+    def assign(self, replica: Replica, leader_epoch: int) -> None:
+        """Follow a partition in an epoch; again with every new epoch."""
+        self._end_rest(replica.id)
+        backoff_s = self._config.replica_fetch_backoff_ms / 1000
+        self._following[replica.id] = Following(replica, leader_epoch, backoff_s)
+        self._tell(replica.id)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name=f"fetcher-{self._broker_id}-from-{self._leader_id}"
+            )
+
+    def remove(self, partition: PartitionId) -> None:
+        if self._following.pop(partition, None) is None:
+            return
+        self._end_rest(partition)
+        self._held.pop(partition, None)
+        self._news.pop(partition, None)
+        self._forgotten[partition] = None
+
+    async def stop(self) -> None:
+        for partition in list(self._resting):
+            self._end_rest(partition)
+        self._following.clear()
+        self._held.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _tell(self, partition: PartitionId) -> None:
+        if self._throttle.holds_back(self._following[partition].replica):
+            self._hold(partition)
+            return
+        self._held.pop(partition, None)
+        self._forgotten.pop(partition, None)
+        self._news[partition] = None
+        self._wake.set()
+
+    # ---------------------------------------------------------------------------- quota
+
+    def _hold(self, partition: PartitionId) -> None:
+        """Leave a partition out of the session until there is quota."""
+        self._news.pop(partition, None)
+        self._forgotten[partition] = None
+        self._held[partition] = None
+        self._wake.set()  # the leader has to forget it
+        self._throttle.await_quota(self._release)
+
+    def _release(self) -> None:
+        """Ask for as many as there may be quota for, by the most that each may bring."""
+        room_bytes = self._throttle.available_bytes()
+        while self._held and room_bytes > 0:
+            room_bytes -= max(1, self._config.replica_fetch_max_bytes)
+            self._tell(next(iter(self._held)))
+        if self._held:
+            self._throttle.await_quota(self._release)
+
+    def look_again(self, partition: PartitionId) -> None:
+        """It may have to wait for quota no longer: it is in sync, or not throttled."""
+        if partition in self._held:
+            self._tell(partition)
+
+    # ---------------------------------------------------------------------------- resting
+
+    def _rest(self, partition: PartitionId, delay_s: float) -> None:
+        """Take a partition out of the session for a while."""
+        self._end_rest(partition)
+        self._held.pop(partition, None)
+        self._news.pop(partition, None)
+        self._forgotten[partition] = None
+        self._resting[partition] = asyncio.get_running_loop().call_later(
+            delay_s, self._resume, partition
+        )
+
+    def _resume(self, partition: PartitionId) -> None:
+        del self._resting[partition]
+        if partition in self._following:
+            self._tell(partition)
+
+    def _end_rest(self, partition: PartitionId) -> None:
+        timer = self._resting.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+
+    # --------------------------------------------------------------------------- the loop
+
+    async def _run(self) -> None:
+        backoff_s = BACKOFF_MIN_S
+        while True:
+            session: _Session | None = None
+            try:
+                session = _Session(await self._open_link(self._leader_id))
+                await self._follow(session)
+            except (OSError, ApiError) as error:
+                logger.info("fetching from broker %d: %s", self._leader_id, error)
+                if session is not None and session.id != INVALID_SESSION_ID:
+                    backoff_s = BACKOFF_MIN_S  # it worked for a while
+            except Exception:
+                logger.exception("fetching from broker %d", self._leader_id)
+            finally:
+                if session is not None:
+                    await _abandon(session)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    async def _follow(self, session: _Session) -> None:
+        """Fetch over one link until it fails. Raises ApiError."""
+        self._forgotten.clear()
+        self._news = {
+            each: None
+            for each in self._following
+            if each not in self._resting and each not in self._held
+        }
+        while True:
+            self._wake.clear()
+            if session.in_flight and session.in_flight[0][1].done():
+                number, answer = session.in_flight.popleft()
+                await self._take(session, number, answer.result())
+            elif self._may_send(session):
+                if not await self._settle_news():
+                    self._send(session)
+            else:
+                await self._wake.wait()
+
+    async def _settle_news(self) -> bool:
+        """What an earlier leader sent, or this broker wrote as one, may not be durable yet.
+
+        Whether it waited for that, and anything may have changed.
+        """
+        news = [self._following[partition] for partition in self._news]
+        unsettled = [following for following in news if not following.is_durable]
+        for following in unsettled:
+            del self._news[following.replica.id]
+        await self._make_durable(unsettled)
+        for following in unsettled:
+            partition = following.replica.id
+            if self._following.get(partition) is following and not following.is_durable:
+                self._rest(partition, REST_MAX_S)
+        return bool(unsettled)
+
+    def _may_send(self, session: _Session) -> bool:
+        if session.in_flight:
+            # Behind a waiting one only with news, and once the session has an id.
+            return (
+                bool(self._news)
+                and session.id != INVALID_SESSION_ID
+                and len(session.in_flight) < _MAX_IN_FLIGHT
+            )
+        away = len(self._resting) + len(self._held)
+        return len(self._following) > away or bool(self._forgotten)
+
+    def _send(self, session: _Session) -> None:
+        session.sent += 1
+        answer = session.link.fetch(self._request(session))
+        answer.add_done_callback(self._on_answer)
+        session.in_flight.append((session.sent, answer))
+        session.epoch = next_epoch(session.epoch)
+
+    def _on_answer(self, _: asyncio.Future[wire.FetchResponse]) -> None:
+        self._wake.set()
+
+    def _request(self, session: _Session) -> wire.FetchRequest:
+        config = self._config
+        topics: dict[bytes, wire.FetchTopic] = {}
+        for partition in self._news:
+            following = self._following[partition]
+            following.told_in = session.sent
+            topic = topics.get(partition.topic_id)
+            if topic is None:
+                topic = topics[partition.topic_id] = wire.FetchTopic(topic_id=partition.topic_id)
+            max_bytes = self._throttle.limit(following.replica, config.replica_fetch_max_bytes)
+            topic.partitions.append(following.position(max_bytes))
+        forgotten: dict[bytes, wire.ForgottenTopic] = {}
+        if session.epoch != INITIAL_EPOCH:
+            for topic_id, number in self._forgotten:
+                gone = forgotten.get(topic_id)
+                if gone is None:
+                    gone = forgotten[topic_id] = wire.ForgottenTopic(topic_id=topic_id)
+                gone.partitions.append(number)
+        self._news.clear()
+        self._forgotten.clear()
+        return wire.FetchRequest(
+            replica_state=wire.ReplicaState(self._broker_id, self._broker_epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    # -------------------------------------------------------------------------- an answer
+
+    async def _take(self, session: _Session, number: int, response: wire.FetchResponse) -> None:
+        """Write down what an answer brought; return when it is durable."""
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(response.error_code), "the fetch session ended")
+        if response.session_id == INVALID_SESSION_ID:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH, "the leader does not know this broker's epoch yet"
+            )
+        session.id = response.session_id
+        written: list[Following] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = PartitionId(topic.topic_id, data.partition_index)
+                following = self._following.get(partition)
+                # An answer to a request that named another epoch says nothing about this one.
+                if following is None or not 0 < following.told_in <= number:
+                    continue
+                try:
+                    verdict = following.take(data)
+                except CorruptLogError as error:
+                    self._on_corrupt(following.replica, error)
+                    verdict = Verdict(rest_s=self._config.replica_fetch_backoff_ms / 1000)
+                if partition in self._following:
+                    self._heed(following, verdict, written)
+        await self._make_durable(written)
+        if self._held:
+            self._release()
+
+    def _heed(self, following: Following, verdict: Verdict, written: list[Following]) -> None:
+        partition = following.replica.id
+        if verdict.rest_s > 0:
+            self._rest(partition, verdict.rest_s)
+        elif verdict.moved:
+            written.append(following)
+            self._count_bytes(verdict.written_bytes)
+            self._throttle.fetched(following.replica, verdict.written_bytes)
+
+    async def _make_durable(self, written: Sequence[Following]) -> None:
+        """Only then is a position told: it acknowledges all below it."""
+        directories = {
+            following.replica.directory: None for following in written if not following.is_durable
+        }
+        for directory in directories:
+            try:
+                await directory.flush()
+            except ApiError as error:
+                logger.error("not durable, so not acknowledged: %s", error)
+        await self._persist_starts(written)
+        for following in written:
+            partition = following.replica.id
+            if (
+                partition not in self._resting
+                and self._following.get(partition) is following
+                and following.is_durable
+            ):
+                self._tell(partition)
+
+    async def _persist_starts(self, written: Sequence[Following]) -> None:
+        """What the leader has deleted stays deleted here: then the new start is told, too."""
+        moved = [following for following in written if following.start_moved]
+        for directory in {following.replica.directory: None for following in moved}:
+            try:
+                await directory.persist_start_offsets()
+            except ApiError as error:
+                logger.error("the start of logs is not on disk: %s", error)
+        for following in moved:
+            following.start_moved = False
+            partition = following.replica.id
+            if self._following.get(partition) is not following or not following.is_durable:
+                continue
+            log = following.replica.log
+            if following.replica.directory.durable_start_offset(log) < log.start_offset:
+                self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
+
+
+async def _abandon(session: _Session) -> None:
+    session.link.close()
+    answers = [answer for _, answer in session.in_flight]
+    for answer in answers:
+        answer.cancel()
+    await asyncio.gather(*answers, return_exceptions=True)
+
+
+class Fetchers:
+    """A fetcher for every peer that leads something replicated here."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: ReplicaConfig,
+        open_link: OpenLink,
+        broker_epoch: Callable[[], int],
+        count_bytes: Callable[[int], None],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        throttle: FollowerThrottle,
+    ) -> None:
+        self._broker_id = broker_id
+        self._throttle = throttle
+        self._config = config
+        self._open_link = open_link
+        self._broker_epoch = broker_epoch
+        self._count_bytes = count_bytes
+        self._on_corrupt = on_corrupt
+        self._peers: dict[int, PeerFetcher] = {}
+        self._leader_of: dict[PartitionId, int] = {}
+        # Fetchers of peers that lead nothing any more, on their way out.
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def follow(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
+        """Fetch a partition from ``leader_id`` from now on."""
+        if self._leader_of.get(replica.id, leader_id) != leader_id:
+            self.leave(replica.id)
+        self._leader_of[replica.id] = leader_id
+        peer = self._peers.get(leader_id)
+        if peer is None:
+            peer = self._peers[leader_id] = PeerFetcher(
+                leader_id,
+                broker_id=self._broker_id,
+                config=self._config,
+                open_link=self._open_link,
+                broker_epoch=self._broker_epoch,
+                count_bytes=self._count_bytes,
+                on_corrupt=self._on_corrupt,
+                throttle=self._throttle,
+            )
+        peer.assign(replica, leader_epoch)
+
+    def look_again(self, partition: PartitionId) -> None:
+        """Whether it has to wait for quota may have changed."""
+        leader_id = self._leader_of.get(partition)
+        if leader_id is not None:
+            self._peers[leader_id].look_again(partition)
+
+    def leave(self, partition: PartitionId) -> None:
+        """Fetch a partition no more; harmless if it was not."""
+        leader_id = self._leader_of.pop(partition, None)
+        if leader_id is None:
+            return
+        peer = self._peers[leader_id]
+        peer.remove(partition)
+        if peer.is_empty:
+            del self._peers[leader_id]
+            task = asyncio.get_running_loop().create_task(peer.stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+
+    async def stop(self) -> None:
+        peers, self._peers = self._peers, {}
+        self._leader_of.clear()
+        self._throttle.stop()
+        for _, peer in sorted(peers.items()):
+            await peer.stop()
+        await asyncio.gather(*self._stopping)

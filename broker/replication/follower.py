@@ -1,0 +1,217 @@
+"""What a follower does with a leader's answer: append, truncate, begin anew, or rest."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from broker.replication.replica import Replica, ReplicaState
+from stele.errors import ApiError, ErrorCode, SteleError
+from stele.wire.batch import batches
+from stele.wire.kafka.messages import fetch as wire
+from stele.world import Buffer
+from storage.errors import CorruptLogError
+
+logger = logging.getLogger(__name__)
+
+REST_MIN_S = 0.05
+REST_MAX_S = 0.25
+
+NONE_YET = 0
+"""``told_in`` of a partition that no request has named yet."""
+
+# The leader has not heard of its leadership yet, or of ours: a matter of milliseconds.
+_SOON = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.STALE_BROKER_EPOCH,
+    }
+)
+
+
+class Verdict(NamedTuple):
+    """What came of an answer."""
+
+    moved: bool = False  # the log changed: the leader has to be told the new position
+    rest_s: float = 0.0  # leave the partition alone for so long
+    written_bytes: int = 0
+
+
+class Following:
+    """One partition followed in one leader epoch."""
+
+    __slots__ = (
+        "_backoff_s",
+        "_failures",
+        "_told_offset",
+        "_told_start",
+        "leader_epoch",
+        "replica",
+        "start_moved",
+        "told_in",
+    )
+
+    def __init__(self, replica: Replica, leader_epoch: int, backoff_s: float) -> None:
+        """``backoff_s``: ``replica.fetch.backoff.ms``, for what does not pass by itself."""
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        self._backoff_s = backoff_s
+        # The number of the request that last named this partition. Answers to earlier ones are
+        # about another position or epoch.
+        self.told_in = NONE_YET
+        # The log's end as that request named it. An answer is about what follows that offset.
+        self._told_offset = -1
+        self._told_start = -1  # the log's start, likewise
+        self._failures = 0
+        # The leader's log begins later than this one does on disk, or than the leader was told that
+        # it does: that has to be written, and told.
+        self.start_moved = False
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything in the log may be acknowledged."""
+        replica = self.replica
+        if replica.state is not ReplicaState.ONLINE:
+            return False
+        return replica.log.durable_offset == replica.log.end_offset
+
+    def position(self, max_bytes: int) -> wire.FetchPartition:
+        """What a Fetch says of this partition. Everything below the offset is durable, and so is
+        the start."""
+        log = self.replica.log
+        self._told_offset = log.end_offset
+        self._told_start = self.replica.directory.durable_start_offset(log)
+        return wire.FetchPartition(
+            partition=self.replica.id.partition,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
+            log_start_offset=self._told_start,
+            partition_max_bytes=max_bytes,
+        )
+
+    def take(self, data: wire.PartitionData) -> Verdict:
+        """Do what the leader's answer for this partition asks for.
+
+        Raises CorruptLogError: this replica's own log is damaged.
+        """
+        replica = self.replica
+        if replica.state is not ReplicaState.ONLINE:
+            return Verdict(rest_s=self._backoff_s)
+        if replica.log.end_offset != self._told_offset:
+            return Verdict()  # of a request that crossed the answer which moved the log
+        error = ErrorCode(data.error_code)
+        try:
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                verdict = self._begin_anew(data)
+            elif error is not ErrorCode.NONE:
+                return self._refused(error)
+            elif data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
+                verdict = self._truncate(data.diverging_epoch)
+            else:
+                verdict = self._append(data)
+        except CorruptLogError:
+            raise
+        except (ApiError, SteleError) as failure:
+            logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
+            return Verdict(rest_s=self._backoff_s)
+        self._failures = 0
+        return verdict
+
+    def _refused(self, error: ErrorCode) -> Verdict:
+        self._failures += 1
+        if error not in _SOON:
+            # FENCED_LEADER_EPOCH: newer metadata is on its way to us, and wakes us by itself.
+            logger.info("%r: the leader answered %s", self.replica, error.name)
+            return Verdict(rest_s=self._backoff_s)
+        return Verdict(rest_s=min(REST_MIN_S * 2 ** min(self._failures - 1, 8), REST_MAX_S))
+
+    def _append(self, data: wire.PartitionData) -> Verdict:
+        replica, log = self.replica, self.replica.log
+        records = _one_buffer(data.records)
+        written = 0
+        if len(records):
+            self._begin_with_batch(records)
+            log.append_as_follower(records)
+            written = len(records)
+        if data.log_start_offset > log.start_offset:
+            log.advance_start_offset(min(data.log_start_offset, log.end_offset))
+        self._check_start(data)
+        replica.machine.copied(replica.position, data.high_watermark)
+        log.update_high_watermark(replica.machine.high_watermark)
+        return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
+
+    def _begin_with_batch(self, records: Buffer) -> None:
+        """Records were deleted up to the middle of a batch, and the leader sends the whole batch.
+
+        An empty log begins with it, too, and gets the leader's start afterwards (as in Kafka).
+        """
+        replica, log = self.replica, self.replica.log
+        _, first = next(batches(records), (0, None))
+        if (
+            first is not None
+            and log.start_offset == log.end_offset
+            and first.base_offset < log.end_offset <= first.last_offset
+        ):
+            log.reset_to(first.base_offset)
+            replica.machine.truncated(replica.position)
+
+    def _check_start(self, data: wire.PartitionData) -> None:
+        """The leader waits to hear that its start is this replica's, too, whatever happens then.
+
+        It may have been written for another partition of the directory since it was told.
+        """
+        log, directory = self.replica.log, self.replica.directory
+        wanted = min(data.log_start_offset, log.end_offset)
+        self.start_moved = min(directory.durable_start_offset(log), self._told_start) < wanted
+
+    def _truncate(self, diverging: wire.EpochEndOffset) -> Verdict:
+        """Cut where this log's history leaves the leader's (KIP-595), never at the high watermark.
+
+        ``diverging`` is the leader's end of the greatest epoch not above our last one. Where we do
+        not know that epoch, our own end of the epoch below it is the next guess.
+        """
+        replica, log = self.replica, self.replica.log
+        own = log.end_offset_for_epoch(diverging.epoch)
+        target = diverging.end_offset
+        if own.epoch >= 0:
+            target = min(target, own.end_offset)
+        before = log.end_offset
+        if target < replica.machine.high_watermark:
+            logger.warning(
+                "%r: cutting to %d below the high watermark %d: after an unclean election",
+                replica,
+                target,
+                replica.machine.high_watermark,
+            )
+        log.truncate_to(target)
+        replica.machine.truncated(replica.position)
+        logger.info("%r: cut from %d to %d: epochs diverge", replica, before, log.end_offset)
+        return Verdict(moved=True)
+
+    def _begin_anew(self, data: wire.PartitionData) -> Verdict:
+        """Our end is not within the leader's log: retention took what comes next."""
+        replica, log = self.replica, self.replica.log
+        if data.log_start_offset < 0:
+            return Verdict(rest_s=self._backoff_s)
+        logger.warning(
+            "%r: offset %d is out of the leader's range: beginning anew at %d",
+            replica,
+            log.end_offset,
+            data.log_start_offset,
+        )
+        log.reset_to(data.log_start_offset)
+        self._check_start(data)
+        replica.machine.truncated(replica.position)
+        return Verdict(moved=True)
+
+
+def _one_buffer(records: object) -> Buffer:
+    """Decoded answers hold one view or nothing."""
+    if records is None:
+        return b""
+    assert isinstance(records, bytes | bytearray | memoryview)
+    return records

@@ -1,0 +1,131 @@
+"""What a broker does with its replicas every so often: ISR checks, checkpoints, retention."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+from broker.membership.room import CHECK_INTERVAL_S, Rooms
+from broker.replication.config import ReplicaConfig
+from broker.replication.metadata import MetadataApplier
+from broker.replication.replica import ReplicaState
+from broker.replication.replicas import Replicas
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_ISR_CHECK_MAX_S = 1.0
+"""At most so long after ``replica.lag.time.max.ms`` a member is proposed away."""
+
+
+class Housekeeping:
+    """Loops, each with its own interval."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: ReplicaConfig,
+        directories: Sequence[LogDirectory],
+        applier: MetadataApplier,
+        rooms: Rooms,
+    ) -> None:
+        self._replicas = replicas
+        self._config = config
+        self._directories = tuple(directories)
+        self._applier = applier
+        self._rooms = rooms
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._config
+        isr_check_s = min(config.replica_lag_time_max_ms / 2000, _ISR_CHECK_MAX_S)
+        checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        flush_s = config.log_flush_scheduler_interval_ms / 1000
+        retention_s = config.log_retention_check_interval_ms / 1000
+        for name, interval_s, work in (
+            ("isr-check", isr_check_s, self.check_isr),
+            ("checkpoints", checkpoint_s, self.checkpoint),
+            ("flush", flush_s, self.flush_overdue),
+            ("retention", retention_s, self.enforce_retention),
+            ("room", CHECK_INTERVAL_S, self.check_room),
+        ):
+            self._begin(name, _every(interval_s, work))
+        self._begin("deleted", _attempt(self.remove_deleted))
+
+    def _begin(self, name: str, work: Coroutine[object, object, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def check_isr(self) -> None:
+        """Tell the machines the time, those that it may change."""
+        now_ms = self._replicas.now_ms()
+        unsettled = self._replicas.unsettled
+        for partition in list(unsettled):
+            replica = self._replicas.by_id.get(partition)
+            is_online = replica is not None and replica.state is ReplicaState.ONLINE
+            if replica is None or not is_online or not replica.machine.is_leader:
+                del unsettled[partition]
+                continue
+            self._replicas.carry_out(replica, replica.machine.ticked(now_ms))
+            if replica.machine.is_settled:
+                del unsettled[partition]
+
+    async def check_room(self) -> None:
+        """Whether the disks have room."""
+        self._rooms.check()
+
+    async def checkpoint(self) -> None:
+        """High watermarks, recovery points, log starts and epochs; and what failed for space."""
+        for directory in self._online():
+            await directory.checkpoint()
+        self._applier.retry_failed()
+
+    async def flush_overdue(self) -> None:
+        """What ``flush.ms`` does not let wait any more."""
+        for directory in self._online():
+            directory.flush_overdue()
+
+    async def enforce_retention(self) -> None:
+        """Whole segments below the high watermark that are too old or too many go."""
+        for directory in self._online():
+            removed = await directory.enforce_retention()
+            if removed:
+                logger.info("%s: %d segments deleted by retention", directory.path, removed)
+        await self.remove_deleted()
+        for replica in self._replicas:
+            if replica.state is ReplicaState.ONLINE:
+                position = replica.position
+                if position.start_offset != replica.machine.log.start_offset:
+                    replica.machine.started_at(position)
+                    replica.stir_followers()
+
+    async def remove_deleted(self) -> None:
+        """Free the space of deleted topics; at the start, of those that an earlier life left."""
+        for directory in self._online():
+            await directory.remove_deleted()
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if directory.offline is None]
+
+
+async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        await _attempt(work)
+
+
+async def _attempt(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except (StorageError, OSError) as error:
+        logger.error("housekeeping: %s", error)
+    except Exception:
+        # The next round may do better, and nothing else depends on this one.
+        logger.exception("housekeeping")

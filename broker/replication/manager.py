@@ -1,0 +1,427 @@
+"""The replicas of one broker: the one append and the one fetch function of both planes.
+
+This is where the parts are put together: the registry (``replicas``), produce, fetch and offset
+requests, the metadata, the fetchers that follow other brokers, the ISR proposals, housekeeping.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from broker.membership.room import Rooms
+from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
+from broker.partition.ids import PartitionId
+from broker.replication.config import ReplicaConfig
+from broker.replication.deadlines import DeadlineWheel
+from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
+from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
+from broker.replication.fetch import FetchRequests
+from broker.replication.fetcher import Fetchers, KafkaLink, Link, OpenLink
+from broker.replication.follower_throttle import FollowerThrottle
+from broker.replication.housekeeping import Housekeeping
+from broker.replication.isr_proposer import AlterPartition, IsrProposer
+from broker.replication.leader_throttle import LeaderThrottle
+from broker.replication.metadata import MetadataApplier
+from broker.replication.offsets import OffsetRequests
+from broker.replication.produce import ProduceRequests
+from broker.replication.relaxed_flush import RelaxedFlush
+from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replicas import ReplicaCounters, Replicas
+from broker.replication.types import (
+    Cancel,
+    EpochQuery,
+    FetchQuery,
+    FetchResult,
+    LeaderHint,
+    OffsetQuery,
+    OffsetResult,
+    ProduceEntry,
+    ProduceResult,
+)
+from metadata.delta import MetadataDelta
+from metadata.effective import throttled_rate
+from metadata.image import CLUSTER, NO_LEADER, ConfigResource, MetadataImage
+from runtime.real.orderly_end import OrderlyEnd
+from stele.errors import ApiError, ErrorCode
+from stele.world import World
+from storage.directory import LogDirectory
+from storage.errors import CorruptLogError, UnreadableLogError
+from storage.log import PartitionLog
+from storage.producer_state import ProducerEntry
+
+logger = logging.getLogger(__name__)
+
+__all__ = ["ReplicaCounters", "ReplicaManager"]
+
+
+class ReplicaManager:
+    """All replicas of this broker. Everything runs on the event loop; nothing blocks.
+
+    Callbacks ``done`` are called exactly once, possibly before the call returns, never after
+    the returned ``Cancel`` was called. Results stand in the order of the entries.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        world: World,
+        directories: Sequence[LogDirectory],
+        config: ReplicaConfig,
+        alter_partition: AlterPartition,
+        lease_valid: Callable[[], bool],
+        directory_failed: Callable[[str], None],
+        corruption_found: Callable[[PartitionId], None] = lambda partition: None,
+        open_link: OpenLink | None = None,
+        rooms: Rooms | None = None,
+        answer_share: Callable[[], int] = lambda: sys.maxsize,
+    ) -> None:
+        """``directories`` are opened already (recovery done); they are closed by ``stop``.
+
+        ``alter_partition`` reaches the active controller; it raises RpcError or ApiError.
+        ``lease_valid`` says, reading the Clock anew, whether the last acknowledged heartbeat
+        was sent less than the session timeout ago; a leader without acknowledges nothing.
+        ``directory_failed`` is told the path of a directory that was taken offline.
+        ``corruption_found`` is told of a replica that was found corrupt while it served: it has
+        to be reported as those found at start, so that somebody else may lead.
+        ``rooms`` is told of writes that are refused for want of space.
+        ``answer_share``: how many bytes the next answer to a consumer may take.
+        ``open_link`` is how a leader is reached; by default over the Kafka protocol.
+        """
+        self._broker_id = broker_id
+        self._world = world
+        self._config = config
+        self._directories = tuple(directories)
+        self._directory_failed = directory_failed
+        self._corruption_found = corruption_found
+        self._broker_epoch = -1
+        self._is_first = True  # nothing was applied yet
+        self._stopped = False  # nothing is written to a log from then on
+        self._replicas = Replicas(broker_id, world.clock)
+        self._replicas.on_led = self._led
+        self._replicas.on_followed = self._followed
+        self._replicas.on_proposed = self._proposed
+        self._deadlines = DeadlineWheel(world.clock)
+        self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._leader_throttle = LeaderThrottle(self._replicas, self._deadlines)
+        self._fetch = FetchRequests(
+            self._replicas,
+            self._deadlines,
+            self._found_corrupt,
+            answer_share,
+            self._leader_throttle,
+        )
+        self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
+        self._relaxed = {
+            directory: RelaxedFlush(world.disk, directory) for directory in self._directories
+        }
+        self._applier = MetadataApplier(
+            self._replicas,
+            config,
+            self._relaxed,
+            on_removed=self._removed,
+            on_changed=lambda replica: self._fetchers.look_again(replica.id),
+            corruption_found=corruption_found,
+        )
+        self._follower_throttle = FollowerThrottle(
+            world.clock, broker_id=broker_id, count_bytes=self._count_throttled
+        )
+        self._fetchers = Fetchers(
+            throttle=self._follower_throttle,
+            broker_id=broker_id,
+            config=config,
+            open_link=open_link or self._open_link,
+            broker_epoch=lambda: self._broker_epoch,
+            count_bytes=self._count_replicated,
+            on_corrupt=self._found_corrupt,
+        )
+        self._proposer = IsrProposer(
+            broker_id=broker_id,
+            alter_partition=alter_partition,
+            broker_epoch=lambda: self._broker_epoch,
+            registered_epoch=lambda member: self._replicas.status(member).epoch,
+            still_wanted=self._still_wanted,
+            answered=self._isr_answered,
+        )
+        self._deletion = DeleteRequests(self._replicas, lease_valid)
+        self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
+        paths = [directory.path for directory in self._directories]
+        self._rooms = rooms or Rooms(world.disk, world.clock, paths)
+        self._housekeeping = Housekeeping(
+            self._replicas, config, self._directories, self._applier, self._rooms
+        )
+
+    # ------------------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begin housekeeping: retention, checkpoints, ISR checks, deadlines."""
+        for directory in self._directories:
+            directory.on_offline = self._directory_offline
+            directory.on_log_failed = self._log_failed
+            directory.on_full = self._rooms.refused
+            directory.start()
+            if directory.offline is not None:  # since it was opened
+                self._directory_offline(directory)
+        self._housekeeping.start()
+
+    async def stop(self) -> None:
+        """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
+        self._stopped = True
+        end = OrderlyEnd()
+        for directory in reversed(self._directories):
+            end.push(partial(directory.close, broker_epoch=self._broker_epoch))
+        end.push(self._answer_all)
+        for step in (self._fetchers.stop, self._proposer.stop, self._housekeeping.stop):
+            end.push(step)
+        await end.run()
+
+    def _answer_all(self) -> None:
+        stopped = list(self._replicas)
+        self._replicas.by_id.clear()  # whatever comes now is refused: not the leader
+        for replica in stopped:
+            effects = replica.machine.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._replicas.carry_out(replica, effects)
+        self._fetch.stop()
+        self._deadlines.close()
+
+    def __iter__(self) -> Iterator[Replica]:
+        """Every replica on this broker, for those who look on."""
+        return iter(self._replicas)
+
+    def get(self, partition: PartitionId) -> Replica | None:
+        """One of them; None for a partition without a replica here."""
+        return self._replicas.by_id.get(partition)
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        """The epoch of the present registration; goes into Fetch and AlterPartition."""
+        self._broker_epoch = epoch
+
+    def set_deposed(self, deposed: Callable[[], bool]) -> None:
+        """``deposed`` says whether this broker leads nothing, whatever the metadata here say."""
+        self._replicas.deposed = deposed
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.
+
+        The first delta begins at the empty image and holds this broker's own registration: what an
+        earlier incarnation led is led by somebody, or in a higher epoch, since.
+        """
+        if not self._stopped:  # else it would follow again, behind what the logs' end was noted at
+            self._set_rates(delta, image)
+            self._applier.apply(delta, image)
+
+    def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Of replication throttles, before any replica is told that it is throttled."""
+        own = ConfigResource.broker(self._broker_id)
+        if self._is_first or any(each in (CLUSTER, own) for each in delta.changed_configs):
+            self._is_first = False
+            static = self._config.static
+            mine = (static, self._broker_id)
+            self._leader_throttle.set_rate(throttled_rate(image, "leader", *mine))
+            self._follower_throttle.set_rate(throttled_rate(image, "follower", *mine))
+
+    def corrupt_replicas(self) -> list[PartitionId]:
+        """Replicas found corrupt and not yet rebuilt: to be reported at registration."""
+        return [
+            PartitionId(topic_id, key.partition)
+            for directory in self._directories
+            for key, topic_id in sorted(directory.corrupt_topic_ids.items())
+            if topic_id is not None
+        ]
+
+    def unsynced_replicas(self) -> list[PartitionId]:
+        """Replicas that may have lost acknowledged records: flush relaxed, unclean shutdown."""
+        return [partition for relaxed in self._relaxed.values() for partition in relaxed.lossy]
+
+    # ------------------------------------------------------------------------- requests
+
+    def produce(
+        self,
+        entries: list[ProduceEntry],
+        acks: int,
+        timeout_ms: int,
+        done: Callable[[list[ProduceResult]], None],
+    ) -> None:
+        """Validate, stamp and append batches; answer by ``acks`` (0, 1 or -1).
+
+        0: answered at once after the append; 1: when durable here (by ``flush.messages``);
+        -1: when below the high watermark, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR falls
+        below min.insync.replicas before, REQUEST_TIMED_OUT after ``timeout_ms``.
+        """
+        self._produce.produce(entries, acks, timeout_ms, done)
+
+    def fetch(self, query: FetchQuery, done: Callable[[list[FetchResult]], None]) -> Cancel:
+        """Read from local leaders, for consumers and followers alike; waits by the query.
+
+        A follower has one fetch at a time: a newer one has the one before answered at once.
+        """
+        return self._fetch.fetch(query, done)
+
+    async def list_offsets(
+        self, queries: Sequence[OffsetQuery], *, read_committed: bool = False
+    ) -> list[OffsetResult]:
+        """Earliest, latest, of a time, of the greatest time: see ListOffsets.
+
+        Without transactions the last stable offset is the high watermark, so ``read_committed``
+        changes nothing.
+        """
+        return await self._offsets.list_offsets(queries)
+
+    def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
+        """The end of the greatest epoch not above the one asked for: OffsetForLeaderEpoch."""
+        return self._offsets.end_offset_for_epoch(queries)
+
+    # ------------------------------------------------------------------------- questions
+
+    def leader_of(self, partition: PartitionId) -> LeaderHint:
+        """Who leads by the metadata applied last; -1 for nobody or unknown."""
+        return self._replicas.hint(partition)
+
+    async def delete_records(
+        self, deletions: Sequence[Deletion], timeout_ms: int
+    ) -> list[DeletionResult]:
+        """Let the logs of partitions that are led here begin later: DeleteRecords."""
+        return await self._deletion.delete(deletions, timeout_ms)
+
+    async def describe_directories(
+        self, wanted: Collection[tuple[str, int]] | None
+    ) -> list[DirectoryDescription]:
+        """The log directories, with their replicas of the partitions ``wanted`` (None: all)."""
+        return await self._descriptions.directories(wanted)
+
+    def producers_of(self, partition: PartitionId) -> list[ProducerEntry]:
+        """As ``ReplicaDescriptions.producers``."""
+        return self._descriptions.producers(partition)
+
+    @property
+    def counters(self) -> ReplicaCounters:
+        """The totals, and the present values read anew."""
+        counters = self._replicas.counters
+        machines = [replica.machine for replica in self._replicas]
+        counters.partition_count = len(machines)
+        counters.leader_count = sum(machine.is_leader for machine in machines)
+        counters.under_replicated = sum(machine.is_under_replicated for machine in machines)
+        counters.under_min_isr = sum(
+            machine.is_leader and machine.is_under_min_isr for machine in machines
+        )
+        counters.reassigning = sum(
+            machine.is_leader and machine.state.is_reassigning for machine in machines
+        )
+        counters.offline_replicas = self._applier.unmade + sum(
+            replica.state is not ReplicaState.ONLINE for replica in self._replicas
+        )
+        return counters
+
+    # --------------------------------------------------------------------------- effects
+
+    def _led(self, replica: Replica, effect: Led) -> None:
+        self._fetchers.leave(replica.id)
+        replica.log.assign_leader_epoch(effect.leader_epoch)
+        logger.info(
+            "%r: leading epoch %d from offset %d, high watermark %d, ISR %s",
+            replica,
+            effect.leader_epoch,
+            effect.start_offset,
+            replica.machine.high_watermark,
+            list(replica.machine.state.isr),
+        )
+        replica.wake_all()
+
+    def _followed(self, replica: Replica, effect: Followed) -> None:
+        if effect.leader == NO_LEADER or replica.state is not ReplicaState.ONLINE:
+            self._fetchers.leave(replica.id)
+        else:
+            self._fetchers.follow(replica, effect.leader, effect.leader_epoch)
+        replica.wake_all()
+
+    def _proposed(self, replica: Replica, effect: Proposed) -> None:
+        self._proposer.propose(replica.id, effect)
+
+    def _still_wanted(self, partition: PartitionId, proposal: Proposed) -> bool:
+        replica = self._replicas.by_id.get(partition)
+        return replica is not None and replica.machine.proposal == proposal
+
+    def _isr_answered(self, partition: PartitionId, proposal: Proposed, answer: IsrAnswer) -> None:
+        replica = self._replicas.by_id.get(partition)
+        if replica is not None:
+            effects = replica.machine.answered(proposal, answer, self._replicas.now_ms())
+            self._replicas.unsettled[partition] = None
+            self._replicas.carry_out(replica, effects)
+            replica.stir_followers()
+
+    def _removed(self, replica: Replica) -> None:
+        self._fetchers.leave(replica.id)
+
+    def _count_replicated(self, size_bytes: int) -> None:
+        self._replicas.counters.replication_bytes_in += size_bytes
+
+    def _count_throttled(self, size_bytes: int) -> None:
+        self._replicas.counters.throttled_bytes_in += size_bytes
+
+    async def _open_link(self, leader_id: int) -> Link:
+        registration = self._replicas.image.broker(leader_id)
+        listener = self._config.inter_broker_listener_name
+        endpoint = registration and registration.endpoint(listener)
+        if not endpoint:
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader_id} has no listener {listener}"
+            )
+        return await KafkaLink.open(
+            self._world.network,
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{self._broker_id}-fetcher",
+            timeout_s=self._config.replica_socket_timeout_ms / 1000,
+        )
+
+    # -------------------------------------------------------------------------- failures
+
+    def _directory_offline(self, directory: LogDirectory) -> None:
+        """Nothing in it is served or acknowledged any more."""
+        for replica in list(self._replicas):
+            if replica.directory is directory and replica.state is ReplicaState.ONLINE:
+                self._take_down(replica, ReplicaState.OFFLINE)
+        self._directory_failed(directory.path)
+
+    def _found_corrupt(self, replica: Replica, error: CorruptLogError) -> None:
+        """Never served, never silently dropped: give it up until somebody else leads.
+
+        Where only a part cannot be read and nobody else has the records, the rest is still served.
+        """
+        if replica.state is not ReplicaState.ONLINE:
+            return
+        logger.error("%r: %s", replica, error)
+        if isinstance(error, UnreadableLogError) and not self._others_have(replica):
+            if replica.log.offline is not None:
+                self._take_down(replica, ReplicaState.OFFLINE)
+            return
+        replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)
+        self._take_down(replica, ReplicaState.CORRUPT)
+        self._corruption_found(replica.id)
+
+    def _others_have(self, replica: Replica) -> bool:
+        """Whether another broker may lead in the place of this one, with all that is committed."""
+        state = replica.machine.state
+        return any(member != self._broker_id for member in (*state.isr, *state.elr))
+
+    def _log_failed(self, log: PartitionLog, error: OSError) -> None:
+        """A change of it was cut short, for no fault of the disk's: what is there is not known."""
+        for replica in list(self._replicas):
+            if replica.state is ReplicaState.ONLINE and replica.log is log:
+                reason = f"a change was cut short: {error}"
+                self._found_corrupt(
+                    replica,
+                    UnreadableLogError(
+                        log.directory, position=0, offset=log.end_offset, reason=reason
+                    ),
+                )
+
+    def _take_down(self, replica: Replica, state: ReplicaState) -> None:
+        self._fetchers.leave(replica.id)
+        effects = replica.machine.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+        replica.take_down(state)
+        self._replicas.carry_out(replica, effects)
+        replica.wake_all()

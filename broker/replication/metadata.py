@@ -1,0 +1,371 @@
+"""Brings the replicas in line with the metadata: lead, follow, create, delete, configure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from broker.partition.effects import Followed, LogPosition
+from broker.partition.ids import PartitionId
+from broker.partition.machine import PartitionMachine
+from broker.replication.config import ReplicaConfig, log_config
+from broker.replication.relaxed_flush import RelaxedFlush
+from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replicas import Replicas
+from metadata.delta import MetadataDelta, PartitionDelta
+from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
+from metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionState
+from stele.errors import ErrorCode
+from storage.checkpoints import TopicPartition
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+from storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_NO_LOG = LogPosition(0, 0, 0, 0)
+
+
+class _Topic(NamedTuple):
+    """A topic's configuration, and its lists of throttled replicas as sets."""
+
+    config: TopicConfig
+    throttled_as_leaders: frozenset[str]
+    throttled_as_followers: frozenset[str]
+
+
+class MetadataApplier:
+    """Applies one (delta, image) after the other. A failing log stops its replica only."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: ReplicaConfig,
+        directories: Mapping[LogDirectory, RelaxedFlush],
+        on_removed: Callable[[Replica], None],
+        on_changed: Callable[[Replica], None],
+        corruption_found: Callable[[PartitionId], None],
+    ) -> None:
+        """``on_removed``: a replica is no longer this broker's; its log is still there.
+        ``on_changed``: its ISR or its configuration may be another.
+        ``corruption_found``: only now is it known whose a corrupt log is, and can be reported.
+        """
+        self._replicas = replicas
+        self._config = config
+        self._directories = dict(directories)
+        self._on_removed = on_removed
+        self._on_changed = on_changed
+        self._corruption_found = corruption_found
+        self._is_first = True
+        # Of the topics looked at so far in the present image.
+        self._topics: dict[str, _Topic] = {}
+        # Replicas whose log could not be made, e.g. for want of space: tried again.
+        self._unmade: dict[PartitionId, PartitionDelta] = {}
+        # Logs that could not be deleted, with the topic ids that they are of: tried again.
+        self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._replicas.image = image
+        self._topics.clear()
+        if self._is_first:
+            self._is_first = False
+            for relaxed in self._directories.values():
+                relaxed.reported()
+            self._delete_strays(image)
+        self._announce_relaxed(delta)
+        for topic in delta.deleted_topics:
+            for number in range(len(topic.partitions)):
+                self._remove(PartitionId(topic.topic_id, number))
+        # Partitions before what is not told with them: nothing of this image is acted on with the
+        # leader or the ISR of an earlier one.
+        for change in delta.changed_partitions:
+            self._apply_partition(change)
+        self._apply_configs(delta.changed_configs)
+        self._apply_brokers(delta)
+        self._settle_relaxed()
+
+    @property
+    def unmade(self) -> int:
+        """How many replicas have no log for now."""
+        return len(self._unmade)
+
+    def retry_failed(self) -> None:
+        """Delete the logs that could not be deleted before, and make those not made."""
+        undeleted, self._undeleted = self._undeleted, {}
+        for (directory, key), topic_id in undeleted.items():
+            is_there = key in directory.logs or key in directory.corrupt
+            if is_there and directory.offline is None and directory.topic_id(key) == topic_id:
+                self._delete_log(directory, key)
+        unmade, self._unmade = self._unmade, {}
+        for change in unmade.values():
+            self._apply_partition(change)
+        self._settle_relaxed()
+
+    # ----------------------------------------------------------------------- relaxed flush
+
+    def _announce_relaxed(self, delta: MetadataDelta) -> None:
+        """Write down at once which replicas this change makes relaxed. Where their logs will be is
+        not known yet: a name beside which no log stands says nothing."""
+        relaxed: dict[str, bool] = {}  # by topic
+        keys: list[TopicPartition] = []
+        for change in delta.changed_partitions:
+            if self._replicas.broker_id in change.after.replicas:
+                if change.topic not in relaxed:
+                    config = log_config(self._topic_config(change.topic), 0)
+                    relaxed[change.topic] = not config.strict_flush
+                if relaxed[change.topic]:
+                    keys.append(TopicPartition(change.topic, change.partition))
+        keys.extend(
+            TopicPartition(replica.topic, replica.id.partition)
+            for replica in self._to_configure(delta.changed_configs)
+            if not log_config(self._topic_config(replica.topic), 0).strict_flush
+        )
+        for directory, noted in self._directories.items():
+            try:
+                if keys and directory.offline is None:
+                    noted.add_all(keys)
+            except StorageError as error:
+                logger.error("%s", error)  # each replica meets it again
+
+    def _settle_relaxed(self) -> None:
+        for directory, noted in self._directories.items():
+            try:
+                if directory.offline is None:
+                    noted.settle()
+            except StorageError as error:
+                logger.error("%s", error)  # the next change tries again
+
+    # -------------------------------------------------------------------------- partitions
+
+    def _apply_partition(self, change: PartitionDelta) -> None:
+        partition = PartitionId(change.topic_id, change.partition)
+        if self._replicas.broker_id not in change.after.replicas:
+            self._remove(partition)
+            return
+        self._unmade.pop(partition, None)
+        replica = self._replicas.by_id.get(partition)
+        rebuilt = False
+        try:
+            if replica is None:
+                replica = self._create(partition, change.topic)
+            if replica.state is ReplicaState.CORRUPT and self._may_rebuild(replica, change.after):
+                self._rebuild(replica)
+                rebuilt = True
+        except StorageError as error:
+            logger.error("%s-%d: %s", change.topic, change.partition, error)
+            self._unmade[partition] = change
+            if replica is None:
+                return  # one that is there hears of its leader, though it has no log for now
+        if (
+            replica.state is not ReplicaState.ONLINE
+            and change.after.leader == replica.machine.broker_id
+        ):
+            return  # nothing can be led without a log; the controller hears of it
+        effects = replica.machine.updated(
+            change.after,
+            min_insync_replicas(self._replicas.image, replica.topic),
+            replica.position,
+            self._replicas.now_ms(),
+        )
+        if rebuilt and not effects:  # it followed already, but had no log to fetch into
+            effects = [Followed(change.after.leader, change.after.leader_epoch)]
+        self._replicas.unsettled[partition] = None
+        self._replicas.carry_out(replica, effects)
+        replica.stir_followers()
+        self._on_changed(replica)
+
+    def _create(self, partition: PartitionId, topic: str) -> Replica:
+        """Over the log that is there, or an empty one. Raises StorageError."""
+        config = self._topic_config(topic)
+        directory, log = self._open_log(partition, topic, config)
+        if log_config(config, 0).strict_flush:
+            self._directories[directory].discard(topic, partition.partition)
+        else:
+            self._directories[directory].add(topic, partition.partition)
+        machine = PartitionMachine(
+            self._replicas.broker_id,
+            log=_NO_LOG,
+            high_watermark=0,
+            min_insync_replicas=min_insync_replicas(self._replicas.image, topic),
+            lag_max_ms=self._config.replica_lag_time_max_ms,
+        )
+        replica = Replica(partition, topic, config, machine, directory, log)
+        self._throttle(replica)
+        if log is not None:
+            machine.copied(replica.position, log.high_watermark)
+            self._listen(replica, log)
+        self._replicas.by_id[partition] = replica
+        return replica
+
+    def _open_log(
+        self, partition: PartitionId, topic: str, config: TopicConfig
+    ) -> tuple[LogDirectory, PartitionLog | None]:
+        """None: the log is corrupt."""
+        key = TopicPartition(topic, partition.partition)
+        for directory in self._directories:
+            if key not in directory.corrupt and key not in directory.logs:
+                continue
+            topic_id = directory.topic_id(key)
+            if topic_id not in (None, partition.topic_id):
+                directory.delete(*key)  # of a topic of that name deleted before
+                continue
+            if topic_id is None:
+                directory.adopt(*key, partition.topic_id)
+                if key in directory.corrupt:
+                    self._corruption_found(partition)
+            log = directory.logs.get(key)
+            if log is not None:
+                log.configure(self._log_config(config))
+            return directory, log
+        online = [directory for directory in self._directories if directory.offline is None]
+        if not online:
+            raise StorageError("every log directory is offline")
+        directory = min(online, key=lambda each: len(each.logs))
+        log = directory.create(topic, key.partition, partition.topic_id, self._log_config(config))
+        return directory, log
+
+    def _log_config(self, config: TopicConfig) -> LogConfig:
+        return log_config(config, self._config.producer_id_expiration_ms)
+
+    def _listen(self, replica: Replica, log: PartitionLog) -> None:
+        def made_durable(_: PartitionLog) -> None:
+            now_ms = self._replicas.now_ms()
+            effects = replica.machine.made_durable(replica.position, now_ms)
+            self._replicas.carry_out(replica, effects)
+
+        log.on_durable = made_durable
+
+    # ------------------------------------------------------------------------- corruption
+
+    def _may_rebuild(self, replica: Replica, state: PartitionState) -> bool:
+        """Somebody else leads, nobody counts on this replica any more, and no fetch of the log that
+        was can still reach the leader and pass for one of the new log."""
+        broker_id = self._replicas.broker_id
+        return (
+            state.leader not in (NO_LEADER, broker_id)
+            and broker_id not in (*state.isr, *state.elr)
+            and state.leader_epoch > replica.corrupt_in_epoch
+        )
+
+    def _rebuild(self, replica: Replica) -> None:
+        """Begin with an empty log; the leader has everything. Raises StorageError."""
+        logger.warning("%r was corrupt: fetching it anew", replica)
+        log = replica.directory.discard_corrupt(
+            replica.topic,
+            replica.id.partition,
+            replica.id.topic_id,
+            self._log_config(replica.config),
+        )
+        replica.bring_online(log)
+        self._listen(replica, log)
+
+    # --------------------------------------------------------------------------- removing
+
+    def _remove(self, partition: PartitionId) -> None:
+        self._unmade.pop(partition, None)
+        replica = self._replicas.by_id.pop(partition, None)
+        if replica is None:
+            return
+        self._on_removed(replica)
+        effects = replica.machine.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._replicas.carry_out(replica, effects)
+        replica.wake_all()
+        logger.info("%r is no longer of this broker: deleting it", replica)
+        self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
+
+    def _delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
+        try:
+            directory.delete(key.topic, key.partition)
+            self._directories[directory].discard(key.topic, key.partition)
+        except StorageError as error:
+            logger.error("%s: %s", key, error)
+            if key in directory.logs or key in directory.corrupt:
+                self._undeleted[directory, key] = directory.topic_id(key)
+
+    def _delete_strays(self, image: MetadataImage) -> None:
+        """Logs of topics deleted, or replicas moved away, while this broker was down."""
+        for directory in self._directories:
+            known = {key: log.topic_id for key, log in directory.logs.items()}
+            known.update(directory.corrupt_topic_ids)
+            for key, topic_id in sorted(known.items()):
+                topic = image.topic(key.topic)
+                state = None
+                if topic is not None and topic_id in (None, topic.topic_id):
+                    state = image.partition(topic.topic_id, key.partition)
+                if state is None or self._replicas.broker_id not in state.replicas:
+                    logger.warning("%s is not of this broker any more: deleting it", key)
+                    self._delete_log(directory, key)
+
+    # ----------------------------------------------------------------- brokers and configs
+
+    def _apply_brokers(self, delta: MetadataDelta) -> None:
+        now_ms = self._replicas.now_ms()
+        for change in delta.changed_brokers:
+            status = self._replicas.status(change.broker_id)
+            for replica in self._replicas:
+                effects = replica.machine.broker_changed(change.broker_id, status, now_ms)
+                self._replicas.carry_out(replica, effects)
+
+    def _apply_configs(self, changed: Sequence[ConfigResource]) -> None:
+        for replica in self._to_configure(changed):
+            self._configure(replica)
+
+    def _to_configure(self, changed: Sequence[ConfigResource]) -> list[Replica]:
+        """The replicas that a change of these is about."""
+        if not changed:
+            return []
+        whole = any(ConfigResource.topic(resource.name) != resource for resource in changed)
+        topics = {resource.name for resource in changed}
+        return [replica for replica in self._replicas if whole or replica.topic in topics]
+
+    def _throttle(self, replica: Replica) -> None:
+        topic = self._topic(replica.topic)
+        names = {"*", f"{replica.id.partition}:{self._replicas.broker_id}"}
+        replica.throttled_as_leader = not names.isdisjoint(topic.throttled_as_leaders)
+        replica.throttled_as_follower = not names.isdisjoint(topic.throttled_as_followers)
+
+    def _configure(self, replica: Replica) -> None:
+        self._throttle(replica)
+        replica.stir_followers(wakes=True)  # it may have waited for quota
+        self._on_changed(replica)
+        config = self._topic_config(replica.topic)
+        changed = self._log_config(config)
+        try:
+            if not changed.strict_flush:
+                relaxed = self._directories[replica.directory]
+                relaxed.add(replica.topic, replica.id.partition)
+        except StorageError as error:
+            logger.error("%r keeps its configuration: %s", replica, error)
+        else:
+            replica.config = config
+            if replica.state is ReplicaState.ONLINE:
+                replica.log.configure(changed)
+        # In any case: by this the controller decides who is eligible.
+        needed = min_insync_replicas(self._replicas.image, replica.topic)
+        effects = replica.machine.configured(needed, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return self._topic(topic).config
+
+    def _topic(self, name: str) -> _Topic:
+        """Worked out once for all partitions of a topic: its lists may be as long as it is. And
+        once for all topics that configure nothing themselves, under the name that none has."""
+        if not self._replicas.image.config(ConfigResource.topic(name)):
+            name = ""
+        topic = self._topics.get(name)
+        if topic is None:
+            config = effective_topic_config(
+                self._replicas.image,
+                name,
+                static=self._config.static,
+                broker_id=self._replicas.broker_id,
+            )
+            topic = self._topics[name] = _Topic(
+                config,
+                frozenset(config.leader_replication_throttled_replicas),
+                frozenset(config.follower_replication_throttled_replicas),
+            )
+        return topic

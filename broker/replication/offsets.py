@@ -1,0 +1,112 @@
+"""ListOffsets and OffsetForLeaderEpoch on local leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replicas import Replicas
+from broker.replication.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    EpochQuery,
+    OffsetQuery,
+    OffsetResult,
+)
+from stele.errors import ApiError, ErrorCode
+from storage.errors import CorruptLogError
+
+
+class OffsetRequests:
+    """Looks offsets up by time and by epoch.
+
+    ``lease_valid``: a leader without it may have a successor that knows later records. It does not
+    say which record is the last, else who reads to there would miss what was acknowledged before.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        lease_valid: Callable[[], bool],
+        on_corrupt: Callable[[Replica, CorruptLogError], None],
+    ) -> None:
+        """``on_corrupt``: a replica was found to hold something else than was written."""
+        self._replicas = replicas
+        self._lease_valid = lease_valid
+        self._on_corrupt = on_corrupt
+
+    async def list_offsets(self, queries: Sequence[OffsetQuery]) -> list[OffsetResult]:
+        """One result per query. A search by time may wait for the disk."""
+        results = []
+        for query in queries:
+            try:
+                results.append(await self._offset(query))
+            except ApiError as error:
+                results.append(OffsetResult(error.code))
+        return results
+
+    def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
+        """The greatest epoch not above the one asked for, and its end (KIP-320)."""
+        results = []
+        for query in queries:
+            try:
+                replica = self._leader(query.id, query.current_leader_epoch)
+            except ApiError as error:
+                results.append(OffsetResult(error.code))
+                continue
+            end = replica.log.end_offset_for_epoch(query.leader_epoch)
+            results.append(OffsetResult(ErrorCode.NONE, end.end_offset, leader_epoch=end.epoch))
+        return results
+
+    def _leader(self, partition: PartitionId, current_leader_epoch: int) -> Replica:
+        replica = self._replicas.by_id.get(partition)
+        if replica is None:
+            raise ApiError(self._replicas.refusal(partition))
+        error = replica.machine.fence(current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        if self._replicas.deposed():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if replica.state is not ReplicaState.ONLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return replica
+
+    async def _offset(self, query: OffsetQuery) -> OffsetResult:
+        replica = self._leader(query.id, query.current_leader_epoch)
+        log, machine = replica.log, replica.machine
+        if query.timestamp_ms == EARLIEST_TIMESTAMP:
+            epoch = log.epochs.epoch_for(log.start_offset)
+            return OffsetResult(ErrorCode.NONE, log.start_offset, leader_epoch=epoch)
+        if query.timestamp_ms == LATEST_TIMESTAMP:
+            latest = machine.latest_offset
+            if latest is None or not self._lease_valid():
+                return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetResult(ErrorCode.NONE, latest, leader_epoch=machine.leader_epoch)
+        return await self._offset_by_time(replica, query)
+
+    async def _offset_by_time(self, replica: Replica, query: OffsetQuery) -> OffsetResult:
+        """Only what is committed can be found; what is not yet known to be is not denied."""
+        log, machine = replica.log, replica.machine
+        epoch = machine.leader_epoch
+        try:
+            if query.timestamp_ms == MAX_TIMESTAMP:
+                found = await log.max_timestamp_offset()
+            else:
+                found = await log.offset_for_timestamp(query.timestamp_ms)
+        except CorruptLogError as error:
+            if replica.state is ReplicaState.ONLINE and replica.log is log:
+                self._on_corrupt(replica, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        # The search may have waited for the disk: somebody else may lead by now.
+        replica = self._leader(query.id, query.current_leader_epoch)
+        if replica.machine is not machine or machine.leader_epoch != epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if found is not None and found.offset < machine.high_watermark:
+            return OffsetResult(
+                ErrorCode.NONE, found.offset, found.timestamp_ms, found.leader_epoch
+            )
+        if machine.latest_offset is None:
+            return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return OffsetResult(ErrorCode.NONE)

@@ -1,0 +1,310 @@
+"""The append function: validate, append, wait, answer. No task and no timer per request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.replication.deadlines import Deadline, DeadlineWheel
+from broker.replication.refusal_log import RefusalLog
+from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replicas import Replicas
+from broker.replication.slow_checks import SlowChecks
+from broker.replication.types import ProduceEntry, ProduceResult
+from metadata.effective import TopicConfig
+from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import HEADER_SIZE, BatchHeader, validate_produced
+from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+ACKS_NONE = 0
+
+Done = Callable[[list[ProduceResult]], None]
+
+_SOUND: Final = object()
+"""What ``next`` gives for a check of records that has come to its end."""
+
+
+class _Part:
+    """One partition of a waiting request."""
+
+    __slots__ = ("_request", "end_offset", "number", "replica", "result")
+
+    def __init__(
+        self, request: _WaitingProduce, replica: Replica, result: ProduceResult, end_offset: int
+    ) -> None:
+        self._request = request
+        self.replica = replica
+        self.result = result
+        self.end_offset = end_offset
+        self.number = -1  # of the machine's wait
+
+    def acknowledge(self) -> None:
+        self._request.acknowledged(self)
+
+    def refuse(self, error: ErrorCode) -> None:
+        self._request.refused(self, error)
+
+
+class _Unchecked:
+    """A batch whose records are still being looked at, or that comes behind such a batch."""
+
+    __slots__ = ("acks", "checks", "entry", "header", "is_abandoned", "request", "result")
+
+    def __init__(
+        self, request: _WaitingProduce, entry: ProduceEntry, acks: int, result: ProduceResult
+    ) -> None:
+        self.request = request
+        self.entry = entry
+        self.acks = acks
+        self.result = result
+        self.header: BatchHeader | None = None
+        self.checks: Iterator[None] | None = None  # with the header, from its turn on
+        self.is_abandoned = False  # answered already: it must not be appended any more
+
+
+class _WaitingProduce:
+    """A request of which some partitions are not yet what ``acks`` asks for."""
+
+    __slots__ = ("_done", "_lease_valid", "_open", "deadline", "results")
+
+    def __init__(
+        self, results: list[ProduceResult], done: Done, lease_valid: Callable[[], bool]
+    ) -> None:
+        self.results = results
+        self._done: Done | None = done
+        self._lease_valid = lease_valid
+        # The parts without an outcome, in order; answered exactly when it is empty. One None
+        # more while parts are still being added.
+        self._open: dict[_Part | _Unchecked | None, None] = {None: None}
+        self.deadline: Deadline | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._done is not None
+
+    def add(self, part: _Part | _Unchecked) -> None:
+        self._open[part] = None
+
+    def checked(self, batch: _Unchecked) -> None:
+        """It is appended, and what it waits for now has been added; or it is refused."""
+        self._settle(batch)
+
+    def complete(self) -> None:
+        """All parts have been added."""
+        self._settle(None)
+
+    def acknowledged(self, part: _Part) -> None:
+        # A leader that may have been replaced acknowledges nothing. The clock is read here and
+        # now: a pause of the process may lie between the loop's time and this moment.
+        if self._lease_valid():
+            # The epoch is that of now: others may have led, in between, since the append.
+            part.result.leader = part.replica.leader_hint
+            self._settle(part)
+        else:
+            self.refused(part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def refused(self, part: _Part, error: ErrorCode) -> None:
+        part.result.error = error
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            part.result.leader = part.replica.leader_hint
+        part.result.base_offset = -1
+        self._settle(part)
+
+    def time_out(self, *, replicated: bool) -> None:
+        for part in list(self._open):
+            if isinstance(part, _Part):
+                part.replica.machine.withdraw(part.number, replicated=replicated)
+                self.refused(part, ErrorCode.REQUEST_TIMED_OUT)
+            elif part is not None:
+                part.is_abandoned = True
+                part.result.error = ErrorCode.REQUEST_TIMED_OUT
+                self._settle(part)
+
+    def _settle(self, part: _Part | _Unchecked | None) -> None:
+        self._open.pop(part, None)
+        if self._open or self._done is None:
+            return
+        if self.deadline is not None:
+            self.deadline.cancel()
+        done, self._done = self._done, None
+        done(self.results)
+
+
+class ProduceRequests:
+    """Every append of a client goes through here, whatever plane it came on."""
+
+    def __init__(
+        self, replicas: Replicas, deadlines: DeadlineWheel, lease_valid: Callable[[], bool]
+    ) -> None:
+        self._replicas = replicas
+        self._deadlines = deadlines
+        self._lease_valid = lease_valid
+        self._refusals = RefusalLog(replicas.clock)
+        self._slow_checks: SlowChecks[_Unchecked] = SlowChecks(self._advance)
+
+    def produce(
+        self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int, done: Done
+    ) -> None:
+        results: list[ProduceResult] = []
+        request = _WaitingProduce(results, done, self._lease_valid)
+        parts: list[_Part] = []
+        for entry in entries:
+            result = ProduceResult(entry.id, ErrorCode.NONE)
+            results.append(result)
+            part = self._append(entry, acks, request, result)
+            if part is not None:
+                parts.append(part)
+        if acks != ACKS_NONE:
+            for part in parts:
+                self._await(request, part, acks)
+        request.complete()
+        if request.is_open:
+            replicated = acks == ACKS_ALL
+            request.deadline = self._deadlines.add(
+                timeout_ms, lambda: request.time_out(replicated=replicated)
+            )
+
+    def _await(self, request: _WaitingProduce, part: _Part, acks: int) -> None:
+        request.add(part)
+        machine = part.replica.machine
+        if acks == ACKS_ALL:
+            now_ms = self._replicas.now_ms()
+            part.number, effects = machine.await_replicated(part.end_offset, part, now_ms)
+        else:
+            part.number, effects = machine.await_durable(part.end_offset, part)
+        self._replicas.carry_out(part.replica, effects)
+
+    def _append(
+        self, entry: ProduceEntry, acks: int, request: _WaitingProduce, result: ProduceResult
+    ) -> _Part | None:
+        """Append one batch; None, with the error in ``result``, where that cannot be.
+
+        None also if that takes longer than the event loop has in one go. Order in a partition is
+        kept: what comes behind such a batch waits for it.
+        """
+        if self._slow_checks.is_busy(entry.id):
+            self._defer(_Unchecked(request, entry, acks, result))
+            return None
+        try:
+            replica = self._leader_of(entry, acks)
+            header, checks = self._validated(replica, entry)
+            if next(checks, _SOUND) is not _SOUND:
+                batch = _Unchecked(request, entry, acks, result)
+                batch.header, batch.checks = header, checks
+                self._defer(batch)
+                return None
+            end_offset = self._append_to(replica, entry, header, result)
+        except ApiError as error:
+            self._refuse(entry, result, error)
+            return None
+        return _Part(request, replica, result, end_offset)
+
+    def _refuse(self, entry: ProduceEntry, result: ProduceResult, error: ApiError) -> None:
+        self._replicas.counters.failed_produce_total += 1
+        self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
+        result.error = error.code
+        result.message = error.message
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            result.leader = self._replicas.hint(entry.id)
+
+    # ------------------------------------------------------------------ large batches
+
+    def _defer(self, batch: _Unchecked) -> None:
+        batch.request.add(batch)
+        self._slow_checks.add(batch.entry.id, batch)
+
+    def _advance(self, batch: _Unchecked) -> bool:
+        """One slice of the work that a batch makes; True when none is left."""
+        if batch.is_abandoned:
+            return True
+        entry = batch.entry
+        try:
+            # Asked for again after each pause: it may lead no more.
+            replica = self._leader_of(entry, batch.acks)
+            if batch.checks is None or batch.header is None:
+                batch.header, batch.checks = self._validated(replica, entry)
+            if next(batch.checks, _SOUND) is not _SOUND:
+                return False
+            end_offset = self._append_to(replica, entry, batch.header, batch.result)
+        except ApiError as error:
+            self._refuse(entry, batch.result, error)
+        except Exception:
+            logger.exception("%r: a batch cannot be appended", self._replicas.by_id.get(entry.id))
+            batch.result.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        else:
+            if batch.acks != ACKS_NONE:
+                part = _Part(batch.request, replica, batch.result, end_offset)
+                self._await(batch.request, part, batch.acks)
+        batch.request.checked(batch)
+        return True
+
+    # ------------------------------------------------------------------ one batch
+
+    def _leader_of(self, entry: ProduceEntry, acks: int) -> Replica:
+        replica = self._replicas.by_id.get(entry.id)
+        if replica is None:
+            raise ApiError(self._replicas.refusal(entry.id))
+        machine = replica.machine
+        if not machine.is_leader or self._replicas.deposed():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if replica.state is not ReplicaState.ONLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is {replica.state.value}")
+        if acks == ACKS_ALL and machine.is_under_min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(machine.state.isr)} in sync, {machine.min_insync} needed",
+            )
+        return replica
+
+    def _validated(
+        self, replica: Replica, entry: ProduceEntry
+    ) -> tuple[BatchHeader, Iterator[None]]:
+        """The sound header of a batch, and the check of its records, which is still to be made."""
+        config = replica.config
+        header = validate_produced(entry.batch, config.max_message_bytes)
+        return header, check_records(
+            header.compression,
+            memoryview(entry.batch)[HEADER_SIZE:],
+            header.record_count,
+            times=_check_times(header, config, self._replicas.clock.time_ms()),
+            keys_required="compact" in config.cleanup_policy,
+        )
+
+    def _append_to(
+        self, replica: Replica, entry: ProduceEntry, header: BatchHeader, result: ProduceResult
+    ) -> int:
+        """The offset after the batch; a duplicate gets its original's."""
+        appended = replica.log.append_as_leader(
+            entry.batch,
+            header,
+            leader_epoch=replica.machine.leader_epoch,
+            now_ms=self._replicas.clock.time_ms(),
+        )
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = replica.log.start_offset
+        if not appended.duplicate:
+            self._replicas.counters.bytes_in += header.size_bytes
+            effects = replica.machine.appended(replica.position, self._replicas.now_ms())
+            self._replicas.carry_out(replica, effects)
+        return appended.last_offset + 1
+
+
+def _check_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:
+    """message.timestamp.before.max.ms and .after.max.ms bound what a producer may claim.
+
+    Returns what that means for the records: the header's claims need not be true.
+    """
+    if config.message_timestamp_type == "LogAppendTime":
+        return ANY_TIME
+    newest_ms = time_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp_ms > newest_ms:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.max_timestamp_ms} is in the future")
+    oldest_ms = time_ms - config.message_timestamp_before_max_ms
+    if 0 <= header.base_timestamp_ms < oldest_ms:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.base_timestamp_ms} is too long ago")
+    return TimeDeltas.of(header.base_timestamp_ms, oldest_ms, newest_ms)

@@ -1,0 +1,159 @@
+"""One replica on this broker: its machine, its log, and who waits for it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.partition.effects import LogPosition
+from broker.partition.ids import PartitionId
+from broker.partition.machine import PartitionMachine
+from broker.partition.progress import Attendance
+from broker.replication.types import LeaderHint
+from metadata.effective import TopicConfig
+from stele.errors import ErrorCode
+from storage.directory import LogDirectory
+from storage.log import PartitionLog
+
+
+class ReplicaState(enum.Enum):
+    """Whether a replica's log can be worked with."""
+
+    ONLINE = "online"
+    CORRUPT = "corrupt"  # to be rebuilt once the controller has taken it out of ISR and ELR
+    OFFLINE = "offline"  # its directory failed, or the log holds something unexpected
+
+
+class ProduceToken(Protocol):
+    """One partition of a produce request that waits; the token of the machine's effects."""
+
+    def acknowledge(self) -> None: ...
+
+    def refuse(self, error: ErrorCode) -> None: ...
+
+
+Wake = Callable[[], None]
+
+
+class Watcher(Protocol):
+    """A follower's fetch session that covers a partition."""
+
+    replica_id: int
+    attendance: Attendance
+
+    def stir(self, partition: PartitionId, *, wakes: bool) -> None:
+        """Something changed: look at the partition again, with ``wakes`` before the next fetch."""
+        ...
+
+
+class Replica:
+    """The driver's handle to one partition. The machine decides; this only holds together."""
+
+    __slots__ = (
+        "_log",
+        "config",
+        "consumers",
+        "corrupt_in_epoch",
+        "directory",
+        "followers",
+        "id",
+        "machine",
+        "state",
+        "throttled_as_follower",
+        "throttled_as_leader",
+        "topic",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        topic: str,
+        config: TopicConfig,
+        machine: PartitionMachine,
+        directory: LogDirectory,
+        log: PartitionLog | None,
+    ) -> None:
+        """Without a log it is corrupt or offline."""
+        self.id = partition
+        self.topic = topic
+        self.config = config
+        # Whether replication is throttled here, by the topic's lists.
+        self.throttled_as_leader = False
+        self.throttled_as_follower = False
+        self.machine = machine
+        self.directory = directory
+        # Set exactly while the state is ONLINE.
+        self._log = log
+        self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
+        # The leader epoch in which the log was found corrupt; -1: before this process fetched.
+        self.corrupt_in_epoch = -1
+        # The sessions of followers that have looked at this replica and cover it still.
+        self.watchers: dict[Watcher, None] = {}
+        # Parked fetches, in order of arrival: of followers without a session, which wait for the
+        # log's end, and of consumers, which wait for the high watermark. Each stands here under
+        # all its partitions.
+        self.followers: dict[object, Wake] = {}
+        self.consumers: dict[object, Wake] = {}
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.id.partition}"
+
+    @property
+    def log(self) -> PartitionLog:
+        """Ask for it only while ONLINE."""
+        assert self._log is not None, f"{self!r} is {self.state.value}"
+        return self._log
+
+    def bring_online(self, log: PartitionLog) -> None:
+        """Begin with another, empty log."""
+        self._log = log
+        self.state = ReplicaState.ONLINE
+        self.machine.truncated(self.position)
+
+    def take_down(self, state: ReplicaState) -> None:
+        """The log cannot be worked with any more."""
+        self._log = None
+        self.state = state
+        if state is ReplicaState.CORRUPT:
+            self.corrupt_in_epoch = self.machine.leader_epoch
+
+    @property
+    def position(self) -> LogPosition:
+        log = self._log
+        if log is None:
+            return self.machine.log
+        return LogPosition(
+            log.start_offset, log.end_offset, log.durable_offset, log.truncation_generation
+        )
+
+    @property
+    def leader_hint(self) -> LeaderHint:
+        return LeaderHint(self.machine.leader, self.machine.leader_epoch)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """The session covers the partition no longer."""
+        if watcher in self.watchers:
+            del self.watchers[watcher]
+            self.machine.left(watcher.replica_id, watcher.attendance)
+
+    def stir_followers(self, *, wakes: bool = False) -> None:
+        """There is something that followers hear of with the next answer, or at once."""
+        for watcher in self.watchers:
+            watcher.stir(self.id, wakes=wakes)
+
+    def wake_followers(self) -> None:
+        for watcher in self.watchers:
+            watcher.stir(self.id, wakes=True)
+        for wake in list(self.followers.values()):
+            wake()
+
+    def wake_consumers(self) -> None:
+        for wake in list(self.consumers.values()):
+            wake()
+
+    def wake_all(self) -> None:
+        """Something else changed: whoever waits looks again."""
+        self.wake_followers()
+        self.wake_consumers()

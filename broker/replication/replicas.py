@@ -1,0 +1,144 @@
+"""All replicas of this broker by id, and the carrying out of what their machines want."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from broker.partition.effects import (
+    Acknowledged,
+    Advanced,
+    Appended,
+    BrokerStatus,
+    Effect,
+    Followed,
+    Led,
+    Proposed,
+    Refused,
+)
+from broker.partition.ids import PartitionId
+from broker.replication.replica import ProduceToken, Replica, ReplicaState
+from broker.replication.types import LeaderHint
+from metadata.image import EMPTY, MetadataImage
+from stele.errors import ErrorCode
+from stele.world import Clock
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ReplicaCounters:
+    """Totals since start (`bytes_*`, `*_total`) and present values, for /metrics."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    throttled_bytes_in: int = 0
+    throttled_bytes_out: int = 0
+    failed_produce_total: int = 0
+    isr_shrinks_total: int = 0
+    isr_expands_total: int = 0
+    leader_count: int = 0
+    partition_count: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    reassigning: int = 0
+    offline_replicas: int = 0
+
+
+class Replicas:
+    """The registry that the parts of the replica manager share."""
+
+    def __init__(self, broker_id: int, clock: Clock) -> None:
+        self.broker_id = broker_id
+        self.clock = clock
+        self.by_id: dict[PartitionId, Replica] = {}
+        # Replicas that time may change: every one that leads and is not settled stands here.
+        # Those that are, or lead no more, leave when they are looked at.
+        self.unsettled: dict[PartitionId, None] = {}
+        # As applied last.
+        self.image: MetadataImage = EMPTY
+        self.counters = ReplicaCounters()
+        # Whether this broker leads nothing, whatever the image says.
+        self.deposed: Callable[[], bool] = lambda: False
+        # What effects lead to; the manager puts the parts together.
+        self.on_led: Callable[[Replica, Led], None] = _ignore
+        self.on_followed: Callable[[Replica, Followed], None] = _ignore
+        self.on_proposed: Callable[[Replica, Proposed], None] = _ignore
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self.by_id.values())
+
+    def now_ms(self) -> float:
+        return self.clock.monotonic() * 1000
+
+    def status(self, broker_id: int) -> BrokerStatus:
+        """What the metadata says of a broker that wants to replicate."""
+        registration = self.image.broker(broker_id)
+        if registration is None:
+            return BrokerStatus()
+        return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
+
+    def hint(self, partition: PartitionId) -> LeaderHint:
+        """Who leads, by the metadata applied last."""
+        state = self.image.partition(partition.topic_id, partition.partition)
+        if state is None or (state.leader == self.broker_id and self.deposed()):
+            return LeaderHint()
+        return LeaderHint(state.leader, state.leader_epoch)
+
+    def refusal(self, partition: PartitionId) -> ErrorCode:
+        """Why a partition that has no replica here cannot be served."""
+        topic = self.image.topic_by_id(partition.topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not 0 <= partition.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def carry_out(self, replica: Replica, effects: Sequence[Effect]) -> None:
+        """Do what a machine wants, in its order."""
+        for effect in effects:
+            match effect:
+                case Appended():
+                    self.unsettled[replica.id] = None
+                    replica.wake_followers()
+                case Advanced(high_watermark):
+                    if replica.state is ReplicaState.ONLINE:  # the ISR's answer may come later
+                        replica.log.update_high_watermark(high_watermark)
+                    replica.stir_followers()
+                    replica.wake_consumers()
+                case Acknowledged(tokens):
+                    for token in tokens:
+                        cast(ProduceToken, token).acknowledge()
+                case Refused(tokens, error):
+                    for token in tokens:
+                        cast(ProduceToken, token).refuse(error)
+                case Proposed():
+                    self._count_proposal(replica, effect)
+                    self.on_proposed(replica, effect)
+                case Led():
+                    self.on_led(replica, effect)
+                case Followed():
+                    self.on_followed(replica, effect)
+
+    def _count_proposal(self, replica: Replica, proposed: Proposed) -> None:
+        growth = len(proposed.isr) - len(replica.machine.state.isr)
+        if growth:
+            logger.info(
+                "%r: the ISR %s is to %s: %s",
+                replica,
+                list(replica.machine.state.isr),
+                "grow" if growth > 0 else "shrink",
+                [member.broker_id for member in proposed.isr],
+            )
+        if growth > 0:
+            self.counters.isr_expands_total += 1
+        elif growth < 0:
+            self.counters.isr_shrinks_total += 1
+
+
+def _ignore(replica: Replica, effect: object) -> None:
+    raise AssertionError(f"{effect} of {replica!r} before the manager was put together")

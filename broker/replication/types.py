@@ -1,0 +1,129 @@
+"""Requests to and results of the broker's one append and one fetch function.
+
+Both planes (Kafka wire, gRPC) translate to these and back; nothing below knows either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.partition.ids import PartitionId
+from stele.errors import ErrorCode
+from stele.world import Buffer
+
+if TYPE_CHECKING:
+    from broker.replication.fetch_session import FetchSession
+
+
+class LeaderHint(NamedTuple):
+    """The leader that acknowledges, or for a refusal the one to ask instead; -1: none."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+NO_HINT: Final = LeaderHint()
+
+
+@dataclass(slots=True)
+class ProduceEntry:
+    """One batch for one partition. The batch is stamped in place: it must be writable."""
+
+    id: PartitionId
+    batch: bytearray | memoryview
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    id: PartitionId
+    error: ErrorCode
+    message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader: LeaderHint = NO_HINT
+
+
+@dataclass(slots=True)
+class FetchEntry:
+    id: PartitionId
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1  # the follower's; -1 for consumers
+
+
+@dataclass(slots=True)
+class FetchQuery:
+    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch."""
+
+    entries: list[FetchEntry]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    replica_id: int = -1
+    replica_epoch: int = -1
+    read_committed: bool = False
+    # Of a follower that has one: it knows what is to be read, and `entries` is empty.
+    session: FetchSession | None = None
+
+
+Cancel = Callable[[], None]
+"""Withdraws a waiting request, e.g. when its connection closed; harmless once it is answered."""
+
+
+class EpochEnd(NamedTuple):
+    epoch: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class FetchResult:
+    id: PartitionId
+    error: ErrorCode
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    records: list[Buffer] = field(default_factory=list)
+    leader: LeaderHint = NO_HINT
+    # In a session: the follower has everything, and only a change here makes news of it.
+    at_rest: bool = False
+    # The follower is not in sync, and the leader's quota for such replicas is used up.
+    awaits_quota: bool = False
+
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+@dataclass(slots=True)
+class OffsetQuery:
+    """One partition of ListOffsets; ``timestamp_ms`` is a time or one of the three above."""
+
+    id: PartitionId
+    timestamp_ms: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class EpochQuery:
+    """One partition of OffsetForLeaderEpoch: where does ``leader_epoch`` end here?"""
+
+    id: PartitionId
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class OffsetResult:
+    """Answer of ListOffsets and OffsetForLeaderEpoch."""
+
+    error: ErrorCode
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1

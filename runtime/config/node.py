@@ -1,0 +1,517 @@
+"""A node's configuration: server.properties, environment and overrides → ``NodeConfig``.
+
+Nothing here reads files or the environment: texts and mappings come in, a checked value or a
+``ConfigError`` with one line per fault comes out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
+from runtime.config import unbuilt_keys
+from runtime.config.properties import parse_properties
+from stele.errors import ApiError, SteleError
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT_PREFIX = "STELE_"
+CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER"})
+"""Set for commands that ask a cluster; a node that is started in the same shell passes them by."""
+WILDCARDS = ("0.0.0.0", "::", "*")
+
+
+class ConfigError(SteleError):
+    """The node cannot start with this configuration; ``str()`` says what to change."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class NamedAddress(NamedTuple):
+    """A listener: its name and where it is bound, or where clients are told to find it."""
+
+    name: str
+    host: str
+    port: int  # 0 when bound: any free port; 0 when advertised: the one that was bound
+
+
+class Voter(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """A node's checked configuration.
+
+    Fields that are named like a key (dots as underscores) hold its typed value. Keys that are
+    defaults of topics are not here: ``metadata.effective`` resolves them from ``raw``.
+    """
+
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    cluster_id: str  # "" when not configured
+    rack: str | None
+    log_dirs: tuple[str, ...]  # absolute
+    metadata_log_dir: str
+    voters: tuple[Voter, ...]  # by id; the first ones
+    bootstrap_controllers: tuple[Address, ...]
+
+    # Broker only; empty on a controller. All four hold the same names in the same order.
+    listeners: tuple[NamedAddress, ...]
+    advertised_listeners: tuple[NamedAddress, ...]
+    grpc_listeners: tuple[NamedAddress, ...]
+    grpc_advertised_listeners: tuple[NamedAddress, ...]
+    inter_broker_listener_name: str  # "" only where there are no listeners and none is named
+
+    controller_listener: Address | None  # None on a broker
+    controller_advertised_listener: Address | None  # as the others reach it; None on a broker
+    metrics_listener: Address | None
+
+    socket_request_max_bytes: int
+    queued_max_requests: int
+    queued_max_request_bytes: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]  # by address
+    listener_max_connections: Mapping[str, int]  # by listener; those that have a limit of their own
+    fetch_max_bytes: int
+    max_request_partition_size_limit: int
+
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_request_timeout_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    controlled_shutdown_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+
+    auto_create_topics_enable: bool
+
+    replica_lag_time_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+
+    log_flush_scheduler_interval_ms: int
+    log_retention_check_interval_ms: int
+    producer_id_expiration_ms: int
+
+    # What was set, by key, as text: the static layer under the dynamic configuration.
+    raw: Mapping[str, str]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("broker",) * self.is_broker + ("controller",) * self.is_controller
+
+
+# Fields that are exactly a key's typed value.
+_PLAIN = (
+    "node.id",
+    "cluster.id",
+    "socket.request.max.bytes",
+    "queued.max.requests",
+    "queued.max.request.bytes",
+    "connections.max.idle.ms",
+    "max.connections",
+    "max.connections.per.ip",
+    "fetch.max.bytes",
+    "max.request.partition.size.limit",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.election.backoff.max.ms",
+    "controller.quorum.request.timeout.ms",
+    "metadata.log.max.record.bytes.between.snapshots",
+    "metadata.log.max.snapshot.interval.ms",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "initial.broker.registration.timeout.ms",
+    "controlled.shutdown.enable",
+    "auto.leader.rebalance.enable",
+    "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.per.broker.percentage",
+    "auto.create.topics.enable",
+    "replica.lag.time.max.ms",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.fetch.wait.max.ms",
+    "replica.fetch.min.bytes",
+    "replica.fetch.backoff.ms",
+    "replica.high.watermark.checkpoint.interval.ms",
+    "log.flush.scheduler.interval.ms",
+    "log.retention.check.interval.ms",
+    "producer.id.expiration.ms",
+)
+
+_LISTENER_LIMIT = re.compile(r"listener\.name\.(?P<name>[A-Za-z0-9_.-]+)\.max\.connections")
+
+
+def load(
+    properties: str = "",
+    *,
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+) -> NodeConfig:
+    """The configuration from server.properties' text, ``STELE_*`` variables and ``key=value``.
+
+    Later ones win, in this order. Unknown keys, and Kafka's that are not built, are logged and left
+    out, but for those that promise safety: they are faults, and so is an unknown key among
+    ``overrides``, which is a typing error. Raises ConfigError.
+    """
+    settings = parse_properties(properties)
+    settings.update(from_environment(environment or {}))
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r} is not of the form key=value")
+        check_key(name.strip())
+        settings[name.strip()] = value.strip()
+    return from_settings(settings)
+
+
+def check_key(name: str) -> None:
+    """Raises ConfigError, with the nearest name, where no node has such a setting."""
+    if name not in NODE_KEYS and not unbuilt_keys.is_known(name):
+        raise ConfigError(_explain_unknown(name))
+
+
+def _explain_unknown(name: str) -> str:
+    if name in TOPIC_KEYS:
+        return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
+    return unbuilt_keys.no_effect(name) or unknown(name, NODE_KEYS, "configuration")
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings from variables such as ``STELE_LOG_RETENTION_HOURS`` (log.retention.hours)."""
+    by_variable = {name.upper().replace(".", "_"): name for name in NODE_KEYS}
+    settings = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in CLIENT_VARIABLES:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        # An unknown one goes on under the name it would have, and is reported with the others.
+        key = by_variable.get(name, name.lower().replace("_", "."))
+        settings[key] = environment[variable]
+    return settings
+
+
+def from_settings(settings: Mapping[str, str]) -> NodeConfig:
+    """The configuration from settings by key. Raises ConfigError with all faults found."""
+    return _Reader(settings).read()
+
+
+class _Reader:
+    """Turns settings into a NodeConfig and collects what is wrong with them."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._faults: list[str] = []
+        self._raw: dict[str, str] = {}
+        self._values: dict[str, Value] = {}
+        self._listener_limit_texts: dict[str, str] = {}
+        self._controller_listener_names = settings.get("controller.listener.names", "")
+        for name in sorted(settings):
+            if name in NODE_KEYS:
+                self._raw[name] = settings[name].strip()
+            elif _LISTENER_LIMIT.fullmatch(name):
+                self._listener_limit_texts[name] = settings[name].strip()
+            elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
+                self._faults.append(refusal)
+            else:
+                logger.warning("ignored: %s", _explain_unknown(name))
+        for name, key in NODE_KEYS.items():
+            self._values[name] = self._parsed(name, key.default)
+
+    def _parsed(self, name: str, default: str | None) -> Value:
+        text = self._raw.get(name, default)
+        if text is None:
+            self._faults.append(f"{name} must be set")
+            return ""
+        if name not in self._raw and text == "":
+            return () if NODE_KEYS[name].type.value == "LIST" else ""
+        try:
+            return NODE_KEYS[name].parse(text)
+        except ApiError as error:
+            self._faults.append(error.message)
+            return ""
+
+    # ---------------------------------------------------------------- typed look-ups
+
+    def _text(self, name: str) -> str:
+        value = self._values[name]
+        return value if isinstance(value, str) else ""
+
+    def _items(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        return value if isinstance(value, tuple) else ()
+
+    def _number(self, name: str) -> int:
+        value = self._values[name]
+        return value if isinstance(value, int) else 0
+
+    # ---------------------------------------------------------------- the whole
+
+    def read(self) -> NodeConfig:
+        roles = self._items("process.roles")
+        is_broker, is_controller = "broker" in roles, "controller" in roles
+        if not roles:
+            self._faults.append("process.roles must name broker, controller or both")
+        listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
+        grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
+        self._check_same_names(listeners, grpc)
+        self._check_plaintext((*listeners, *grpc))
+        log_dirs = self._directories()
+        voters = self._voters()
+        controller_listener = self._address("controller.listener") if is_controller else None
+        fields: dict[str, object] = {
+            "is_broker": is_broker,
+            "is_controller": is_controller,
+            "rack": self._text("broker.rack") or None,
+            "log_dirs": log_dirs,
+            "metadata_log_dir": self._text("metadata.log.dir") or next(iter(log_dirs), ""),
+            "voters": voters,
+            "bootstrap_controllers": self._bootstrap_controllers(),
+            "listeners": listeners,
+            "advertised_listeners": advertised,
+            "grpc_listeners": grpc,
+            "grpc_advertised_listeners": grpc_advertised,
+            "inter_broker_listener_name": self._inter_broker_listener(listeners),
+            "controller_listener": controller_listener,
+            "controller_advertised_listener": self._advertised(controller_listener, voters),
+            "metrics_listener": self._address("metrics.listener"),
+            "max_connections_per_ip_overrides": self._connection_overrides(),
+            "listener_max_connections": self._listener_limits(listeners),
+            "raw": self._raw,
+        }
+        for name in _PLAIN:
+            fields[name.replace(".", "_")] = self._values[name]
+        self._check_relations(is_controller, voters)
+        if self._faults:
+            raise ConfigError("; ".join(self._faults))
+        return NodeConfig(**fields)  # type: ignore[arg-type]
+
+    def _check_relations(self, is_controller: bool, voters: tuple[Voter, ...]) -> None:
+        session, interval = "broker.session.timeout.ms", "broker.heartbeat.interval.ms"
+        if self._number(session) <= self._number(interval):
+            self._faults.append(f"{session} must be larger than {interval}")
+        fetch, wait = "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
+        if self._number(fetch) <= self._number(wait):
+            self._faults.append(
+                f"{fetch} must be larger than {wait}, or idle followers would leave the ISR"
+            )
+        if voters:
+            node_id = self._number("node.id")
+            is_voter = node_id in {voter.id for voter in voters}
+            if is_controller and not is_voter:
+                self._faults.append(
+                    f"node.id {node_id} is a controller but not in controller.quorum.voters; one "
+                    "that joins later is given controller.quorum.bootstrap.servers in its place"
+                )
+            if is_voter and not is_controller:
+                self._faults.append(
+                    f"node.id {node_id} is in controller.quorum.voters: give it the role "
+                    "controller or another node.id"
+                )
+
+    def _connection_overrides(self) -> dict[str, int]:
+        key, overrides = "max.connections.per.ip.overrides", {}
+        for item in self._items(key):
+            host, _, count = item.rpartition(":")
+            try:
+                address = str(ipaddress.ip_address(host.strip("[]")))
+            except ValueError:
+                address = ""
+            if not address or not count.isdecimal():
+                self._faults.append(f"{key}: {item!r} is not of the form ADDRESS:COUNT")
+                continue
+            overrides[address] = int(count)
+        return overrides
+
+    def _listener_limits(self, listeners: tuple[NamedAddress, ...]) -> dict[str, int]:
+        """As in Kafka, the listener's name stands in lower case in the key."""
+        names = {listener.name.lower(): listener.name for listener in listeners}
+        limits = {}
+        for key, text in self._listener_limit_texts.items():
+            match = _LISTENER_LIMIT.fullmatch(key)
+            name = names.get(match["name"].lower()) if match else None
+            if name is None:
+                self._faults.append(f"{key}: there is no such listener")
+            elif not text.isdecimal():
+                self._faults.append(f"{key}={text}: it must be a whole number from 0")
+            else:
+                limits[name] = int(text)
+        return limits
+
+    def _directories(self) -> tuple[str, ...]:
+        directories = self._items("log.dirs")
+        if not directories:
+            self._faults.append("log.dirs must name a directory")
+        if len(set(directories)) < len(directories):
+            self._faults.append("log.dirs names a directory twice")
+        for directory in (*directories, self._text("metadata.log.dir")):
+            if directory and not directory.startswith("/"):
+                self._faults.append(f"{directory}: a directory is given by its absolute path")
+        return directories
+
+    # ---------------------------------------------------------------- addresses
+
+    def _voters(self) -> tuple[Voter, ...]:
+        voters: dict[int, Voter] = {}
+        for item in self._items("controller.quorum.voters"):
+            id_text, at, rest = item.partition("@")
+            address = parse_address(rest)
+            if not at or not id_text.isdecimal() or address is None or not address.host:
+                self._faults.append(f"controller.quorum.voters: {item!r} is not id@host:port")
+                continue
+            if int(id_text) in voters:
+                self._faults.append(f"controller.quorum.voters names {id_text} twice")
+            voters[int(id_text)] = Voter(int(id_text), address.host, address.port)
+        keys = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+        if not any(self._items(key) for key in keys):
+            self._faults.append(
+                "controller.quorum.bootstrap.servers (host:port) or controller.quorum.voters "
+                "(id@host:port) must name a controller"
+            )
+        return tuple(voters[voter_id] for voter_id in sorted(voters))
+
+    def _bootstrap_controllers(self) -> tuple[Address, ...]:
+        name = "controller.quorum.bootstrap.servers"
+        found = []
+        for item in self._items(name):
+            address = parse_address(item)
+            if address is None or not address.host or not address.port:
+                self._faults.append(f"{name}: {item!r} is not host:port")
+                continue
+            found.append(address)
+        return tuple(dict.fromkeys(found))
+
+    def _advertised(self, bound: Address | None, voters: tuple[Voter, ...]) -> Address | None:
+        """Where the others reach this controller; ``bound`` is None on a broker."""
+        if bound is None:
+            return None
+        name = "controller.advertised.listener"
+        given = self._address(name)
+        own = [each for each in voters if each.id == self._number("node.id")]
+        if given is None and own:
+            return Address(own[0].host, own[0].port)
+        address = given or bound
+        if address.host in WILDCARDS or (given is not None and not given.port):
+            self._faults.append(
+                f"the controller would be found at {address}, where nobody can connect: "
+                f"set {name}=<host name or address>:{address.port or bound.port}"
+            )
+        return address
+
+    def _address(self, name: str) -> Address | None:
+        text = self._text(name)
+        if not text:
+            return None
+        address = parse_address(text)
+        if address is None:
+            self._faults.append(f"{name}={text}: it must be host:port")
+            return None
+        return address._replace(host=address.host or "127.0.0.1")
+
+    def _named(self, name: str) -> tuple[NamedAddress, ...]:
+        found: dict[str, NamedAddress] = {}
+        for item in self._items(name):
+            listener, separator, rest = item.partition("://")
+            address = parse_address(rest)
+            if not separator or not listener or address is None:
+                self._faults.append(f"{name}: {item!r} is not NAME://host:port")
+                continue
+            if listener in found:
+                self._faults.append(f"{name} names {listener} twice")
+            found[listener] = NamedAddress(listener, address.host or "127.0.0.1", address.port)
+        return tuple(found.values())
+
+    def _pair(
+        self, bound_key: str, advertised_key: str, is_broker: bool
+    ) -> tuple[tuple[NamedAddress, ...], tuple[NamedAddress, ...]]:
+        """What is bound and what is advertised under each of its names."""
+        if not is_broker:
+            return (), ()
+        bound = self._named(bound_key)
+        given = {item.name: item for item in self._named(advertised_key)}
+        if not bound:
+            self._faults.append(f"{bound_key} must name a listener: NAME://host:port")
+        for name in sorted(given.keys() - {item.name for item in bound}):
+            self._faults.append(f"{advertised_key} names {name}, which {bound_key} does not")
+        advertised = tuple(given.get(item.name, item) for item in bound)
+        for item in advertised:
+            if item.host in WILDCARDS:
+                self._faults.append(
+                    f"{item.name} would be advertised as {item.host}, where no client can connect: "
+                    f"set {advertised_key}={item.name}://<host name or address>:{item.port}"
+                )
+        return bound, advertised
+
+    def _check_same_names(
+        self, listeners: tuple[NamedAddress, ...], grpc: tuple[NamedAddress, ...]
+    ) -> None:
+        names, grpc_names = {item.name for item in listeners}, {item.name for item in grpc}
+        for name in sorted(names - grpc_names):
+            self._faults.append(
+                f"grpc.listeners lacks {name}: its names must be those of listeners, so that a "
+                "client learns the gRPC address of the network it came from"
+            )
+        for name in sorted(grpc_names - names):
+            self._faults.append(f"grpc.listeners names {name}, which listeners does not")
+
+    def _check_plaintext(self, served: tuple[NamedAddress, ...]) -> None:
+        """Nobody who was promised security is served in plaintext."""
+        controllers = [name.strip() for name in self._controller_listener_names.split(",")]
+        names = [item.name for item in served] + [name for name in controllers if name]
+        mapped = self._items("listener.security.protocol.map")
+        self._faults.extend(unbuilt_keys.listener_refusals(names, mapped))
+
+    def _inter_broker_listener(self, listeners: tuple[NamedAddress, ...]) -> str:
+        name = self._text("inter.broker.listener.name")
+        names = [item.name for item in listeners]
+        if not name:
+            return names[0] if names else ""
+        if names and name not in names:
+            self._faults.append(
+                f"inter.broker.listener.name={name}: listeners has only " + ", ".join(names)
+            )
+        return name
+
+
+@lru_cache(maxsize=1024)  # peers tell theirs in every answer
+def parse_address(text: str) -> Address | None:
+    """``host:port`` or ``[v6]:port``; None where it is neither. The host may be empty."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or not port.isascii() or int(port) > 65535:
+        return None
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if any(character.isspace() or character == "/" for character in host):
+        return None
+    return Address(host, int(port))

@@ -1,0 +1,480 @@
+"""The server's end of a Kafka connection: frames in, requests out to handlers, answers in order.
+
+Handlers may answer in any order and at any time; the connection writes the answers in the order of
+the requests, as the protocol demands. It stops reading while the peer does not take its answers,
+while too much is unanswered, and while the node is short of memory (``connection_memory``). Most
+requests take turns: each begins when the answer of the one before is written, as in Kafka. What is
+no request closes the connection, and only that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Final, Protocol, cast
+
+from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from stele.errors import ErrorCode
+from stele.wire import kafka
+from stele.wire.kafka.frames import FrameReader, FrameSizeError
+from stele.wire.kafka.messages import api_versions
+from stele.world import Buffer
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT_REQUESTS: Final = 64
+MAX_IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
+WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
+
+Respond = Callable[[kafka.Struct | None], None]
+"""Gives the answer of one request, once; None for none (Produce with acks=0).
+
+After the connection is lost it does nothing, so a handler need not watch for that.
+"""
+
+
+class Dispatch(Protocol):
+    """Who handles requests: the broker's APIs."""
+
+    def serves(self, api_key: int, api_version: int) -> bool:
+        """Whether ``handle`` takes this; a request of any other kind closes the connection."""
+        ...
+
+    def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
+        """Whether a request waits for those before it that do. Not so if much is gained by working
+        on several of a connection at once, and their answers take little memory."""
+        ...
+
+    def handle(
+        self,
+        connection: KafkaServerProtocol,
+        header: kafka.RequestHeader,
+        message: kafka.Struct,
+        respond: Respond,
+    ) -> None:
+        """Take a request of a served kind; answer now or later through ``respond``.
+
+        Requests of one connection come in their order. ``connection.listener_name`` says which
+        endpoints to advertise. An exception is logged and closes the connection.
+        """
+        ...
+
+
+class _Pending:
+    """A request whose answer is not written yet."""
+
+    __slots__ = (
+        "answer_bytes",
+        "buffers",
+        "done",
+        "header",
+        "is_answered",
+        "memory_bytes",
+        "size_bytes",
+    )
+
+    def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
+        self.header = header
+        self.size_bytes = size_bytes  # of the request's frame
+        self.memory_bytes = kafka.memory_of_request(header.api_key, size_bytes)
+        self.answer_bytes = 0
+        self.is_answered = False  # the handler gave its answer, which may still be encoded
+        self.done = False
+        self.buffers: list[Buffer] = []  # the answer; empty: none is due
+
+
+class KafkaServerProtocol(asyncio.BufferedProtocol):
+    """One connection. ``Network.listen`` makes one per accepted peer through its factory.
+
+    ``max_request_bytes`` is ``socket.request.max.bytes``. The hooks are called once each, when the
+    peer is there and when the connection is lost. ``memory`` is shared by a node's connections.
+    """
+
+    def __init__(
+        self,
+        handlers: Dispatch,
+        *,
+        max_request_bytes: int,
+        listener_name: str,
+        memory: ConnectionMemory | None = None,
+        on_connect: Callable[[KafkaServerProtocol], None] | None = None,
+        on_close: Callable[[KafkaServerProtocol], None] | None = None,
+        max_in_flight_requests: int = MAX_IN_FLIGHT_REQUESTS,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        self.listener_name: Final = listener_name
+        self.peer = "?"
+        self.address = "?"  # the peer's, without its port
+        self.requests = 0  # taken so far
+        self.bytes_in = 0
+        self.bytes_out = 0
+        # When the peer last sent, or took what was written: for connections.max.idle.ms.
+        self.last_active_s = 0.0  # the loop's time
+        self._handlers = handlers
+        self._on_connect = on_connect
+        self._on_close = on_close
+        self._max_in_flight_requests = max_in_flight_requests
+        self._max_in_flight_bytes = max_in_flight_bytes
+        self._memory = memory or ConnectionMemory(-1)
+        self._held_bytes = 0  # as the memory was told last
+        self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # In the order of arrival. The head is not done, unless _flush is at work.
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._pending_memory_bytes = 0  # of the requests and of those answers that are there
+        self._unsent_bytes = 0  # written and not taken, while that is much
+        # Of those that take turns, the one whose turn it is, and the next; nothing is taken behind.
+        self._turn: _Pending | None = None
+        # The newest, while its message is decoded in slices; nothing is taken behind it.
+        self._decoding: tuple[_Pending, Generator[None, None, kafka.Struct]] | None = None
+        self._next: tuple[_Pending, kafka.Struct] | None = None
+        self._is_writable = True
+        self._is_reading = True
+        self._is_draining = False  # takes no more requests
+        self._is_ended = False  # the peer sends no more
+        self._is_processing = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests taken and not answered yet."""
+        return len(self._pending)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the peer does not take its answers."""
+        return not self._is_writable
+
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close after what is written has gone out; unanswered requests stay so."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever was written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def memory_freed(self) -> None:
+        """See ``Holder``."""
+        self._process()
+
+    def give_way(self) -> bool:
+        """See ``Holder``."""
+        if self._pending or not self._reader.held_bytes:
+            return False
+        logger.warning(
+            "closing %s on %s: all memory of queued.max.request.bytes is held by half received "
+            "requests, of this one %d bytes",
+            self.peer,
+            self.listener_name,
+            self._reader.held_bytes,
+        )
+        self.abort()
+        return True
+
+    def drain(self) -> None:
+        """Take no more requests; close once those in flight are answered."""
+        self._is_draining = True
+        self._process()
+
+    # ------------------------------------------------------------------ asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self.last_active_s = self._loop.time()
+        self.peer = _name_of(transport.get_extra_info("peername"))
+        self.address = self.peer.rpartition(":")[0]
+        if self._on_connect is not None:
+            self._on_connect(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reader.has_partial and not self._is_draining:
+            logger.info("%s on %s left inside a request", self.peer, self.listener_name)
+        self._transport = None
+        self._pending.clear()
+        self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
+        self._next = None
+        self._decoding = None
+        self._memory.leave(self)
+        self._memory.change(-self._held_bytes)
+        self._held_bytes = 0
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.bytes_in += nbytes
+        if self._loop is not None:
+            self.last_active_s = self._loop.time()
+        self._reader.received(nbytes)
+        self._process()
+
+    def eof_received(self) -> bool:
+        """A peer that only stops sending still gets the answers it waits for."""
+        self._is_ended = True
+        self._process()
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._note_unsent()
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._unsent_bytes = 0
+        if self._loop is not None:
+            self.last_active_s = self._loop.time()
+        self._process()
+
+    # -------------------------------------------------------------------------- requests
+
+    def _note_unsent(self) -> None:
+        if self._transport is not None:
+            self._unsent_bytes = self._transport.get_write_buffer_size()
+
+    def _note_held(self) -> None:
+        held = self._reader.held_bytes + self._pending_memory_bytes + self._unsent_bytes
+        if held != self._held_bytes and self._transport is not None:
+            delta, self._held_bytes = held - self._held_bytes, held
+            self._memory.change(delta)
+
+    def _has_memory(self) -> bool:
+        return self._held_bytes < FREE_SHARE_BYTES or not self._memory.is_short
+
+    def _may_take(self) -> bool:
+        return self._may_take_more() and self._has_memory()
+
+    def _may_take_more(self) -> bool:
+        return (
+            self._is_writable
+            and self._next is None
+            and self._decoding is None
+            and not self._is_draining
+            and len(self._pending) < self._max_in_flight_requests
+            and self._pending_bytes < self._max_in_flight_bytes
+        )
+
+    def _process(self) -> None:
+        """Take the frames that are there, as far as is allowed.
+
+        Handlers that answer at once come back here through ``_flush``: the loop goes on itself.
+        """
+        if self._is_processing:
+            return
+        self._is_processing = True
+        try:
+            while not self.is_closed:
+                if self._next is not None:
+                    if not self._begin_next():
+                        break
+                    continue
+                if not self._may_take():
+                    break
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
+                self._take(frame)
+        except FrameSizeError as error:
+            self._refuse(f"{error.message} (socket.request.max.bytes); is this a Kafka client?")
+        except kafka.MalformedMessageError as error:
+            self._refuse(error.message)
+        finally:
+            self._is_processing = False
+        if (self._is_ended or self._is_draining) and not self._pending:
+            self.close()
+        else:
+            self._update_reading()
+
+    def _update_reading(self) -> None:
+        """Read exactly while requests may be taken: what is behind stays with the peer."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._note_held()
+        if self._is_ended:
+            return
+        may_read = self._may_take()
+        if may_read or not self._may_take_more():
+            self._memory.leave(self)
+        else:
+            self._memory.wait(self)
+        if may_read and not self._is_reading:
+            self._is_reading = True
+            transport.resume_reading()
+        elif not may_read and self._is_reading:
+            self._is_reading = False
+            transport.pause_reading()
+
+    def _take(self, frame: bytearray) -> None:
+        self.requests += 1
+        try:
+            header, decoding = kafka.decode_request_in_slices(frame)
+        except kafka.UnsupportedRequestError as error:
+            self._take_unsupported(error.header, len(frame))
+            return
+        if not self._handlers.serves(header.api_key, header.api_version):
+            self._take_unsupported(header, len(frame))
+            return
+        self._decoding = self._begin(header, len(frame)), decoding
+        self._decode_slice()
+
+    def _decode_slice(self) -> None:
+        """Decode on; a message with many elements takes more than one turn of the event loop."""
+        if self._decoding is None or self._loop is None:
+            return  # the connection is lost
+        pending, decoding = self._decoding
+        try:
+            next(decoding)
+        except StopIteration as end:
+            self._decoding = None
+            self._decoded(pending, end.value)
+        except kafka.MalformedMessageError as error:
+            self._decoding = None
+            self._withdraw(pending)
+            self._refuse(error.message)
+        else:
+            self._loop.call_soon(self._decode_on)
+
+    def _decode_on(self) -> None:
+        if not self.is_closed:
+            self._decode_slice()
+            self._process()
+
+    def _decoded(self, pending: _Pending, message: kafka.Struct) -> None:
+        header = pending.header
+        if self._handlers.takes_turns(header, message):
+            if self._turn is not None or not self._is_writable:
+                self._next = pending, message
+                return
+            self._turn = pending
+        self._handle(pending, message)
+
+    def _begin_next(self) -> bool:
+        """Handle the request that waits for its turn, if that has come."""
+        if self._next is None or self._turn is not None or not self._is_writable:
+            return False
+        (pending, message), self._next = self._next, None
+        self._turn = pending
+        self._handle(pending, message)
+        return True
+
+    def _handle(self, pending: _Pending, message: kafka.Struct) -> None:
+        answer = functools.partial(self._answer, pending)
+        try:
+            self._handlers.handle(self, pending.header, message, answer)
+        except Exception:
+            logger.exception(
+                "handling %s from %s on %s failed", pending.header, self.peer, self.listener_name
+            )
+            self.close()
+
+    def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> _Pending:
+        pending = _Pending(header, size_bytes)
+        self._pending.append(pending)
+        self._pending_bytes += size_bytes
+        self._pending_memory_bytes += pending.memory_bytes
+        self._note_held()
+        return pending
+
+    def _withdraw(self, pending: _Pending) -> None:
+        """The newest request turns out to be none: it gets no answer."""
+        self._pending.remove(pending)
+        self._pending_bytes -= pending.size_bytes
+        self._pending_memory_bytes -= pending.memory_bytes
+
+    def _take_unsupported(self, header: kafka.RequestHeader, size_bytes: int) -> None:
+        """A client that asks for versions in a newer way learns which to use (KIP-511)."""
+        if header.api_key != kafka.ApiKey.API_VERSIONS:
+            self._refuse(
+                f"API key {header.api_key} version {header.api_version} is not served here"
+            )
+            return
+        api = api_versions.API
+        own = api_versions.ApiVersion(api.key, api.min_version, api.max_version)
+        answer = api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
+        self._answer(self._begin(header._replace(api_version=0), size_bytes), answer)
+
+    def _refuse(self, reason: str) -> None:
+        """Take nothing more from this peer; what it asked for before is still answered."""
+        logger.warning("closing %s on %s: %s", self.peer, self.listener_name, reason)
+        self._is_draining = True
+
+    # --------------------------------------------------------------------------- answers
+
+    def _answer(self, pending: _Pending, message: kafka.Struct | None) -> None:
+        if self.is_closed:
+            return
+        header = pending.header
+        if pending.is_answered:
+            raise RuntimeError(f"{header} is answered twice")
+        pending.is_answered = True
+        if message is None:
+            self._answered(pending)
+            return
+        self._encode_slice(
+            pending,
+            kafka.encode_response_in_slices(
+                header.api_key, header.api_version, header.correlation_id, message
+            ),
+        )
+
+    def _encode_slice(
+        self, pending: _Pending, encoding: Generator[None, None, list[Buffer]]
+    ) -> None:
+        """Encode on, as ``_decode_slice``; answers that come meanwhile wait behind."""
+        if self.is_closed or self._loop is None:
+            return
+        try:
+            next(encoding)
+        except StopIteration as end:
+            pending.buffers = end.value
+            self._answered(pending)
+        except kafka.UnencodableMessageError:
+            logger.exception("the answer to %s from %s cannot be sent", pending.header, self.peer)
+            self.close()
+        else:
+            self._loop.call_soon(self._encode_slice, pending, encoding)
+
+    def _answered(self, pending: _Pending) -> None:
+        pending.done = True
+        if pending is self._pending[0]:
+            self._flush()
+        else:
+            pending.answer_bytes = sum(map(len, pending.buffers))
+            self._pending_memory_bytes += pending.answer_bytes
+            self._note_held()
+
+    def _flush(self) -> None:
+        """Write the answers at the head that are there, all with one call."""
+        buffers: list[Buffer] = []
+        while self._pending and self._pending[0].done:
+            pending = self._pending.popleft()
+            self._pending_bytes -= pending.size_bytes
+            self._pending_memory_bytes -= pending.memory_bytes + pending.answer_bytes
+            if pending is self._turn:
+                self._turn = None
+            buffers += pending.buffers
+        if buffers and self._transport is not None:
+            self.bytes_out += sum(map(len, buffers))
+            self._transport.writelines(buffers)
+            if not self._is_writable:
+                self._note_unsent()
+        self._process()
+
+
+def _name_of(peer: object) -> str:
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(peer)

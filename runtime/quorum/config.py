@@ -1,0 +1,66 @@
+"""What a replica of the metadata quorum needs to know before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
+from runtime.config.node import Address
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_PARTITION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumVoter:
+    """One entry of ``controller.quorum.voters``: ``id@host:port``."""
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """Identity and timing of one replica. Who votes is in the log, once anything is: a node that
+    is no voter there is an observer.
+
+    Defaults are Kafka's: ``controller.quorum.*``.
+    """
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    voters: tuple[QuorumVoter, ...]  # the first ones; empty: not by configuration
+    bootstrap: tuple[tuple[str, int], ...] = ()  # host, port of controllers that may know more
+    is_controller: bool = False  # it serves the quorum, as a voter or to become one
+    endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
+    features: tuple[FeatureLevels, ...] = ()  # that this node supports, by name
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    election_backoff_max_ms: int = 1_000
+    request_timeout_ms: int = 2_000
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    snapshot_after_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000  # 0: only by bytes
+
+    @property
+    def may_vote(self) -> bool:
+        return self.is_controller or any(voter.id == self.node_id for voter in self.voters)
+
+    @property
+    def own_endpoint(self) -> str:
+        """Where the others reach this node, as far as it serves the quorum; else ""."""
+        if self.endpoint:
+            return self.endpoint
+        own = (voter for voter in self.voters if voter.id == self.node_id)
+        return next((str(Address(voter.host, voter.port)) for voter in own), "")
+
+    @property
+    def first_voters(self) -> VoterSet:
+        """Those that the configuration names: they vote as long as no record says who does."""
+        return VoterSet(
+            Voter(ReplicaKey(voter.id), str(Address(voter.host, voter.port)))
+            for voter in self.voters
+        )

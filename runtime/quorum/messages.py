@@ -1,0 +1,375 @@
+"""The quorum's messages on the wire: protobuf to and from ``raft.messages``.
+
+Here alone is it known that the wire says -1 for "no leader", and that batches travel as bytes.
+Decoding raises ``MessageError`` on anything that a sound peer would not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from raft import messages
+from raft.quorum import NO_DIRECTORY, FeatureLevels
+from runtime.config.node import parse_address
+from runtime.quorum.control import ControlRecordError, voters_in
+from stele.errors import ErrorCode, SteleError
+from stele.wire.batch import BatchError, batches, check_crc
+from stele.wire.v1 import raft_pb2 as pb
+from stele.wire.v1.metadata_pb2 import FeatureRange
+
+_PREFIX = "/stele.v1.Raft/"
+VOTE = _PREFIX + "Vote"
+BEGIN_QUORUM_EPOCH = _PREFIX + "BeginQuorumEpoch"
+END_QUORUM_EPOCH = _PREFIX + "EndQuorumEpoch"
+FETCH = _PREFIX + "Fetch"
+FETCH_SNAPSHOT = _PREFIX + "FetchSnapshot"
+DESCRIBE_QUORUM = _PREFIX + "DescribeQuorum"
+TRANSFER_LEADERSHIP = _PREFIX + "TransferLeadership"
+ADD_VOTER = _PREFIX + "AddVoter"
+REMOVE_VOTER = _PREFIX + "RemoveVoter"
+UPDATE_VOTER = _PREFIX + "UpdateVoter"
+SUPPORTED_FEATURES = _PREFIX + "SupportedFeatures"
+
+_LEVEL_MAX = 0x7FFF  # what the voters' record has room for
+
+
+class MessageError(SteleError):
+    """Bytes that are not the message they should be."""
+
+
+def parse(kind: type[Message], data: bytes) -> Any:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"not a {kind.__name__}: {error}") from None
+
+
+def leader_to_wire(leader_id: int | None) -> int:
+    return -1 if leader_id is None else leader_id
+
+
+def _leader(wire: int) -> int | None:
+    return None if wire < 0 else wire
+
+
+def _error(wire: int) -> ErrorCode:
+    try:
+        return ErrorCode(wire)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+def encode_request(
+    request: messages.Request, cluster_id: str, own_endpoint: str = ""
+) -> tuple[str, bytes]:
+    """The method to call and its argument. ``own_endpoint``: where the asker is reached."""
+    match request:
+        case messages.VoteRequest():
+            vote = pb.VoteRequest(
+                cluster_id=cluster_id,
+                candidate_id=request.candidate_id,
+                candidate_directory_id=request.candidate_directory_id,
+                voter_id=request.voter_id,
+                voter_directory_id=request.voter_directory_id,
+                epoch=request.epoch,
+                last_offset=request.last_offset,
+                last_epoch=request.last_epoch,
+                pre_vote=request.pre_vote,
+            )
+            return VOTE, vote.SerializeToString()
+        case messages.BeginQuorumEpochRequest():
+            begin = pb.BeginQuorumEpochRequest(
+                cluster_id=cluster_id,
+                leader_id=request.leader_id,
+                epoch=request.epoch,
+                voter_id=request.voter_id,
+                voter_directory_id=request.voter_directory_id,
+                leader_endpoint=own_endpoint,
+            )
+            return BEGIN_QUORUM_EPOCH, begin.SerializeToString()
+        case messages.EndQuorumEpochRequest():
+            end = pb.EndQuorumEpochRequest(
+                cluster_id=cluster_id,
+                leader_id=request.leader_id,
+                epoch=request.epoch,
+                preferred_successors=request.preferred_successors,
+            )
+            return END_QUORUM_EPOCH, end.SerializeToString()
+        case messages.FetchRequest():
+            fetch = pb.QuorumFetchRequest(
+                cluster_id=cluster_id,
+                replica_id=request.replica_id,
+                replica_directory_id=request.replica_directory_id,
+                epoch=request.epoch,
+                fetch_offset=request.fetch_offset,
+                last_fetched_epoch=request.last_fetched_epoch,
+                max_wait_ms=request.max_wait_ms,
+                max_bytes=request.max_bytes,
+                high_watermark=request.high_watermark,
+            )
+            return FETCH, fetch.SerializeToString()
+        case messages.FetchSnapshotRequest():
+            piece = pb.FetchSnapshotRequest(
+                cluster_id=cluster_id,
+                replica_id=request.replica_id,
+                replica_directory_id=request.replica_directory_id,
+                epoch=request.epoch,
+                snapshot=_snapshot_to_wire(request.snapshot),
+                position=request.position,
+                max_bytes=request.max_bytes,
+            )
+            return FETCH_SNAPSHOT, piece.SerializeToString()
+
+
+def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
+    return messages.VoteRequest(
+        candidate_id=wire.candidate_id,
+        candidate_directory_id=directory_id(wire.candidate_directory_id),
+        voter_id=wire.voter_id,
+        voter_directory_id=directory_id(wire.voter_directory_id),
+        epoch=wire.epoch,
+        last_offset=wire.last_offset,
+        last_epoch=wire.last_epoch,
+        pre_vote=wire.pre_vote,
+    )
+
+
+def _begin_request(wire: pb.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
+    return messages.BeginQuorumEpochRequest(
+        wire.leader_id, wire.epoch, wire.voter_id, directory_id(wire.voter_directory_id)
+    )
+
+
+def _end_request(wire: pb.EndQuorumEpochRequest) -> messages.EndQuorumEpochRequest:
+    return messages.EndQuorumEpochRequest(
+        wire.leader_id, wire.epoch, tuple(wire.preferred_successors)
+    )
+
+
+def _fetch_request(wire: pb.QuorumFetchRequest) -> messages.FetchRequest:
+    return messages.FetchRequest(
+        replica_id=wire.replica_id,
+        replica_directory_id=directory_id(wire.replica_directory_id),
+        epoch=wire.epoch,
+        fetch_offset=wire.fetch_offset,
+        last_fetched_epoch=wire.last_fetched_epoch,
+        max_wait_ms=wire.max_wait_ms,
+        max_bytes=wire.max_bytes,
+        high_watermark=wire.high_watermark,
+    )
+
+
+def _fetch_snapshot_request(wire: pb.FetchSnapshotRequest) -> messages.FetchSnapshotRequest:
+    return messages.FetchSnapshotRequest(
+        replica_id=wire.replica_id,
+        replica_directory_id=directory_id(wire.replica_directory_id),
+        epoch=wire.epoch,
+        snapshot=messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch),
+        position=wire.position,
+        max_bytes=wire.max_bytes,
+    )
+
+
+def _snapshot_to_wire(snapshot: messages.SnapshotId) -> pb.SnapshotId:
+    return pb.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+
+
+def directory_id(wire: bytes) -> bytes:
+    """A directory id as it came in; the unknown one for none."""
+    if wire and len(wire) != len(NO_DIRECTORY):
+        raise MessageError(f"a directory id of {len(wire)} bytes")
+    return wire or NO_DIRECTORY
+
+
+def features(wire: Iterable[FeatureRange]) -> tuple[FeatureLevels, ...]:
+    """What a controller supports, as it came in; by name."""
+    found = {each.name: (each.name, each.min_level, each.max_level) for each in wire}
+    for name, least, greatest in found.values():
+        if not name or not 0 <= least <= greatest <= _LEVEL_MAX:
+            raise MessageError(f"{name!r} {least} to {greatest} are no levels of a feature")
+    return tuple(found[name] for name in sorted(found))
+
+
+def features_to_wire(supported: Iterable[FeatureLevels]) -> list[FeatureRange]:
+    return [
+        FeatureRange(name=name, min_level=least, max_level=greatest)
+        for name, least, greatest in supported
+    ]
+
+
+# ----------------------------------------------------------------------------- responses
+
+
+def encode_response(
+    response: messages.Response, records: bytes = b"", *, leader_endpoint: str = ""
+) -> bytes:
+    """``records`` are the whole batches that a fetch is answered with."""
+    known: dict[str, Any] = {
+        "error": int(response.error),
+        "leader_id": leader_to_wire(response.leader_id),
+        "epoch": response.epoch,
+        "leader_endpoint": leader_endpoint,
+    }
+    match response:
+        case messages.VoteResponse():
+            return pb.VoteResponse(**known, granted=response.granted).SerializeToString()
+        case messages.BeginQuorumEpochResponse():
+            return pb.BeginQuorumEpochResponse(**known).SerializeToString()
+        case messages.EndQuorumEpochResponse():
+            return pb.EndQuorumEpochResponse(**known).SerializeToString()
+        case messages.FetchResponse():
+            fetch = pb.QuorumFetchResponse(
+                **known,
+                high_watermark=response.high_watermark,
+                log_start_offset=response.log_start_offset,
+                records=records,
+            )
+            if response.diverging is not None:
+                fetch.diverging.epoch = response.diverging.epoch
+                fetch.diverging.end_offset = response.diverging.end_offset
+            if response.snapshot is not None:
+                fetch.snapshot.epoch = response.snapshot.epoch
+                fetch.snapshot.end_offset = response.snapshot.end_offset
+            return fetch.SerializeToString()
+        case messages.FetchSnapshotResponse():
+            piece = pb.FetchSnapshotResponse(
+                **known,
+                size=response.size,
+                position=response.position,
+                data=response.data,
+            )
+            if response.snapshot is not None:
+                piece.snapshot.CopyFrom(_snapshot_to_wire(response.snapshot))
+            return piece.SerializeToString()
+
+
+def decode_response(method: str, data: bytes) -> tuple[messages.Response, str]:
+    """The answer to a call of ``method``, and where the leader is that it names ("": unknown).
+
+    Batches are checked against their CRC.
+    """
+    kind, decode = _RESPONSES[method]
+    wire = parse(kind, data)
+    return decode(wire), endpoint(wire.leader_endpoint)
+
+
+def endpoint(wire: str) -> str:
+    """An endpoint as it came in: host:port, or "" for an unknown one."""
+    if wire and parse_address(wire) is None:
+        raise MessageError(f"{wire!r} is no endpoint")
+    return wire
+
+
+def _vote_response(wire: pb.VoteResponse) -> messages.VoteResponse:
+    return messages.VoteResponse(
+        _error(wire.error), _leader(wire.leader_id), wire.epoch, wire.granted
+    )
+
+
+def _begin_response(wire: pb.BeginQuorumEpochResponse) -> messages.BeginQuorumEpochResponse:
+    return messages.BeginQuorumEpochResponse(
+        _error(wire.error), _leader(wire.leader_id), wire.epoch
+    )
+
+
+def _end_response(wire: pb.EndQuorumEpochResponse) -> messages.EndQuorumEpochResponse:
+    return messages.EndQuorumEpochResponse(_error(wire.error), _leader(wire.leader_id), wire.epoch)
+
+
+def _fetch_response(wire: pb.QuorumFetchResponse) -> messages.FetchResponse:
+    diverging = snapshot = None
+    if wire.HasField("diverging"):
+        diverging = messages.EpochEnd(wire.diverging.epoch, wire.diverging.end_offset)
+    if wire.HasField("snapshot"):
+        snapshot = messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch)
+    return messages.FetchResponse(
+        error=_error(wire.error),
+        leader_id=_leader(wire.leader_id),
+        epoch=wire.epoch,
+        high_watermark=wire.high_watermark,
+        log_start_offset=wire.log_start_offset,
+        diverging=diverging,
+        snapshot=snapshot,
+        batches=decode_batches(wire.records),
+    )
+
+
+def decode_batches(records: bytes) -> tuple[messages.Batch, ...]:
+    """Whole, sound record batches as the core sees them."""
+    found = []
+    end = 0
+    try:
+        for position, header in batches(records):
+            end = position + header.size_bytes
+            if not check_crc(records, position, header):
+                raise MessageError(f"the batch at offset {header.base_offset} is damaged")
+            found.append(
+                messages.Batch(
+                    header.base_offset,
+                    header.last_offset_delta + 1,
+                    header.leader_epoch,
+                    records[position:end],
+                    voters_in(records, position) if header.is_control else None,
+                )
+            )
+    except (BatchError, ControlRecordError) as error:
+        raise MessageError(f"not record batches: {error}") from error
+    if end != len(records):
+        raise MessageError(f"{len(records) - end} bytes of a batch that is not whole")
+    return tuple(found)
+
+
+def _fetch_snapshot_response(wire: pb.FetchSnapshotResponse) -> messages.FetchSnapshotResponse:
+    return messages.FetchSnapshotResponse(
+        error=_error(wire.error),
+        leader_id=_leader(wire.leader_id),
+        epoch=wire.epoch,
+        snapshot=messages.SnapshotId(wire.snapshot.end_offset, wire.snapshot.epoch),
+        size=wire.size,
+        position=wire.position,
+        data=wire.data,
+    )
+
+
+_RESPONSES: dict[str, tuple[type[Message], Callable[[Any], messages.Response]]] = {
+    VOTE: (pb.VoteResponse, _vote_response),
+    BEGIN_QUORUM_EPOCH: (pb.BeginQuorumEpochResponse, _begin_response),
+    END_QUORUM_EPOCH: (pb.EndQuorumEpochResponse, _end_response),
+    FETCH: (pb.QuorumFetchResponse, _fetch_response),
+    FETCH_SNAPSHOT: (pb.FetchSnapshotResponse, _fetch_snapshot_response),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How one request of the core comes in, and how it is refused to another cluster."""
+
+    request: type[Message]
+    decode: Callable[[Any], messages.Request]
+    refuse: Callable[[ErrorCode, int | None, int], messages.Response]
+
+
+METHODS: dict[str, Method] = {
+    VOTE: Method(
+        pb.VoteRequest,
+        _vote_request,
+        lambda error, leader_id, epoch: messages.VoteResponse(error, leader_id, epoch, False),
+    ),
+    BEGIN_QUORUM_EPOCH: Method(
+        pb.BeginQuorumEpochRequest, _begin_request, messages.BeginQuorumEpochResponse
+    ),
+    END_QUORUM_EPOCH: Method(
+        pb.EndQuorumEpochRequest, _end_request, messages.EndQuorumEpochResponse
+    ),
+    FETCH: Method(pb.QuorumFetchRequest, _fetch_request, messages.FetchResponse),
+    FETCH_SNAPSHOT: Method(
+        pb.FetchSnapshotRequest, _fetch_snapshot_request, messages.FetchSnapshotResponse
+    ),
+}

@@ -1,0 +1,275 @@
+"""Clients that take nothing, finish nothing or ask for everything, beside one that works."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.api import SERVED
+from chaos.sim.loop import SimLoop
+from runtime.kafka.connection_memory import FREE_SHARE_BYTES
+from stele.kafka_connection import KafkaConnection
+from stele.wire import kafka
+from stele.wire.kafka import definitions
+from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
+from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
+from stele.world import World
+from tests.support.broker import make_batch
+from tests.support.dense_requests import distinct_requests
+from tests.support.one_node import HOST, OneNode, ask, run_node
+
+LIMIT_BYTES = 8 * 1024 * 1024
+BATCH_BYTES = 500_000
+TOPIC_BYTES = 20 * BATCH_BYTES
+HOSTILE = 12
+
+
+class Hostile(asyncio.Protocol):
+    """Sends bytes and reads nothing."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+
+async def hostile(world: World, data: bytes) -> Hostile:
+    client = Hostile()
+    await world.network.connect(HOST, 9092, lambda: client)
+    client.transport.write(data)
+    return client
+
+
+def frames(api: Any, version: int, message: Any, count: int = 1) -> bytes:
+    return b"".join(
+        b"".join(kafka.encode_request(api, version, number, "hostile", message))
+        for number in range(count)
+    )
+
+
+def everything(min_bytes: int, max_wait_ms: int = 500) -> fetch.FetchRequest:
+    return fetch.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=2**31 - 1,
+        topics=[
+            fetch.FetchTopic(
+                "t", partitions=[fetch.FetchPartition(0, partition_max_bytes=2**31 - 1)]
+            )
+        ],
+    )
+
+
+def batch(size: int) -> produce.ProduceRequest:
+    records = bytes(make_batch(value=b"v" * size))
+    return produce.ProduceRequest(
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[
+            produce.TopicProduceData(
+                name="t", partition_data=[produce.PartitionProduceData(0, records)]
+            )
+        ],
+    )
+
+
+ATTACKS = {
+    "answers that nobody reads": frames(fetch.API, 12, everything(1), 30),
+    "answers that wait for the same deadline": frames(fetch.API, 12, everything(2**31 - 1), 30),
+    "requests that never end": frames(produce.API, 9, batch(3_000_000))[:-1],
+    "metadata that nobody reads": frames(
+        metadata.API, 1, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")]), 3000
+    ),
+    "names without end": frames(
+        metadata.API, 1, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="")] * 60_000)
+    ),
+}
+
+
+async def works(connection: KafkaConnection, world: World) -> None:
+    """A producer and consumer that notice nothing."""
+    for _ in range(5):
+        began = world.clock.monotonic()
+        answer = await connection.request(produce.API, 9, batch(1000), timeout_s=5)
+        said = answer.responses[0].partition_responses[0]
+        assert said.error_code == 0
+        wanted = everything(1)
+        wanted.topics[0].partitions[0].fetch_offset = said.base_offset
+        found = await connection.request(fetch.API, 12, wanted, timeout_s=5)
+        assert found.responses[0].partitions[0].records
+        assert world.clock.monotonic() - began < 1
+
+
+async def fill(connection: KafkaConnection) -> None:
+    creation = create_topics.CreateTopicsRequest(
+        topics=[create_topics.CreatableTopic("t", 1, 1)], timeout_ms=5000
+    )
+    await connection.request(create_topics.API, 7, creation, timeout_s=10)
+    for _ in range(TOPIC_BYTES // BATCH_BYTES):
+        await connection.request(produce.API, 9, batch(BATCH_BYTES), timeout_s=10)
+
+
+def held_under(attack: str, limit_bytes: int) -> tuple[int, int]:
+    """The most bytes that all connections held, and how many hostile ones were closed."""
+    most, closed = [0], [0]
+
+    async def scenario(machine: OneNode) -> None:
+        await machine.start(queued_max_request_bytes=str(limit_bytes))
+        broker = machine.node.broker
+        assert broker is not None
+        memory = broker._kafka.memory
+        change = memory.change
+
+        def noted(delta_bytes: int) -> None:
+            change(delta_bytes)
+            most[0] = max(most[0], memory.held_bytes)
+
+        memory.change = noted  # type: ignore[method-assign]
+
+        async def questions(world: World) -> None:
+            connection = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
+            await fill(connection)
+            others = [await hostile(world, ATTACKS[attack]) for _ in range(HOSTILE)]
+            await works(connection, world)
+            await asyncio.sleep(2)
+            await works(connection, world)
+            await asyncio.sleep(30)
+            await works(connection, world)
+            closed[0] = sum(other.is_lost for other in others)
+            for other in others:
+                other.transport.abort()
+            await asyncio.sleep(1)
+            assert memory.held_bytes < FREE_SHARE_BYTES
+            assert memory.waiting == 0
+
+        await ask(machine, questions)
+
+    run_node(scenario)
+    return most[0], closed[0]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_hostile_clients_hold_is_bounded_and_others_go_on(attack: str) -> None:
+    held, _ = held_under(attack, LIMIT_BYTES)
+    per_connection = max(FREE_SHARE_BYTES, 2 * BATCH_BYTES)
+    assert held <= LIMIT_BYTES + (HOSTILE + 1) * per_connection
+
+
+def test_without_a_limit_they_hold_what_they_ask_for() -> None:
+    """So the test above tests something."""
+    held, _ = held_under("answers that nobody reads", -1)
+    assert held > 10 * LIMIT_BYTES
+
+
+def test_half_received_requests_that_hold_all_memory_give_way() -> None:
+    _, closed = held_under("requests that never end", 4 * 1024 * 1024)
+    assert closed > 0
+
+
+# ------------------------------------------------------------------- the work of one turn
+
+ADMINISTRATION_MAX = 10_000
+CALLS_PER_ELEMENT = 2.5
+"""In one turn, of a request that has as many elements as it may. Handled in one turn, it would take
+five to a hundred of them for each: in the whole these are 10 to 80 ms."""
+
+
+class Turns:
+    """Counts the calls of functions in each turn of one process's event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop: SimLoop | None = None
+        self.most = 0
+        self._calls = 0
+        call_soon = SimLoop.call_soon
+
+        def counted(
+            loop: SimLoop, callback: Callable[..., object], *args: Any, context: Any = None
+        ) -> asyncio.Handle:
+            if loop is not self.loop:
+                return call_soon(loop, callback, *args, context=context)
+            return call_soon(loop, self._count, callback, *args, context=context)
+
+        monkeypatch.setattr(SimLoop, "call_soon", counted)
+
+    def _count(self, callback: Callable[..., object], *args: Any) -> None:
+        before = sys.getprofile()
+        self._calls = 0
+        sys.setprofile(self._called)
+        try:
+            callback(*args)
+        finally:
+            sys.setprofile(before)
+            self.most = max(self.most, self._calls)
+
+    def _called(self, frame: object, event: str, what: object) -> None:
+        self._calls += event in ("call", "c_call")
+
+
+def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
+    """(elements, API, version, message): as many distinct elements as each array may hold."""
+    served = next(each for each in SERVED if definitions.find(each.api.key).name == name)
+    version = served.versions[1]
+    counts = [REQUEST_ELEMENTS_MAX - 2]  # with the arrays that it may stand in
+    if name in DECIDED:
+        counts.append(ADMINISTRATION_MAX)
+    return [
+        (count, api, version, message)
+        for count in counts
+        for _, api, message in distinct_requests(name, version, count)
+    ]
+
+
+DECIDED = ("CreateTopics", "DeleteTopics")
+LARGEST = (
+    "Fetch",
+    "Metadata",
+    "FindCoordinator",
+    "CreateTopics",
+    "DeleteTopics",
+    "ListOffsets",
+    "OffsetForLeaderEpoch",
+    "DescribeConfigs",
+    "DescribeLogDirs",
+    "DescribeProducers",
+    "DescribeTopicPartitions",
+    "ListPartitionReassignments",
+)
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_requests_are_worked_on_in_many_turns(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = Turns(monkeypatch)
+    worst: dict[str, float] = {}
+
+    async def scenario(machine: OneNode) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
+            await fill(good)
+            turns.loop = machine.process.loop
+            for count, api, version, message in largest_requests(name):
+                turns.most = 0
+                bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
+                asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
+                await works(good, world)
+                await asked
+                worst[f"{count} in {api.request.__name__}"] = turns.most / count
+
+        await ask(machine, questions)
+
+    run_node(scenario)
+    assert {what: calls for what, calls in worst.items() if calls > CALLS_PER_ELEMENT} == {}

@@ -1,0 +1,446 @@
+"""Registration, the heartbeat stream, the lease and controlled shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.membership.controller_client import ControllerClient
+from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.partition.ids import PartitionId
+from raft.api import LeaderAndEpoch
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.controller_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProbeRequest,
+    ProbeResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.world import RpcCode, RpcError, Service, Stream
+from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
+
+INCARNATION = b"i" * 16
+VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}
+
+
+class _Controller:
+    """One controller: registers, and answers heartbeats as the test says."""
+
+    def __init__(self) -> None:
+        self.registrations: list[RegisterBrokerRequest] = []
+        self.heartbeats: list[tuple[float, HeartbeatRequest]] = []
+        self.streams: list[Stream] = []
+        self.registration = RegisterBrokerResponse(broker_epoch=10)
+        self.error = ErrorCode.NONE
+        self.mute = False
+        self.may_shut_down = False
+        # Unfenced once a heartbeat showed metadata at least at this offset.
+        self.unfence_at = 10
+        self.fenced = True
+
+    def service(self) -> Service:
+        return Service(
+            unary={"/stele.v1.Controller/RegisterBroker": self._register},
+            streams={"/stele.v1.Controller/Heartbeat": self._heartbeat},
+        )
+
+    async def _register(self, payload: bytes) -> bytes:
+        self.registrations.append(RegisterBrokerRequest.FromString(payload))
+        return self.registration.SerializeToString()
+
+    async def _heartbeat(self, stream: Stream) -> None:
+        self.streams.append(stream)
+        while (raw := await stream.receive()) is not None:
+            request = HeartbeatRequest.FromString(raw)
+            self.heartbeats.append((asyncio.get_running_loop().time(), request))
+            if request.metadata_offset >= self.unfence_at:
+                self.fenced = False
+            if not self.mute:
+                await stream.send(
+                    HeartbeatResponse(
+                        error=self.error,
+                        sequence=request.sequence,
+                        fenced=self.fenced,
+                        may_shut_down=self.may_shut_down and request.want_shutdown,
+                    ).SerializeToString()
+                )
+
+
+class _Cluster:
+    def __init__(self) -> None:
+        self.network = FakeNetwork()
+        self.clock = FakeClock()
+        self.controllers = {1: _Controller(), 2: _Controller()}
+        for voter_id, controller in self.controllers.items():
+            self.network.services[VOTERS[voter_id]] = controller.service()
+        self.leader = LeaderAndEpoch(1, 1)
+        self.offset = 12
+        self.corrupt = [PartitionId(b"t" * 16, 3)]
+        self.epochs: list[int] = []
+        self.failures: list[ApiError] = []
+        self.client = ControllerClient(
+            network=self.network, clock=self.clock, endpoint=VOTERS.get, leader=lambda: self.leader
+        )
+        self.lifecycle = BrokerLifecycle(
+            BrokerIdentity(
+                cluster_id="cluster",
+                broker_id=4,
+                incarnation_id=INCARNATION,
+                rack="r1",
+                log_directories=(b"d" * 16,),
+                previous_broker_epoch=7,
+            ),
+            clock=self.clock,
+            controller=self.client,
+            heartbeat_interval_ms=2000,
+            session_timeout_ms=9000,
+            registration_timeout_ms=20_000,
+            endpoints=lambda: [
+                Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
+            ],
+            metadata_offset=lambda: self.offset,
+            corrupt=lambda: self.corrupt,
+            on_epoch=self.epochs.append,
+            on_failure=self.failures.append,
+        )
+
+    def elect(self, leader_id: int) -> None:
+        self.leader = LeaderAndEpoch(leader_id, self.leader.epoch + 1)
+        self.lifecycle.on_leader_change()
+
+
+def _test(body: Callable[[_Cluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        cluster = _Cluster()
+        try:
+            await body(cluster)
+        finally:
+            await cluster.lifecycle.stop()
+
+    run_virtual(main())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_registers_heartbeats_and_is_unfenced() -> None:
+    async def body(cluster: _Cluster) -> None:
+        lifecycle = cluster.lifecycle
+        assert lifecycle.state.name == "STARTING"
+        lifecycle.start()
+        assert await lifecycle.wait_registered() == 10
+        await lifecycle.wait_unfenced()
+        assert lifecycle.state.name == "RUNNING"
+        assert lifecycle.lease_valid()
+        assert _now() == 0.0
+
+        request = cluster.controllers[1].registrations[0]
+        assert request.incarnation_id == INCARNATION
+        assert request.previous_broker_epoch == 7
+        assert [(c.topic_id, c.partition) for c in request.corrupt] == [(b"t" * 16, 3)]
+        assert cluster.epochs == [10]
+
+        await asyncio.sleep(6.1)
+        times = [at for at, _ in cluster.controllers[1].heartbeats]
+        assert times == pytest.approx([0, 2, 4, 6])
+
+    _test(body)
+
+
+def test_catching_up_is_told_at_once_and_so_is_being_unfenced() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.offset = 3
+        controller = cluster.controllers[1]
+        controller.unfence_at = 1000
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_registered()
+        await asyncio.sleep(0.5)
+        assert cluster.lifecycle.state is BrokerState.RECOVERY
+        cluster.offset = 9
+        cluster.lifecycle.on_metadata(unfenced=False)
+        await asyncio.sleep(0.1)
+        assert len(controller.heartbeats) == 1
+
+        cluster.offset = 10
+        cluster.lifecycle.on_metadata(unfenced=False)
+        cluster.lifecycle.on_metadata(unfenced=False)
+        await asyncio.sleep(0.1)
+        assert [h.metadata_offset for _, h in controller.heartbeats] == [3, 10]
+        assert cluster.lifecycle.fenced
+
+        controller.fenced = False
+        cluster.offset = 11
+        cluster.lifecycle.on_metadata(unfenced=True)
+        await asyncio.sleep(0)
+        await cluster.lifecycle.wait_unfenced()
+        assert _now() == pytest.approx(0.7)
+
+    _test(body)
+
+
+def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> None:
+    async def body(cluster: _Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        assert not lifecycle.lease_valid()
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        await asyncio.sleep(2.01)  # the heartbeat of second 2 was the last one answered
+        controller.mute = True
+        cluster.network.services.clear()
+        await asyncio.sleep(8.98)
+        assert lifecycle.lease_valid()
+        await asyncio.sleep(0.02)
+        assert not lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_the_lease_sees_a_pause_that_the_loop_does_not() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.clock.skipped_s = 9.0
+        assert not cluster.lifecycle.lease_valid()
+        await asyncio.sleep(2.1)
+        assert cluster.lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_a_new_leader_gets_the_stream_at_once_and_no_new_registration() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        await asyncio.sleep(0.5)
+        cluster.elect(2)
+        await asyncio.sleep(0.001)
+        second = cluster.controllers[2]
+        assert [h.broker_epoch for _, h in second.heartbeats] == [10]
+        assert not second.registrations
+        assert cluster.lifecycle.broker_epoch == 10
+
+    _test(body)
+
+
+def test_a_broken_stream_is_opened_again_within_the_backoff() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.streams[0].break_off()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.06)
+        assert len(controller.streams) == 2
+        assert cluster.lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_a_silent_controller_is_left_before_the_session_ends() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.mute = True
+        await asyncio.sleep(4.6)
+        assert len(controller.streams) == 2
+
+    _test(body)
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED]
+)
+def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.error = error
+        controller.registration = RegisterBrokerResponse(broker_epoch=50)
+        await asyncio.sleep(2.01)
+        assert not cluster.lifecycle.lease_valid()
+        controller.error = ErrorCode.NONE
+        await asyncio.sleep(0.5)
+        assert cluster.epochs[-1] == 50
+        assert len(controller.registrations) >= 2
+        assert {r.incarnation_id for r in controller.registrations} == {INCARNATION}
+
+    _test(body)
+
+
+def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.corrupt.append(PartitionId(b"t" * 16, 4))
+        cluster.lifecycle.report_replicas()
+        await asyncio.sleep(0.06)
+        assert [len(request.corrupt) for request in controller.registrations] == [1, 2]
+        assert len(controller.streams) == 2
+        assert cluster.epochs == [10]
+        assert cluster.lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.lifecycle.fence()
+        await asyncio.sleep(0.001)
+        assert controller.heartbeats[-1][1].want_fence
+
+    _test(body)
+
+
+def test_a_fenced_answer_ends_the_lease() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.fenced, controller.unfence_at = True, 1000
+        await asyncio.sleep(2.1)
+        assert cluster.lifecycle.fenced
+        assert not cluster.lifecycle.lease_valid()
+
+    _test(body)
+
+
+def test_a_refusal_for_good_fails_the_broker() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].registration = RegisterBrokerResponse(
+            error=ErrorCode.INCONSISTENT_CLUSTER_ID, message="this is cluster other"
+        )
+        cluster.lifecycle.start()
+        with pytest.raises(ApiError, match="this is cluster other"):
+            await cluster.lifecycle.wait_registered()
+        assert [f.code for f in cluster.failures] == [ErrorCode.INCONSISTENT_CLUSTER_ID]
+        assert not await cluster.lifecycle.controlled_shutdown(1.0)
+
+    _test(body)
+
+
+def test_another_live_incarnation_is_waited_for() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        controller.registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(1.0)
+        assert 3 < len(controller.registrations) < 20
+        controller.registration = RegisterBrokerResponse(broker_epoch=11)
+        assert await cluster.lifecycle.wait_registered() == 11
+
+    _test(body)
+
+
+def test_another_incarnation_that_stays_alive_fails_the_broker() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="broker 4 is alive at b4:9092"
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(19.9)
+        assert cluster.failures == []
+        with pytest.raises(ApiError, match="broker 4 is alive at b4:9092"):
+            await cluster.lifecycle.wait_registered()
+        assert [f.code for f in cluster.failures] == [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+
+    _test(body)
+
+
+def test_a_duplicate_id_is_said_at_once_and_then_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        controller.registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="stop the other"
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(0.5)
+        (first,) = lines()
+        assert "stop the other" in first
+        assert "it asks again, and gives up in 20 s" in first
+        await asyncio.sleep(19.0)
+        assert len(controller.registrations) > 10
+        assert len(lines()) == 2
+
+    def lines() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+    with caplog.at_level(logging.WARNING):
+        _test(body)
+
+
+def test_a_heartbeat_that_is_refused_for_good_fails_the_broker() -> None:
+    """As when a broker that it cannot reach was unfenced while it registered."""
+
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].error = ErrorCode.INVALID_REGISTRATION
+        cluster.lifecycle.start()
+        with pytest.raises(ApiError, match="heartbeat refused"):
+            await cluster.lifecycle.wait_unfenced()
+        assert [f.code for f in cluster.failures] == [ErrorCode.INVALID_REGISTRATION]
+
+    _test(body)
+
+
+def test_controlled_shutdown_waits_until_it_may_go() -> None:
+    async def body(cluster: _Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        asyncio.get_running_loop().call_later(
+            0.35, lambda: setattr(controller, "may_shut_down", True)
+        )
+        assert await cluster.lifecycle.controlled_shutdown(30.0)
+        assert cluster.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        assert _now() < 0.5
+        assert controller.heartbeats[-1][1].want_shutdown
+
+    _test(body)
+
+
+def test_controlled_shutdown_has_a_bound() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        assert not await cluster.lifecycle.controlled_shutdown(3.0)
+        assert _now() == pytest.approx(3.0)
+
+    _test(body)
+
+
+def test_controlled_shutdown_does_not_wait_for_controllers_that_are_gone() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.network.services.clear()
+        cluster.leader = LeaderAndEpoch(None, 2)
+        cluster.lifecycle.on_leader_change()
+        assert not await cluster.lifecycle.controlled_shutdown(30.0)
+        assert _now() < 3.0
+
+    _test(body)
+
+
+def test_probe_answers_who_this_is() -> None:
+    async def body(cluster: _Cluster) -> None:
+        probe = cluster.lifecycle.service().unary["/stele.v1.BrokerControl/Probe"]
+        answer = ProbeResponse.FromString(await probe(ProbeRequest().SerializeToString()))
+        assert (answer.broker_id, answer.incarnation_id) == (4, INCARNATION)
+        with pytest.raises(RpcError) as caught:
+            await probe(b"\xff\xff")
+        assert caught.value.code is RpcCode.INVALID_ARGUMENT
+
+    _test(body)

@@ -1,0 +1,164 @@
+"""Committed metadata reaches the replica manager once per delivery, and not too early."""
+
+from __future__ import annotations
+
+from broker.membership.publisher import MetadataPublisher
+from metadata.delta import MetadataDelta, replay_values
+from metadata.image import EMPTY, MetadataImage
+from metadata.records import encode
+from metadata.snapshot import image_of, records_of
+from raft.api import CommittedBatch, LeaderAndEpoch
+from stele.wire.v1 import metadata_pb2 as pb
+
+ME, MINE = 4, b"m" * 16
+
+
+class _Subscriber:
+    def __init__(self) -> None:
+        self.applied: list[tuple[MetadataDelta, MetadataImage]] = []
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.applied.append((delta, image))
+
+
+class _Setup:
+    def __init__(self) -> None:
+        self.subscriber = _Subscriber()
+        self.published = 0
+        self.failures: list[BaseException] = []
+        self.leaders: list[LeaderAndEpoch] = []
+        self.publisher = MetadataPublisher(
+            broker_id=ME,
+            incarnation_id=MINE,
+            on_published=self._published,
+            on_leader_change=self.leaders.append,
+            on_fatal=self.failures.append,
+        )
+        self.publisher.subscribe(self.subscriber)
+
+    def _published(self) -> None:
+        self.published += 1
+
+    def commit(self, batches: list[CommittedBatch]) -> None:
+        self.publisher.on_commit(batches, batches[-1].last_offset + 1)
+
+
+def _registration(offset: int, incarnation: bytes = MINE) -> CommittedBatch:
+    record = pb.RegisterBrokerRecord(broker_id=ME, incarnation_id=incarnation, broker_epoch=offset)
+    return _batch(offset, pb.MetadataRecord(register_broker=record))
+
+
+def _topic(offset: int, name: str, leader: int = ME) -> CommittedBatch:
+    topic_id = name.encode().ljust(16, b".")
+    return _batch(
+        offset,
+        pb.MetadataRecord(topic=pb.TopicRecord(name=name, topic_id=topic_id)),
+        pb.MetadataRecord(
+            partition=pb.PartitionRecord(
+                topic_id=topic_id, partition=0, replicas=[ME], isr=[ME], leader=leader
+            )
+        ),
+    )
+
+
+def _batch(offset: int, *records: pb.MetadataRecord) -> CommittedBatch:
+    return CommittedBatch(offset, 1, 1000, tuple(encode(record) for record in records))
+
+
+def test_nothing_is_published_before_this_incarnation_is_registered() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0, b"o" * 16), _topic(1, "a")])
+    setup.commit([_topic(3, "b")])
+    assert setup.subscriber.applied == []
+    assert setup.publisher.offset == -1
+    assert not setup.publisher.registration
+
+    setup.commit([_registration(5)])
+    ((delta, image),) = setup.subscriber.applied
+    assert [topic.name for topic in delta.created_topics] == ["a", "b"]
+    assert image.offset == setup.publisher.offset == 5
+    assert image.brokers[ME] is setup.publisher.registration
+
+
+def test_one_application_per_delivery() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "b"), _topic(5, "c")])
+    assert len(setup.subscriber.applied) == setup.published == 2
+    delta, image = setup.subscriber.applied[1]
+    assert delta.image is setup.subscriber.applied[0][1]
+    assert [topic.name for topic in delta.created_topics] == ["a", "b", "c"]
+    assert image is setup.publisher.image
+
+
+def test_the_offset_counts_control_records_as_it_does_after_a_snapshot() -> None:
+    setup, other = _Setup(), _Setup()
+    setup.publisher.on_commit([_registration(0), _topic(1, "a")], 4)
+    assert setup.publisher.offset == 3
+    setup.publisher.on_commit([], 6)
+    other.publisher.on_snapshot(6, _snapshot(_registration(0), _topic(1, "a")))
+    assert setup.publisher.image == other.publisher.image
+    setup.commit([_topic(6, "b")])
+    assert setup.publisher.offset == 7
+    assert not setup.failures
+
+
+def test_metadata_that_does_not_fit_stops_the_publisher() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "a")])
+    assert len(setup.failures) == 1
+    setup.commit([_topic(5, "c")])
+    assert len(setup.failures) == 1
+    assert setup.publisher.offset == 0
+    assert len(setup.subscriber.applied) == 1
+
+
+def test_leader_changes_are_passed_on() -> None:
+    setup = _Setup()
+    setup.publisher.on_leader_change(LeaderAndEpoch(2, 3))
+    assert setup.leaders == [LeaderAndEpoch(2, 3)]
+
+
+def _snapshot(*batches: CommittedBatch) -> list[bytes]:
+    image = EMPTY
+    for batch in batches:
+        image = replay_values(image, batch.base_offset, batch.records)
+    return list(records_of(image))
+
+
+def test_a_snapshot_arrives_as_a_delta() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0), _topic(1, "kept"), _topic(3, "gone")])
+    setup.publisher.on_snapshot(9, _snapshot(_registration(0), _topic(1, "kept"), _topic(5, "new")))
+    assert not setup.failures
+    delta, image = setup.subscriber.applied[-1]
+    assert [topic.name for topic in delta.created_topics] == ["new"]
+    assert [topic.name for topic in delta.deleted_topics] == ["gone"]
+    assert [change.topic for change in delta.changed_partitions] == ["new"]
+    assert setup.publisher.offset == image.offset == 8
+    setup.commit([_topic(9, "next")])
+    assert setup.publisher.image.topic("next") is not None
+    records = setup.publisher.snapshot_records()
+    assert records is not None
+    assert image_of(11, list(records)) == setup.publisher.image
+
+
+def test_a_snapshot_with_an_earlier_incarnation_is_held_back() -> None:
+    setup = _Setup()
+    setup.publisher.on_snapshot(9, _snapshot(_registration(0, b"e" * 16), _topic(1, "a")))
+    assert setup.subscriber.applied == []
+    records = setup.publisher.snapshot_records()
+    assert records is not None
+    assert image_of(9, list(records)).topic("a") is not None  # what is held back is in it
+    setup.commit([_registration(9)])
+    [(delta, image)] = setup.subscriber.applied
+    assert [topic.name for topic in delta.created_topics] == ["a"]
+    assert image.offset == 9
+
+
+def test_a_snapshot_that_cannot_be_read_stops_the_broker() -> None:
+    setup = _Setup()
+    setup.publisher.on_snapshot(9, [b"\xff"])
+    assert len(setup.failures) == 1
+    assert setup.publisher.snapshot_records() is None

@@ -1,0 +1,223 @@
+"""Random lives of a partition machine beside a twin that computes everything from scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.partition.effects import (
+    Acknowledged,
+    Advanced,
+    BrokerStatus,
+    Effect,
+    IsrAnswer,
+    Proposed,
+    Refused,
+)
+from metadata.image import PartitionState
+from stele.errors import ErrorCode
+from tests.support.broker import MachineBench, state
+
+REPLICAS = (1, 2, 3)
+FOLLOWERS = (2, 3)
+
+
+@dataclass
+class Twin:
+    """What must be true, by the plainest means: whole histories, no increments."""
+
+    isr: set[int]
+    pending: set[int] = field(default_factory=set)  # members of a proposal of unknown outcome
+    ends: dict[int, int] = field(default_factory=dict)  # durable ends, the leader's included
+    eligible: set[int] = field(default_factory=lambda: set(FOLLOWERS))
+    waiting: dict[str, int] = field(default_factory=dict)
+
+    def ceiling(self) -> int:
+        """No high watermark may be above this."""
+        return min(self.ends.get(member, -1) for member in self.isr | self.pending)
+
+
+class PartitionLife(RuleBasedStateMachine):
+    """The leader's life: appends, syncs, fetches, proposals, answers, time, metadata."""
+
+    @initialize(
+        isr=st.sets(st.sampled_from(FOLLOWERS)), min_insync=st.integers(1, 3), end=st.integers(0, 3)
+    )
+    def begin(self, isr: set[int], min_insync: int, end: int) -> None:
+        self.bench = MachineBench(min_insync=min_insync, end=end)
+        self.partition_epoch = 10
+        self.leader_epoch = 5
+        self.twin = Twin({1, *isr}, ends={1: end})
+        self.tokens = 0
+        self.answered: dict[str, str] = {}
+        self.highest = 0
+        self.in_flight: Proposed | None = None
+        self.observe(self.bench.update(self.metadata()))
+
+    def metadata(self) -> PartitionState:
+        return state(
+            epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=tuple(sorted(self.twin.isr)),
+        )
+
+    # ------------------------------------------------------------------------ bookkeeping
+
+    def observe(self, effects: list[Effect]) -> None:
+        machine, twin = self.bench.machine, self.twin
+        for effect in effects:
+            if isinstance(effect, Proposed):
+                assert not twin.pending, "a proposal while another is under way"
+                members = {member.broker_id for member in effect.isr}
+                self.check_proposal(effect, members)
+                twin.pending = members
+                self.in_flight = effect
+        for effect in effects:
+            if isinstance(effect, Advanced):
+                assert effect.high_watermark <= twin.ceiling()
+                assert len(twin.isr) >= machine.min_insync
+            elif isinstance(effect, Acknowledged):
+                for token in effect.tokens:
+                    assert isinstance(token, str)
+                    assert twin.waiting.pop(token) <= machine.high_watermark
+                    self.answered[token] = "acknowledged"
+            elif isinstance(effect, Refused):
+                for token in effect.tokens:
+                    assert isinstance(token, str)
+                    twin.waiting.pop(token)
+                    assert effect.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                    self.answered[token] = "refused"
+
+    def check_proposal(self, proposed: Proposed, members: set[int]) -> None:
+        twin, machine = self.twin, self.bench.machine
+        assert (proposed.leader_epoch, proposed.partition_epoch) == (
+            self.leader_epoch,
+            self.partition_epoch,
+        )
+        assert 1 in members
+        for joining in members - twin.isr:
+            assert joining in twin.eligible
+            assert twin.ends[joining] >= max(machine.high_watermark, machine.epoch_start_offset)
+
+    @invariant()
+    def the_high_watermark_is_right(self) -> None:
+        machine, twin = self.bench.machine, self.twin
+        assert machine.high_watermark >= self.highest
+        self.highest = machine.high_watermark
+        assert machine.high_watermark <= machine.log.end_offset
+        assert machine.maximal_isr == twin.isr | twin.pending
+        if not machine.is_under_min_isr:
+            waited_for = [
+                twin.ends[each]
+                for each in FOLLOWERS
+                if each in twin.ends and each in twin.eligible and each not in machine.maximal_isr
+            ]
+            # It stands as high as the maximal ISR allows, but for replicas about to join.
+            floor = min([twin.ceiling(), *waited_for])
+            assert machine.high_watermark >= floor
+
+    @invariant()
+    def nobody_waits_in_vain(self) -> None:
+        machine = self.bench.machine
+        if machine.is_under_min_isr:
+            assert not self.twin.waiting
+        assert all(offset > machine.high_watermark for offset in self.twin.waiting.values())
+
+    # ------------------------------------------------------------------------------ events
+
+    @rule(count=st.integers(1, 3))
+    def append(self, count: int) -> None:
+        self.observe(self.bench.append(count))
+
+    @rule(back=st.integers(0, 3))
+    def sync(self, back: int) -> None:
+        upto = max(self.bench.log.durable_offset, self.bench.log.end_offset - back)
+        self.twin.ends[1] = upto
+        self.observe(self.bench.sync(upto))
+
+    @rule(broker_id=st.sampled_from(FOLLOWERS), ahead=st.integers(-1, 4))
+    def fetch(self, broker_id: int, ahead: int) -> None:
+        """Mostly forward, sometimes back, sometimes beyond the end."""
+        offset = max(0, self.twin.ends.get(broker_id, 0) + ahead)
+        if offset <= self.bench.log.end_offset:
+            self.twin.ends[broker_id] = offset
+        self.observe(self.bench.fetch(broker_id, offset))
+
+    @rule()
+    def produce_waits(self) -> None:
+        if self.bench.machine.is_under_min_isr:
+            return  # refused before the append
+        self.tokens += 1
+        token = f"t{self.tokens}"
+        self.twin.waiting[token] = self.bench.log.end_offset
+        self.observe(self.bench.wait(token))
+
+    @rule(elapsed_ms=st.sampled_from([1.0, 400.0, 600.0, 16_000.0, 40_000.0]))
+    def tick(self, elapsed_ms: float) -> None:
+        self.observe(self.bench.tick(elapsed_ms))
+
+    @precondition(lambda self: self.in_flight is not None)
+    @rule()
+    def the_controller_takes_it(self) -> None:
+        proposed = self.in_flight
+        assert proposed is not None
+        self.in_flight = None
+        if proposed.partition_epoch != self.partition_epoch:
+            return self.the_controller_refuses(proposed, ErrorCode.INVALID_UPDATE_VERSION)
+        self.partition_epoch += 1
+        answer = IsrAnswer(ErrorCode.NONE, self.partition_epoch)
+        assert self.bench.machine.answered(proposed, answer, self.bench.now_ms) == []
+        self.twin.isr = {member.broker_id for member in proposed.isr}
+        self.twin.pending = set()
+        self.observe(self.bench.update(self.metadata()))
+        return None
+
+    @precondition(lambda self: self.in_flight is not None)
+    @rule()
+    def the_controller_finds_it_ineligible(self) -> None:
+        proposed = self.in_flight
+        assert proposed is not None
+        self.in_flight = None
+        if proposed.partition_epoch == self.partition_epoch:
+            self.twin.pending = set()
+        self.the_controller_refuses(proposed, ErrorCode.INELIGIBLE_REPLICA)
+
+    def the_controller_refuses(self, proposed: Proposed, error: ErrorCode) -> None:
+        answer = IsrAnswer(error)
+        self.observe(self.bench.machine.answered(proposed, answer, self.bench.now_ms))
+
+    @rule(broker_id=st.sampled_from(FOLLOWERS), eligible=st.booleans())
+    def a_broker_is_fenced_or_not(self, broker_id: int, eligible: bool) -> None:
+        self.bench.eligible[broker_id] = eligible
+        (self.twin.eligible.add if eligible else self.twin.eligible.discard)(broker_id)
+        status = BrokerStatus(self.bench.epochs[broker_id], eligible)
+        self.observe(self.bench.machine.broker_changed(broker_id, status, self.bench.now_ms))
+
+    @rule(leaving=st.sampled_from(FOLLOWERS))
+    def the_controller_removes_one(self, leaving: int) -> None:
+        """By fencing: the metadata moves on, whatever is under way."""
+        if leaving not in self.twin.isr:
+            return
+        self.partition_epoch += 1
+        self.twin.isr = self.twin.isr - {leaving}
+        self.twin.pending = set()
+        self.observe(self.bench.update(self.metadata()))
+
+    @rule()
+    def elected_again(self) -> None:
+        self.partition_epoch += 1
+        self.leader_epoch += 1
+        self.twin.pending = set()
+        self.twin.ends = {1: self.twin.ends[1]}
+        self.observe(self.bench.update(self.metadata()))
+
+    @rule(min_insync=st.integers(1, 3))
+    def configure(self, min_insync: int) -> None:
+        self.observe(self.bench.configure(min_insync))
+
+
+TestPartitionLife = PartitionLife.TestCase
+TestPartitionLife.settings = settings(max_examples=100, stateful_step_count=40)

@@ -1,0 +1,113 @@
+"""A follower's fetch costs what changed, and a tick what is not settled: counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.partition.ids import PartitionId
+from broker.partition.machine import PartitionMachine
+from broker.replication.fetch import FetchRequests
+from storage.log import PartitionLog
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster, until
+from tests.support.replication import run, settled
+
+
+class Looks:
+    """How often partitions are looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entries = self.ticks = 0
+        read_entry, ticked = FetchRequests._read_entry, PartitionMachine.ticked
+
+        def count_entry(self_: FetchRequests, *args: Any) -> Any:
+            self.entries += 1
+            return read_entry(self_, *args)
+
+        def count_tick(machine: PartitionMachine, now_ms: float) -> Any:
+            self.ticks += 1
+            return ticked(machine, now_ms)
+
+        monkeypatch.setattr(FetchRequests, "_read_entry", count_entry)
+        monkeypatch.setattr(PartitionMachine, "ticked", count_tick)
+
+    def taken(self) -> tuple[int, int]:
+        counted = self.entries, self.ticks
+        self.entries = self.ticks = 0
+        return counted
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, partitions: int) -> tuple[int, int]:
+    """Of 20 produce requests to one of so many partitions, and of 20 idle seconds after them."""
+    counted: list[int] = []
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(*([(1, 2, 3)] * partitions))
+        first, last = PartitionId(TOPIC_ID, 0), PartitionId(TOPIC_ID, partitions - 1)
+        await until(lambda: all(last in n.manager._replicas.by_id for n in cluster.nodes.values()))
+        await cluster[1].produce(make_batch())
+        await asyncio.sleep(2)
+        counter = Looks(monkeypatch)
+        for _ in range(20):
+            await cluster[1].produce(make_batch(), partition=first)
+        await asyncio.sleep(1)
+        counted.append(counter.taken()[0])
+        await asyncio.sleep(20)
+        counted.extend(counter.taken())
+
+    run(scenario)
+    monkeypatch.undo()
+    busy, idle, ticks = counted
+    assert busy > 20
+    return busy, idle + ticks
+
+
+def test_idle_partitions_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = looks(monkeypatch, 2), looks(monkeypatch, 150)
+    assert few[1] == many[1] == 0
+    assert many[0] <= few[0] + 5
+
+
+def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is woken: else 1 MiB in pieces of 2 kB is read 250 times over."""
+    read_bytes: list[int] = []
+    read = PartitionLog.read
+
+    def count(log: PartitionLog, *args: Any, **options: Any) -> Any:
+        found = read(log, *args, **options)
+        read_bytes.append(len(found.data))
+        return found
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1,), min_insync=1)
+        await settled(cluster)
+        batch = make_batch(value=b"v" * 2000)
+        wanted = 100 * len(batch)
+        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=600_000, min_bytes=wanted))
+        monkeypatch.setattr(PartitionLog, "read", count)
+        for _ in range(100):
+            assert not waiting.done()
+            await cluster[1].produce(make_batch(value=b"v" * 2000), partition=P0)
+            await asyncio.sleep(0.01)
+        assert sum(map(len, (await waiting).records)) == wanted == sum(read_bytes)
+        assert len(read_bytes) == 1
+
+    run(scenario)
+    monkeypatch.undo()
+
+
+def test_more_than_an_answer_may_hold_is_not_waited_for() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1,), min_insync=1)
+        await settled(cluster)
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 500_000))
+        began = cluster.simulation.now
+        found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
+        assert found.records
+        assert cluster.simulation.now - began < 1
+
+    run(scenario)

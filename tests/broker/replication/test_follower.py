@@ -1,0 +1,215 @@
+"""What a follower makes of one answer, without a leader at the other end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker.replication.follower import REST_MAX_S, REST_MIN_S, Following, Verdict
+from broker.replication.replica import ReplicaState
+from stele.errors import ErrorCode
+from stele.wire.batch import stamp
+from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import ReplicaCluster, until
+
+BACKOFF_S = 0.7
+
+
+def following(act: Callable[[Following], None]) -> None:
+    """Act on a follower whose leader is out of reach, inside of its process."""
+
+    async def at_once(each: Following) -> None:
+        act(each)
+
+    following_for_a_while(at_once)
+
+
+def following_for_a_while(act: Callable[[Following], Coroutine[Any, Any, None]]) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.simulation.fabric.isolate("b1", ["b2"])
+        cluster.create_topic((2, 1))
+        node = cluster[1]
+        await until(lambda: bool(node.manager._replicas.by_id))
+
+        async def inside() -> None:
+            await act(Following(node.replica(), 0, BACKOFF_S))
+
+        await node.process.run(inside())
+
+    ReplicaCluster(brokers=2).run(scenario)
+
+
+def records(base_offset: int, count: int, epoch: int = 0) -> memoryview:
+    batch = make_batch(count)
+    stamp(batch, 0, base_offset=base_offset, leader_epoch=epoch)
+    return memoryview(batch)
+
+
+def answer(data: memoryview | None = None, *, hw: int = 0, start: int = 0) -> PartitionData:
+    return PartitionData(high_watermark=hw, log_start_offset=start, records=data)
+
+
+def refusal(error: ErrorCode, *, start: int = -1) -> PartitionData:
+    return PartitionData(error_code=error, high_watermark=-1, log_start_offset=start)
+
+
+def diverging(epoch: int, end_offset: int) -> PartitionData:
+    return PartitionData(diverging_epoch=EpochEndOffset(epoch, end_offset))
+
+
+def fill(each: Following, *runs: tuple[int, int]) -> None:
+    """Append runs of (epoch, records), each record a batch."""
+    for epoch, count in runs:
+        for _ in range(count):
+            each.replica.log.append_as_follower(records(each.replica.log.end_offset, 1, epoch))
+    each.replica.machine.copied(each.replica.position, 0)
+
+
+def test_a_position_names_the_end_and_the_epoch_of_the_record_before_it() -> None:
+    def act(each: Following) -> None:
+        empty = each.position(100)
+        assert (empty.fetch_offset, empty.last_fetched_epoch) == (0, -1)
+        fill(each, (0, 2), (3, 1))
+        position = each.position(100)
+        assert (position.fetch_offset, position.last_fetched_epoch) == (3, 3)
+        each.replica.log.assign_leader_epoch(4)  # led, and wrote nothing
+        assert each.position(100).last_fetched_epoch == 3
+
+    following(act)
+
+
+def test_records_are_appended_and_the_high_watermark_taken_over() -> None:
+    def act(each: Following) -> None:
+        each.position(100)
+        data = records(0, 3)
+        assert each.take(answer(data, hw=2)) == Verdict(moved=True, written_bytes=len(data))
+        assert each.replica.log.end_offset == 3
+        assert each.replica.machine.high_watermark == 2
+        assert each.replica.log.high_watermark == 2
+        each.position(100)
+        assert each.take(answer(hw=3)) == Verdict()
+        assert each.replica.machine.high_watermark == 3
+
+    following(act)
+
+
+def test_an_answer_about_an_earlier_position_is_dropped() -> None:
+    def act(each: Following) -> None:
+        each.position(100)
+        each.take(answer(records(0, 3)))
+        assert each.take(answer(records(0, 3))) == Verdict()
+        assert each.take(diverging(0, 1)) == Verdict()
+        assert each.replica.log.end_offset == 3
+
+    following(act)
+
+
+@pytest.mark.parametrize(
+    ("runs", "leader_says", "end"),
+    [
+        ([(0, 5)], (0, 3), 3),  # the leader has less of our last epoch
+        ([(0, 1), (1, 3)], (0, 6), 1),  # the leader has more of an epoch of which we have less
+        ([(0, 2), (2, 3)], (1, 4), 2),  # the leader has an epoch between that we never saw
+        ([(1, 4)], (0, 2), 0),  # we have nothing of what the leader had then
+    ],
+)
+def test_a_diverging_tail_is_cut_at_the_common_ground(
+    runs: list[tuple[int, int]], leader_says: tuple[int, int], end: int
+) -> None:
+    def act(each: Following) -> None:
+        fill(each, *runs)
+        each.position(100)
+        assert each.take(diverging(*leader_says)) == Verdict(moved=True)
+        assert each.replica.log.end_offset == end
+
+    following(act)
+
+
+def test_it_cuts_by_epoch_even_below_its_high_watermark() -> None:
+    def act(each: Following) -> None:
+        fill(each, (0, 5))
+        each.replica.machine.copied(each.replica.position, 5)
+        each.position(100)
+        each.take(diverging(0, 2))
+        assert each.replica.log.end_offset == 2
+        assert each.replica.machine.high_watermark == 2
+
+    following(act)
+
+
+def test_out_of_range_begins_anew_at_the_leaders_start() -> None:
+    def act(each: Following) -> None:
+        fill(each, (0, 2))
+        each.position(100)
+        assert each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=40)) == Verdict(moved=True)
+        log = each.replica.log
+        assert (log.start_offset, log.end_offset, each.replica.machine.high_watermark) == (
+            (40, 40, 40)
+        )
+
+    following(act)
+
+
+def test_the_leaders_start_is_taken_over() -> None:
+    def act(each: Following) -> None:
+        fill(each, (0, 5))
+        each.position(100)
+        each.take(answer(start=3, hw=5))
+        assert each.replica.log.start_offset == 3
+
+    following(act)
+
+
+def test_a_start_that_was_written_for_another_partition_is_told() -> None:
+    async def act(each: Following) -> None:
+        fill(each, (0, 5))
+        each.replica.log.advance_start_offset(3)
+        assert each.position(100).log_start_offset == 0  # not on disk yet
+        await each.replica.directory.persist_start_offsets()
+        assert each.take(answer(start=3, hw=5)).moved
+        assert each.position(100).log_start_offset == 3
+        assert not each.take(answer(start=3, hw=5)).moved  # the leader knows it
+
+    following_for_a_while(act)
+
+
+def test_errors_that_pass_are_rested_out_a_little_longer_each_time() -> None:
+    def act(each: Following) -> None:
+        each.position(100)
+        rests = [each.take(refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)).rest_s for _ in range(5)]
+        assert rests[0] == REST_MIN_S
+        assert rests == sorted(rests)
+        assert rests[-1] == REST_MAX_S
+        each.take(answer())
+        assert each.take(refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)).rest_s == REST_MIN_S
+
+    following(act)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_other_errors_rest_for_the_configured_time(error: ErrorCode) -> None:
+    following(lambda each: _rests(each, refusal(error)))
+
+
+def test_what_cannot_be_appended_rests_and_leaves_the_log_as_it_was() -> None:
+    broken = make_batch(2)
+    broken[-1] ^= 1
+    following(lambda each: _rests(each, answer(memoryview(broken))))
+
+
+def _rests(each: Following, data: PartitionData) -> None:
+    each.position(100)
+    assert each.take(data) == Verdict(rest_s=BACKOFF_S)
+    assert each.replica.log.end_offset == 0
+
+
+def test_a_replica_without_log_rests() -> None:
+    def act(each: Following) -> None:
+        each.position(100)
+        each.replica.take_down(ReplicaState.OFFLINE)
+        assert each.take(answer(records(0, 1))).rest_s == BACKOFF_S
+
+    following(act)

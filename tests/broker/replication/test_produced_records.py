@@ -1,0 +1,186 @@
+"""Produced records are looked at before they are taken, large batches a slice at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from broker.partition.ids import PartitionId
+from broker.replication.slow_checks import SlowChecks
+from broker.replication.types import ProduceEntry, ProduceResult
+from stele.errors import ErrorCode
+from stele.wire import batch as wire
+from stele.wire.compression import Compression
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replication import ends, with_topic
+
+LARGE = 20_000  # records: twenty slices
+
+
+def resealed(batch: bytearray) -> bytearray:
+    struct.pack_into(">I", batch, 17, wire.compute_crc(batch, 0, len(batch)))
+    return batch
+
+
+def sequenced(count: int, sequence: int) -> bytearray:
+    return make_batch(count, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def test_unreadable_records_are_refused() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        claims_gzip = make_batch(2)
+        struct.pack_into(">h", claims_gzip, 21, Compression.GZIP)
+        claims_more = make_batch(2)
+        struct.pack_into(">i", claims_more, 23, 999)
+        struct.pack_into(">i", claims_more, 57, 1000)
+        for batch in (claims_gzip, claims_more):
+            result = await cluster[1].produce(resealed(batch))
+            assert result.error is ErrorCode.INVALID_RECORD
+            assert result.message
+        assert ends(cluster, 1) == [0]
+
+    with_topic(scenario)
+
+
+def test_a_transactional_batch_is_refused() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        batch = make_batch(is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+        result = await cluster[1].produce(batch)
+        assert result.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert ends(cluster, 1) == [0]
+
+    with_topic(scenario)
+
+
+def test_a_record_s_time_is_bounded_whatever_the_header_claims() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        builder = wire.BatchBuilder()
+        builder.append(b"k", b"v", timestamp_ms=1_000)
+        builder.append(b"k", b"v", timestamp_ms=1 << 50)
+        batch = builder.build()
+        struct.pack_into(">q", batch, 35, 1_000)
+        result = await cluster[1].produce(resealed(batch))
+        assert result.error is ErrorCode.INVALID_TIMESTAMP
+        assert ends(cluster, 1) == [0]
+
+    with_topic(scenario)
+
+
+def test_what_comes_behind_a_large_batch_stays_behind_it() -> None:
+    """Else a producer's sequence numbers would be out of order."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        batches = [sequenced(LARGE, 0), sequenced(2, LARGE), sequenced(1, LARGE + 2)]
+        results = await asyncio.gather(*(node.produce(batch) for batch in batches))
+        assert [result.error for result in results] == [ErrorCode.NONE] * 3
+        assert [result.base_offset for result in results] == [0, LARGE, LARGE + 2]
+        assert (await node.produce(sequenced(1, LARGE + 3))).base_offset == LARGE + 3
+
+    with_topic(scenario)
+
+
+def test_a_large_batch_that_is_unsound_at_its_end_is_refused_alone() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        bad = make_batch(LARGE)
+        bad[-1] = 2  # a header is claimed, and there is none
+        refused, taken = await asyncio.gather(
+            cluster[1].produce(resealed(bad), acks=1), cluster[1].produce(make_batch(2), acks=1)
+        )
+        assert refused.error is ErrorCode.INVALID_RECORD
+        assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+
+    with_topic(scenario)
+
+
+def test_a_large_batch_is_not_appended_after_its_request_timed_out() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        checks = node.manager._produce._slow_checks
+        answered: list[ProduceResult] = []
+
+        def time_out() -> None:
+            node.manager.produce([ProduceEntry(P0, make_batch(LARGE))], -1, 30_000, answered.extend)
+            assert not answered
+            (batch,) = checks._queues[P0]
+            batch.request.time_out(replicated=True)
+            assert answered[0].error is ErrorCode.REQUEST_TIMED_OUT
+
+        node.process.loop.call_soon(time_out)
+        await until(lambda: bool(answered) and not checks.is_busy(P0))
+        assert (await node.produce()).base_offset == 0
+
+    with_topic(scenario)
+
+
+def test_a_leader_deposed_during_the_check_appends_nothing() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        checks = node.manager._produce._slow_checks
+        replica = node.replica()
+        answered: list[ProduceResult] = []
+
+        def depose() -> None:
+            node.manager.produce([ProduceEntry(P0, make_batch(LARGE))], -1, 30_000, answered.extend)
+            assert checks.is_busy(P0)
+            assert not answered
+            node.manager._replicas.by_id.pop(P0)
+
+        node.process.loop.call_soon(depose)
+        await until(lambda: bool(answered))
+        assert answered[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert replica.log.end_offset == 0
+        node.manager._replicas.by_id[P0] = replica
+
+    with_topic(scenario)
+
+
+def test_a_request_answers_when_its_large_and_its_small_batches_are_done() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        other = P0._replace(partition=1)
+        entries = [ProduceEntry(P0, make_batch(LARGE)), ProduceEntry(other, make_batch(3))]
+        results = await node.do(lambda done: node.manager.produce(entries, -1, 30_000, done))
+        assert [result.error for result in results] == [ErrorCode.NONE] * 2
+        replicas = [node.replica(), node.replica(other)]
+        assert [replica.log.end_offset for replica in replicas] == [LARGE, 3]
+
+    with_topic(scenario, (1, 2, 3), (1, 2, 3))
+
+
+def test_partitions_take_turns() -> None:
+    async def main() -> None:
+        turns: list[str] = []
+        left = {"a": 3, "b": 2, "c": 1}
+
+        def advance(job: str) -> bool:
+            turns.append(job)
+            left[job] -= 1
+            return left[job] == 0
+
+        checks: SlowChecks[str] = SlowChecks(advance)
+        one, two = PartitionId(bytes(16), 1), PartitionId(bytes(16), 2)
+        checks.add(one, "a")
+        checks.add(one, "c")
+        checks.add(two, "b")
+        for _ in range(6):
+            assert checks.is_busy(one)
+            await asyncio.sleep(0)
+        assert not checks.is_busy(one)
+        assert not checks.is_busy(two)
+        assert turns == ["a", "b", "a", "b", "a", "c"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_large_batches_are_answered_whatever_acks_say(acks: int) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        result = await cluster[1].produce(make_batch(LARGE), acks=acks)
+        assert result.error is ErrorCode.NONE
+        assert cluster[1].replica().log.end_offset == LARGE
+
+    with_topic(scenario)

@@ -1,0 +1,274 @@
+"""Disks of replicas that fill up, fail, lose and spoil what is on them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.replication.relaxed_flush import RelaxedFlush
+from stele.errors import ErrorCode
+from stele.wire.v1 import metadata_pb2 as pb
+from storage.checkpoints import TopicPartition
+from storage.errors import StorageError
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replication import ends, with_topic
+
+
+def test_a_full_disk_refuses_and_recovers_when_there_is_space_again() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        disk = cluster[1].disk
+        disk.faults.quota_bytes = disk.used_bytes() + 100
+        big = make_batch(value=b"v" * 500)
+        assert (await cluster[1].produce(big)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert ends(cluster, 1) == [1]
+        assert len((await cluster[1].fetch(0)).records) == 1
+        disk.faults.quota_bytes = None
+        result = await cluster[1].produce(big)
+        assert (result.error, result.base_offset) == (ErrorCode.NONE, 1)
+
+    with_topic(scenario)
+
+
+def test_a_follower_with_a_full_disk_catches_up_when_there_is_space_again() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        disk = cluster[3].disk
+        disk.faults.quota_bytes = disk.used_bytes() + 10
+        producing = asyncio.ensure_future(cluster[1].produce())
+        await asyncio.sleep(3)
+        assert not producing.done()
+        disk.faults.quota_bytes = None
+        assert (await producing).error is ErrorCode.NONE
+        assert ends(cluster, 3) == [1]
+
+    with_topic(scenario)
+
+
+def test_a_failed_sync_takes_the_directory_offline() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster[1].disk.faults.failing_sync = True
+        result = await cluster[1].produce()
+        assert result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].failed_directories == ["/data"]
+        assert (await cluster[1].produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].manager.counters.offline_replicas == 1
+        cluster.fence(1)
+        await until(lambda: cluster[2].replica().machine.is_leader)
+        assert (await cluster[2].produce()).error is ErrorCode.NONE
+
+    with_topic(scenario)
+
+
+def test_a_corrupt_log_is_reported_not_served_and_fetched_anew() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        await asyncio.sleep(6)  # the high watermark is checkpointed
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.flip_bit("/data/orders-0/00000000000000000000.log", 100)
+        await node.start()
+        assert node.manager.corrupt_replicas() == [P0]
+        cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert node.manager.corrupt_replicas() == []
+        assert ends(cluster, 2) == [3]
+
+    with_topic(scenario)
+
+
+def test_a_corrupt_log_that_has_lost_its_topic_id_is_reported_when_that_is_known() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        await asyncio.sleep(6)
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.flip_bit("/data/orders-0/00000000000000000000.log", 100)
+        node.disk.lose("/data/orders-0/partition.metadata")
+        await node.start()
+        cluster.tell(node)
+        await until(lambda: node.corrupt == [P0])
+        cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 2) == [3]
+
+    with_topic(scenario)
+
+
+def test_a_log_that_has_lost_its_topic_id_gets_it_again() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.lose("/data/orders-0/partition.metadata")
+        await node.start()
+        cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert node.replica().log.topic_id == P0.topic_id
+        assert node.disk.find("/data/orders-0/partition.metadata") is not None
+
+    with_topic(scenario)
+
+
+def test_a_leader_that_finds_corruption_gives_the_partition_up() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=b"v" * 300))
+        cluster[1].disk.flip_bit("/data/orders-0/00000000000000000000.log", 16)  # the magic byte
+        assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].corrupt == [P0]
+        assert (await cluster[1].produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+        cluster.change(leader=2, isr=(2, 3))
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 1) == [1]
+        assert len((await cluster[2].fetch(0)).records) == 1
+
+    with_topic(scenario)
+
+
+def test_the_only_copy_is_never_thrown_away() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster[1].disk.flip_bit("/data/orders-0/00000000000000000000.log", 16)
+        await cluster[1].fetch(0)
+        cluster.change(leader=-1, isr=())
+        await asyncio.sleep(1)
+        assert cluster[1].manager.corrupt_replicas() == [P0]
+        assert (await cluster[1].fetch(0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_topic(scenario, (1,), min_insync=1)
+
+
+def test_a_power_loss_of_everybody_loses_nothing_acknowledged() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(5):
+            await cluster[1].produce()
+        asyncio.ensure_future(cluster[1].produce()).cancel()
+        for name in ("b1", "b2", "b3"):
+            cluster.simulation.power_off(name)
+        for node in cluster.nodes.values():
+            cluster.simulation.power_on(node.name)
+            await node.start()
+            cluster.register(node)
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        result = await cluster[cluster.state().leader].fetch(0)
+        assert sum(map(len, result.records)) >= 5 * len(make_batch())
+
+    with_topic(scenario)
+
+
+def test_an_unclean_end_of_a_relaxed_replica_is_reported() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[2]
+        await node.stop()
+        await node.start()
+        assert node.manager.unsynced_replicas() == []
+        node.kill()
+        await node.start()
+        assert node.manager.unsynced_replicas() == [P0]
+        cluster.register(node)
+        await until(lambda: P0 in node.manager._replicas.by_id)
+        assert node.manager.unsynced_replicas() == []
+
+    with_topic(scenario, flush_messages="1000")
+
+
+def test_an_unclean_end_of_a_strict_replica_is_not_worth_a_word() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster[2].kill()
+        await cluster[2].start()
+        assert cluster[2].manager.unsynced_replicas() == []
+
+    with_topic(scenario)
+
+
+def test_a_corrupt_replica_waits_until_nobody_counts_on_it() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=b"v" * 300))
+        cluster[1].disk.flip_bit("/data/orders-0/00000000000000000000.log", 16)
+        await cluster[1].fetch(0)
+        cluster.change(leader=2)  # still in the ISR
+        await asyncio.sleep(1)
+        assert cluster[1].manager.corrupt_replicas() == [P0]
+        cluster.change(isr=(2, 3))
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert cluster[1].manager.corrupt_replicas() == []
+        assert ends(cluster, 1) == [1]
+
+    with_topic(scenario)
+
+
+def test_a_minimum_is_gone_by_though_the_rest_of_a_configuration_cannot_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller goes by it: a leader that did not would commit what it must not."""
+
+    def fails(self: RelaxedFlush, topic: str, partition: int) -> None:
+        raise StorageError("no space left on the device")
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        monkeypatch.setattr(RelaxedFlush, "add", fails)
+        cluster.commit(
+            *(
+                pb.MetadataRecord(
+                    config=pb.ConfigRecord(
+                        resource_type=pb.TOPIC, resource_name="orders", name=name, value=value
+                    )
+                )
+                for name, value in (("flush.messages", "1000"), ("min.insync.replicas", "3"))
+            )
+        )
+        leading = cluster[1].replica()
+        await until(lambda: leading.machine.min_insync == 3)
+        assert leading.config.flush_messages == 1
+
+    with_topic(scenario)
+
+
+def test_one_change_of_the_metadata_writes_down_once_which_replicas_are_relaxed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each write waits for the device twice, on the event loop."""
+    written: list[int] = []
+    write = RelaxedFlush._write
+
+    def counted(self: RelaxedFlush, relaxed: set[TopicPartition]) -> None:
+        written.append(len(relaxed))
+        write(self, relaxed)
+
+    monkeypatch.setattr(RelaxedFlush, "_write", counted)
+    partitions = 12
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        assert written == [partitions] * 3  # on three brokers
+        written.clear()
+        cluster.delete_topic()
+        await until(lambda: len(written) == 3)
+        assert written == [0] * 3
+
+    with_topic(scenario, *([(1, 2, 3)] * partitions), flush_messages="1000")
+
+
+def test_a_replica_that_is_relaxed_again_before_the_file_is_written_stays_in_it() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        directory = cluster[1].replica().directory
+        noted = RelaxedFlush(cluster[1].process.world.disk, directory)
+        assert noted.lossy == [P0]  # it was not shut down cleanly
+        noted.discard("orders", 0)
+        noted.add("orders", 0)
+        noted.settle()
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == [P0]
+        noted.discard("orders", 0)
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == [P0]
+        noted.settle()
+        assert RelaxedFlush(cluster[1].process.world.disk, directory).lossy == []
+
+    with_topic(scenario, flush_messages="1000")

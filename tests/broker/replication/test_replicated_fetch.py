@@ -1,0 +1,171 @@
+"""Fetch from three brokers: what consumers and followers are given, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.replication.fetch import TURN_BYTES
+from broker.replication.types import (
+    FetchEntry,
+    FetchQuery,
+)
+from stele.errors import ErrorCode
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replication import with_topic
+
+
+def test_a_consumer_waits_for_the_high_watermark_and_sees_nothing_above_it() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=5_000))
+        await asyncio.sleep(0.1)
+        produced = asyncio.ensure_future(cluster[1].produce())
+        result = await waiting
+        assert (await produced).error is ErrorCode.NONE
+        assert len(result.records) == 1
+        assert result.high_watermark == 1
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        await cluster[1].produce(acks=1)
+        between = await cluster[1].fetch(1)
+        assert (between.error, between.records) == (ErrorCode.NONE, [])
+        at_end = await cluster[1].fetch(2)
+        assert (at_end.error, at_end.records) == (ErrorCode.NONE, [])
+        assert (await cluster[1].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    with_topic(scenario)
+
+
+def test_a_fetch_that_finds_nothing_is_answered_at_its_deadline() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        start = cluster.simulation.now
+        result = await cluster[1].fetch(0, max_wait_ms=300)
+        assert (result.error, result.records) == (ErrorCode.NONE, [])
+        assert 0.3 <= cluster.simulation.now - start < 0.33
+
+    with_topic(scenario)
+
+
+def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        size = len(make_batch())
+        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=2 * size))
+        await cluster[1].produce()
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await cluster[1].produce()
+        assert sum(map(len, (await waiting).records)) == 2 * size
+
+    with_topic(scenario)
+
+
+def test_who_waits_at_a_leader_hears_at_once_that_it_leads_no_more() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        fetching = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000))
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        producing = asyncio.ensure_future(cluster[1].produce())
+        await asyncio.sleep(0.1)
+        cluster.change(leader=2)
+        assert (await fetching).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await producing).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_topic(scenario)
+
+
+def test_a_cancelled_fetch_is_not_answered() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        answers: list[object] = []
+
+        async def inside() -> None:
+            query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+            cancel = cluster[1].manager.fetch(query, answers.append)
+            cancel()
+            cancel()
+
+        await cluster[1].process.run(inside())
+        await cluster[1].produce()
+        assert answers == []
+        assert not cluster[1].replica().consumers
+
+    with_topic(scenario)
+
+
+def noting(answered: list[int], number: int) -> Callable[[object], None]:
+    return lambda _: answered.append(number)
+
+
+def test_consumers_get_one_big_answer_in_a_turn_of_the_loop() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        batch = make_batch(value=bytes(TURN_BYTES))
+        await cluster[1].produce(batch)
+        answered: list[int] = []
+        turns: list[int] = []
+
+        def turn() -> None:
+            turns.append(len(answered))
+            if len(answered) < 4:
+                asyncio.get_running_loop().call_soon(turn)
+
+        async def inside() -> None:
+            asyncio.get_running_loop().call_soon(turn)
+            for number in range(5):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cancel = cluster[1].manager.fetch(query, noting(answered, number))
+                if number == 2:
+                    cancel()
+
+        await cluster[1].process.run(inside())
+        await until(lambda: len(answered) == 4)
+        assert answered == [0, 1, 3, 4]
+        assert turns == [1, 2, 3, 4]
+
+    with_topic(scenario)
+
+
+def test_fetches_that_stand_in_the_queue_are_answered_at_the_end() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
+        answered: list[int] = []
+
+        async def inside() -> None:
+            for number in range(3):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cluster[1].manager.fetch(query, noting(answered, number))
+            assert answered == [0]
+            await cluster[1].manager.stop()
+            assert answered == [0, 1, 2]
+
+        await cluster[1].process.run(inside())
+        cluster[1].kill()
+
+    with_topic(scenario)
+
+
+def test_cold_bytes_are_warmed_and_then_answered() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(5))
+        cluster[1].disk.faults.cold_read = 1.0
+        result = await cluster[1].fetch(0, max_wait_ms=500)
+        assert len(result.records) == 1
+        assert cluster[1].process.machine.disk.faults.cold_read == 1.0
+
+    with_topic(scenario)
+
+
+def test_a_client_that_poses_as_a_follower_acknowledges_nothing() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        await cluster[1].produce(acks=1)
+        for replica_id, replica_epoch, epoch, error in (
+            (2, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
+            (2, cluster[2].epoch + 1, 0, ErrorCode.STALE_BROKER_EPOCH),
+            (2, cluster[2].epoch, -1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (9, 1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ):
+            result = await cluster[1].fetch(
+                1, epoch=epoch, replica_id=replica_id, replica_epoch=replica_epoch
+            )
+            assert result.error is error
+        assert cluster[1].replica().machine.high_watermark == 0
+
+    with_topic(scenario)

@@ -1,0 +1,174 @@
+"""Replication throttles: bytes per second of what is not in sync, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.partition.ids import PartitionId
+from broker.replication.quota import BURST_S
+from chaos.sim.session_laws import unnoticed
+from metadata.image import CLUSTER, ConfigResource
+from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster, until
+from tests.support.replication import ends, run, settled
+
+LEADERS = "leader.replication.throttled"
+FOLLOWERS = "follower.replication.throttled"
+RATE = 50_000
+P1 = PartitionId(TOPIC_ID, 1)
+VALUE = b"v" * 5_000
+
+
+def set_config(cluster: ReplicaCluster, name: str, value: object, *, topic: bool = False) -> None:
+    """For the topic, or for all brokers."""
+    resource = ConfigResource.topic(TOPIC) if topic else CLUSTER
+    record = pb.ConfigRecord(
+        resource_type=resource.type,  # type: ignore[arg-type]
+        resource_name=resource.name,
+        name=name,
+    )
+    if value is not None:
+        record.value = str(value)
+    cluster.commit(pb.MetadataRecord(config=record))
+
+
+def throttle(cluster: ReplicaCluster, role: str, rate: int = RATE, replicas: str = "*") -> None:
+    set_config(cluster, f"{role}.rate", rate)
+    set_config(cluster, f"{role}.replicas", replicas, topic=True)
+
+
+async def fall_behind(cluster: ReplicaCluster, batches: int = 60, *parts: PartitionId) -> None:
+    """Broker 3 is down while some 5 kB a batch are written; then it comes back."""
+    cluster.fence(3)
+    cluster[3].kill()
+    for part in parts or (P0,):
+        for _ in range(batches):
+            leader = cluster[cluster.state(part).leader]
+            await leader.produce(make_batch(value=VALUE), partition=part)
+    await cluster[3].start()
+
+
+def come_back(cluster: ReplicaCluster) -> None:
+    cluster.register(cluster[3])
+
+
+def copied_bytes(cluster: ReplicaCluster) -> int:
+    return cluster[3].manager.counters.replication_bytes_in
+
+
+async def check_rate(cluster: ReplicaCluster, seconds: int, rate: int = RATE) -> None:
+    """What broker 3 copies stays under the rate, and is not much less either."""
+    began = copied_bytes(cluster)
+    batch = len(make_batch(value=VALUE))
+    for second in range(1, seconds + 1):
+        await asyncio.sleep(1)
+        copied = copied_bytes(cluster) - began
+        assert copied <= rate * (second + BURST_S) + batch
+        assert copied >= rate * second * 0.8
+
+
+def with_lag(scenario: object, *replicas: tuple[int, ...], **config: object) -> None:
+    async def whole(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(*(replicas or ((1, 2, 3),)))
+        await settled(cluster)
+        await scenario(cluster)  # type: ignore[operator]
+
+    run(whole, **config)
+
+
+def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster)
+        throttle(cluster, LEADERS)
+        come_back(cluster)
+        await check_rate(cluster, 4)
+        counters = cluster[1].manager.counters
+        assert counters.throttled_bytes_out >= 4 * RATE * 0.8
+        await until(lambda: 3 in cluster.state().isr)
+
+    with_lag(scenario)
+
+
+def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster, 30, P0, P1)
+        throttle(cluster, FOLLOWERS)
+        come_back(cluster)
+        await check_rate(cluster, 4)
+        assert cluster[3].manager.counters.throttled_bytes_in == copied_bytes(cluster)
+        await until(lambda: 3 in cluster.state().isr and 3 in cluster.state(P1).isr)
+
+    with_lag(scenario, (1, 2, 3), (2, 1, 3), replica_fetch_max_bytes=10_000)
+
+
+def test_who_is_in_sync_is_never_held_back() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster)
+        throttle(cluster, LEADERS, rate=0)
+        come_back(cluster)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(30):
+            await cluster[1].produce(make_batch(value=VALUE))
+        assert loop.time() - began < 1
+        assert ends(cluster, 1, 2) == [90, 90]
+        await asyncio.sleep(3)
+        assert copied_bytes(cluster) == 0
+        assert cluster.state().isr == (1, 2)
+
+    with_lag(scenario)
+
+
+def test_a_throttle_ends_with_its_list_or_its_rate() -> None:
+    async def ended_by(cluster: ReplicaCluster, name: str, *, topic: bool) -> None:
+        await fall_behind(cluster)
+        throttle(cluster, LEADERS, rate=0)
+        throttle(cluster, FOLLOWERS, rate=0)
+        come_back(cluster)
+        await asyncio.sleep(3)
+        assert copied_bytes(cluster) == 0
+        for role in (LEADERS, FOLLOWERS):
+            set_config(cluster, f"{role}.{name}", None, topic=topic)
+        await until(lambda: 3 in cluster.state().isr, within_s=2)
+
+    async def by_list(cluster: ReplicaCluster) -> None:
+        await ended_by(cluster, "replicas", topic=True)
+
+    async def by_rate(cluster: ReplicaCluster) -> None:
+        await ended_by(cluster, "rate", topic=False)
+
+    with_lag(by_list)
+    with_lag(by_rate)
+
+
+def test_partitions_that_are_not_named_go_on_while_others_wait() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster, 60, P0, P1)
+        throttle(cluster, LEADERS, rate=0, replicas="0:1,1:2")
+        throttle(cluster, FOLLOWERS, rate=0, replicas="0:3,1:1")
+        come_back(cluster)
+        await until(lambda: 3 in cluster.state(P1).isr, within_s=3)
+        assert 3 not in cluster.state(P0).isr
+        assert cluster[3].replica(P0).log.end_offset == 0
+
+    with_lag(scenario, (1, 2, 3), (1, 2, 3))
+
+
+def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
+    """Fetches that bring records of one partition do not look at those put aside."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fall_behind(cluster)
+        throttle(cluster, LEADERS, rate=0)
+        come_back(cluster)
+        await asyncio.sleep(1)
+        session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
+        assert list(session.held) == [P0]
+        assert session.to_look_at() == []
+        replicas, sessions = cluster[1].manager._replicas, cluster[1].sessions
+        assert not list(unnoticed(replicas, sessions))
+        cluster[1].replica().throttled_as_leader = False
+        assert any("in vain" in fault for fault in unnoticed(replicas, sessions))
+
+    with_lag(scenario)

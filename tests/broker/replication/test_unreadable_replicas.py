@@ -1,0 +1,152 @@
+"""Replicas of which a part cannot be read, and files that find no handle: who gives up what."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from broker.replication.replica import ReplicaState
+from broker.replication.types import OffsetQuery
+from stele.errors import ErrorCode
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replication import ends, with_topic
+
+LOG = "/data/orders-0/00000000000000000000.log"
+
+
+@pytest.mark.parametrize("sync_s", [(0.001, 0.002), (3.0, 3.0)], ids=["fast", "slower than fetch"])
+def test_a_leader_with_an_unreadable_sector_gives_up_and_is_rebuilt(
+    sync_s: tuple[float, float],
+) -> None:
+    """A device tries for seconds before it gives a sector up, longer than a fetch waits."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        cluster[1].disk.spoil(LOG, 100)
+        cluster[1].disk.faults.sync_s = sync_s
+        answers = []
+        for _ in range(12):
+            answers.append((await cluster[1].fetch(0, max_wait_ms=500)).error)
+            if answers[-1] is not ErrorCode.NONE:
+                break
+        assert answers[-1] is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].corrupt == [P0]
+        assert cluster[1].failed_directories == []
+        cluster[1].disk.faults.sync_s = (0.001, 0.002)
+        cluster.change(leader=2, isr=(2, 3))
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 1) == [3]
+        cluster.change(leader=1)
+        await until(lambda: cluster[1].replica().machine.is_leader)
+        assert len((await cluster[1].fetch(0)).records) == 1
+
+    with_topic(scenario)
+
+
+def test_the_only_replica_serves_what_can_be_read() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 6000))
+        cluster[1].disk.spoil(LOG, 100)
+        assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len((await cluster[1].fetch(2)).records) == 1  # found by the index
+        assert (await cluster[1].produce()).error is ErrorCode.NONE
+        assert cluster[1].corrupt == []
+
+    with_topic(scenario, (1,), min_insync=1)
+
+
+def test_a_search_by_time_that_meets_an_unreadable_sector_is_answered() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=b"v" * 300))
+        cluster[1].disk.spoil(LOG, 100)
+        [result] = await cluster[1].process.run(
+            cluster[1].manager.list_offsets([OffsetQuery(P0, 0)])
+        )
+        assert result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster[1].corrupt == [P0]
+
+    with_topic(scenario)
+
+
+def test_a_follower_that_cannot_read_what_it_is_to_cut_is_rebuilt() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(2):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        await until(lambda: ends(cluster, 3) == [2])
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        await cluster[1].produce(make_batch(value=b"v" * 300), acks=1)
+        cluster[1].disk.spoil(LOG, 100)
+        cluster.change(leader=2, isr=(1, 2, 3))
+        await cluster[2].produce(acks=1)
+        cluster.simulation.fabric.heal()
+        await until(lambda: cluster[1].corrupt == [P0])
+        assert cluster[1].replica().state is ReplicaState.CORRUPT
+        cluster.change(isr=(2, 3))
+        await asyncio.sleep(1)
+        assert cluster[1].replica().state is ReplicaState.CORRUPT, (
+            "a late fetch of the log that was would pass for one of the new log"
+        )
+        cluster.change(leader=2)  # a leader epoch in which it has fetched nothing
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 1) == [3]
+
+    with_topic(scenario)
+
+
+def test_a_replica_that_cannot_be_rebuilt_at_once_is_rebuilt_later() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=b"v" * 300))
+        disk = cluster[1].disk
+        disk.flip_bit(LOG, 16)
+        await cluster[1].fetch(0)
+        disk.faults.quota_bytes = disk.used_bytes()
+        cluster.change(leader=2, isr=(2, 3))
+        await asyncio.sleep(20)
+        assert cluster[1].failed_directories == []
+        assert cluster[1].replica().machine.state == cluster.state()
+        disk.faults.quota_bytes = None
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+        assert ends(cluster, 1) == [1]
+
+    with_topic(scenario)
+
+
+def test_want_of_handles_refuses_and_passes() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        faults = cluster[1].disk.faults
+        faults.no_handle = 1.0
+        errors = {(await cluster[1].produce(make_batch(value=b"v" * 300))).error for _ in range(8)}
+        assert errors == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+        await asyncio.sleep(15)  # checkpoints and retention, too
+        faults.no_handle = 0.0
+        assert cluster[1].failed_directories == []
+        await asyncio.sleep(1)
+        assert (await cluster[1].produce()).error is ErrorCode.NONE
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+
+    with_topic(scenario, segment_bytes="1024")
+
+
+def test_a_topic_that_cannot_be_deleted_at_once_is_deleted_later() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        disk = cluster[1].process.world.disk
+        rename = disk.rename
+
+        def refuse(source: str, target: str) -> None:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory", source)
+
+        disk.rename = refuse  # type: ignore[method-assign]
+        cluster.delete_topic()
+        await asyncio.sleep(1)
+        assert cluster[1].failed_directories == []
+        assert cluster[1].directory.logs
+        disk.rename = rename  # type: ignore[method-assign]
+        await until(lambda: not cluster[1].directory.logs)
+
+    with_topic(scenario)

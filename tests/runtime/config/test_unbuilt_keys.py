@@ -1,0 +1,256 @@
+"""Security that is asked for and not built stops the start: plaintext is not served for it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from metadata.config_keys import NODE_KEYS
+from runtime.config.node import ConfigError, NodeConfig, from_settings, load
+from runtime.config.unbuilt_keys import PROMISES, no_effect, refusal
+
+MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
+
+# Every key of Kafka's brokers that is about security (org.apache.kafka.common.config.*,
+# org.apache.kafka.server.config.*), and some that older versions have.
+SECURITY_KEYS = [
+    "allow.everyone.if.no.acl.found",
+    "authorizer.class.name",
+    "config.providers",
+    "connections.max.reauth.ms",
+    "delegation.token.expiry.check.interval.ms",
+    "delegation.token.expiry.time.ms",
+    "delegation.token.master.key",
+    "delegation.token.max.lifetime.ms",
+    "delegation.token.secret.key",
+    "early.start.listeners",
+    "password.encoder.cipher.algorithm",
+    "password.encoder.iterations",
+    "password.encoder.key.length",
+    "password.encoder.keyfactory.algorithm",
+    "password.encoder.old.secret",
+    "password.encoder.secret",
+    "principal.builder.class",
+    "sasl.client.callback.handler.class",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.mechanism",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.server.callback.handler.class",
+    "sasl.server.max.receive.size",
+    "security.inter.broker.protocol",
+    "security.providers",
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keymanager.algorithm",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+    "super.users",
+]
+
+# Kafka's defaults that mean "none": stated, they promise nothing.
+HARMLESS = {
+    "allow.everyone.if.no.acl.found": "true",
+    "connections.max.reauth.ms": "0",
+    "delete.topic.enable": "true",
+    "remote.log.storage.system.enable": "false",
+    "security.inter.broker.protocol": "PLAINTEXT",
+    "ssl.client.auth": "none",
+}
+
+
+def started(**settings: str) -> NodeConfig:
+    return from_settings({**MINIMAL, **settings})
+
+
+def fault(settings: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        started(**settings)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", SECURITY_KEYS)
+def test_every_security_key_is_refused(name: str) -> None:
+    said = fault({name: "something"})
+    assert f"{name} promises " in said
+    assert "not built" in said
+    assert "remove it" in said or "write values out" in said
+
+
+@pytest.mark.parametrize("name", [key for key in SECURITY_KEYS if key.startswith(("ssl", "sasl"))])
+def test_so_it_is_for_a_single_listener(name: str) -> None:
+    prefixed = f"listener.name.external.{name}"
+    assert f"{prefixed} promises " in fault({prefixed: "something"})
+
+
+def test_a_mechanism_of_one_listener() -> None:
+    name = "listener.name.external.scram-sha-256.sasl.jaas.config"
+    assert f"{name} promises " in fault({name: "org.apache.kafka.…;"})
+
+
+@pytest.mark.parametrize("name", SECURITY_KEYS)
+def test_without_a_value_nothing_is_promised(name: str) -> None:
+    started(**{name: " "})
+
+
+@pytest.mark.parametrize(("name", "value"), HARMLESS.items())
+def test_harmless_values_start(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        started(**{name: value})
+    if name not in NODE_KEYS:
+        assert caplog.text.count(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("create.topic.policy.class.name", "org.example.Policy"),
+        ("alter.config.policy.class.name", "org.example.Policy"),
+        ("delete.topic.enable", "false"),
+        ("remote.log.storage.system.enable", "true"),
+        ("log.dir", "/data"),
+    ],
+)
+def test_other_promises_of_safety(name: str, value: str) -> None:
+    if name not in NODE_KEYS:  # built since
+        assert f"{name} promises " in fault({name: value})
+
+
+def test_variables_of_the_environment_count_too() -> None:
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location promises"):
+        load(
+            "node.id=1\ncontroller.quorum.voters=1@h:1",
+            environment={"STELE_SSL_KEYSTORE_LOCATION": "/secrets/keystore.jks"},
+        )
+
+
+def test_all_broken_promises_are_told_at_once() -> None:
+    said = fault({"ssl.keystore.location": "/x", "authorizer.class.name": "A", "super.users": "U"})
+    for name in ("ssl.keystore.location", "authorizer.class.name", "super.users"):
+        assert name in said
+
+
+# ------------------------------------------------------------------------------- listeners
+
+
+@pytest.mark.parametrize("name", ["SSL", "SASL_SSL", "SASL_PLAINTEXT", "sasl_ssl"])
+@pytest.mark.parametrize("key", ["listeners", "grpc.listeners"])
+def test_a_listener_named_after_a_protocol(name: str, key: str) -> None:
+    assert f"for listener {name}" in fault({key: f"PLAINTEXT://h:1,{name}://h:2"})
+
+
+@pytest.mark.parametrize("name", ["CLIENT_TLS", "MY_SSL", "INTERNAL_SASL"])
+def test_a_listener_whose_name_promises_something(name: str) -> None:
+    said = fault({"listeners": f"{name}://h:1", "grpc.listeners": f"{name}://h:2"})
+    assert f"listener {name} promises" in said
+    assert "listener.security.protocol.map" in said
+
+
+def test_a_listener_that_is_mapped() -> None:
+    both = {"listeners": "OUTSIDE://h:1", "grpc.listeners": "OUTSIDE://h:2"}
+    mapped = {**both, "listener.security.protocol.map": "OUTSIDE:SSL"}
+    assert "promises SSL for listener OUTSIDE" in fault(mapped)
+    assert "is not NAME:PROTOCOL" in fault({"listener.security.protocol.map": "OUTSIDE"})
+    started(**{**both, "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,OTHER:SSL"})
+    secure_name = {"listeners": "MY_SSL://h:1", "grpc.listeners": "MY_SSL://h:2"}
+    started(**{**secure_name, "listener.security.protocol.map": "MY_SSL:PLAINTEXT"})
+
+
+def test_the_controllers_listener() -> None:
+    names = {"controller.listener.names": "CONTROLLER"}
+    mapped = {**names, "listener.security.protocol.map": "CONTROLLER:SASL_SSL"}
+    assert "promises SASL_SSL for listener CONTROLLER" in fault(mapped)
+    started(**{**names, "listener.security.protocol.map": "CONTROLLER:PLAINTEXT"})
+    assert "for listener SSL" in fault({"controller.listener.names": "SSL"})
+
+
+def test_the_map_that_kafkas_own_file_has_promises_nothing_by_itself() -> None:
+    mapped = (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "SASL_SSL:SASL_SSL"
+    )
+    started(**{"listener.security.protocol.map": mapped})
+
+
+# --------------------------------------------------------------------------------- the rest
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group.initial.rebalance.delay.ms",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "quota.window.num",
+        "num.network.threads",
+        "remote.log.manager.thread.pool.size",
+        "zookeeper.connect",
+    ],
+)
+def test_what_promises_no_safety_has_no_effect_and_is_named_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if name in NODE_KEYS:  # built since
+        return
+    with caplog.at_level(logging.WARNING):
+        started(**{name: "1"})
+    (record,) = caplog.records
+    assert f"{name} has no effect: there " in record.getMessage()
+
+
+def test_a_key_of_nobody_is_neither() -> None:
+    assert refusal("broker.rak", "a") is None
+    assert no_effect("broker.rak") is None
+
+
+def test_every_promise_says_what_to_do() -> None:
+    for promise in PROMISES:
+        assert "\n" not in promise.remedy
+        assert promise.remedy.startswith(("remove", "write", "name"))

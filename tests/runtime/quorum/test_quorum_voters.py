@@ -1,0 +1,385 @@
+"""Voters change under the real driver: endpoints, snapshots, restarts, peers that move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from raft.membership import AddVoter, RemoveVoter, VoterChange
+from raft.quorum import ReplicaKey, Voter, VoterSet
+from raft.ready import Role
+from runtime.quorum.config import QuorumConfig, QuorumVoter
+from runtime.quorum.inspection import voters_on_disk
+from runtime.quorum.messages import ADD_VOTER, REMOVE_VOTER
+from runtime.quorum.peers import Endpoints, Peers
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import raft_pb2 as pb
+from stele.world import RpcError
+from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, Replica
+
+
+def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
+    cluster.simulation.run(main)
+
+
+def voter(replica: Replica) -> Voter:
+    key = ReplicaKey(replica.id, replica.config.directory_id)
+    return Voter(key, f"{replica.machine}:{replica.port}")
+
+
+async def until_directories_are_known(cluster: QuorumCluster, leader: Replica) -> None:
+    await cluster.until(
+        lambda: all(any(each.key.directory_id) for each in leader.quorum.voters.voters)
+    )
+
+
+async def change(leader: Replica, what: VoterChange) -> None:
+    await leader.process.run(leader.quorum.change_voters(what))
+
+
+async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> Replica:
+    """A further controller, which knows nobody but the first one, votes."""
+    replica = cluster.replicas[node_id]
+    await replica.start(
+        voters=(),
+        bootstrap=(("node1", PORT),),
+        is_controller=True,
+        endpoint=f"node{node_id}:{PORT}",
+        **settings,
+    )
+    leader = await cluster.leader()
+    await cluster.until(lambda: replica.quorum.log_end_offset == leader.quorum.log_end_offset)
+    await change(leader, AddVoter(voter(replica), 5.0))
+    return replica
+
+
+def test_the_log_remembers_the_voters() -> None:
+    cluster = QuorumCluster(voters=1, observers=2)
+
+    async def main() -> None:
+        await cluster.replicas[1].start()
+        for node_id in (2, 3):
+            await grow(cluster, node_id)
+        leader = await cluster.leader()
+        await leader.propose(b"x")
+        await cluster.until_equal()
+        everybody = list(cluster.replicas.values())
+        expected = VoterSet(voter(each) for each in everybody)
+        assert all(each.quorum.voters == expected for each in everybody)
+        for replica in everybody:
+            await replica.stop()
+            disk = cluster.simulation.process(replica.machine).world.disk
+            assert voters_on_disk(disk, DIRECTORY, "cluster") == expected
+        for replica in everybody:
+            await replica.start()
+        assert all(each.quorum.voters == expected for each in everybody)
+        await (await cluster.leader(after_epoch=1)).propose(b"y")
+        await cluster.until_equal()
+
+    run(cluster, main())
+
+
+def test_a_snapshot_carries_the_voters() -> None:
+    cluster = QuorumCluster(voters=1, observers=2)
+
+    async def main() -> None:
+        often = {"snapshot_after_bytes": 500, "snapshot_interval_ms": 0}
+        first = cluster.replicas[1]
+        await first.start(**often)
+        await grow(cluster, 2, **often)
+        leader = await cluster.leader()
+        for number in range(300):
+            await leader.propose(b"%d" % number)
+            await asyncio.sleep(0.05)
+        await cluster.until(lambda: leader.quorum.log_start_offset > 20)
+        voters = leader.quorum.voters
+        assert len(voters) == 2
+        # The record of the voters is gone from the log; who is new gets them with the snapshot,
+        new = cluster.replicas[3]
+        await new.start(voters=(), bootstrap=(("node2", PORT),), **often)
+        await cluster.until(lambda: new.witness.state == leader.witness.state)
+        assert new.witness.snapshot
+        assert new.quorum.voters == voters
+        # and who restarts has them from its own.
+        for replica in cluster.replicas.values():
+            await replica.stop()
+        for replica in cluster.replicas.values():
+            await replica.start()
+            assert replica.quorum.voters == voters
+        await cluster.leader(after_epoch=leader.quorum.leader.epoch)
+
+    run(cluster, main())
+
+
+def test_a_voter_that_moves_tells_the_others() -> None:
+    cluster = QuorumCluster(voters=3, observers=1)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await cluster.until(
+            lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters)
+        )
+        moved, other = cluster.others(leader)
+        await moved.stop()
+        moved.port = PORT + 1
+        await moved.start(endpoint=f"{moved.machine}:{PORT + 1}")
+
+        def is_known() -> bool:
+            found = [each.quorum.voters.get(moved.id) for each in cluster.replicas.values()]
+            return all(e is not None and e.endpoint == f"{moved.machine}:{PORT + 1}" for e in found)
+
+        await cluster.until(is_known, timeout_s=20.0)
+        other.kill()  # the leader needs it where it is now
+        await leader.process.run(leader.quorum.transfer_leadership(moved.id))
+        assert await cluster.leader(after_epoch=1) is moved
+        await moved.propose(b"x")
+        await cluster.until_equal(leader, moved)
+
+    run(cluster, main())
+
+
+def test_all_voters_move_at_once_when_the_configuration_knows_where() -> None:
+    cluster = QuorumCluster(voters=3)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await until_directories_are_known(cluster, leader)
+        await cluster.until_equal()
+        everybody = list(cluster.replicas.values())
+        for replica in everybody:
+            await replica.stop()
+        elsewhere = tuple(QuorumVoter(each.id, each.machine, PORT + 1) for each in everybody)
+        for replica in everybody:
+            replica.port = PORT + 1
+            await replica.start(voters=elsewhere)
+        expected = VoterSet(voter(each) for each in everybody)
+        await cluster.until(
+            lambda: all(each.quorum.voters == expected for each in everybody), timeout_s=60.0
+        )
+        await (await cluster.leader(after_epoch=1)).propose(b"x")
+        await cluster.until_equal()
+
+    run(cluster, main())
+
+
+def test_a_leader_that_removes_itself_hands_over() -> None:
+    cluster = QuorumCluster(voters=3)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await cluster.until(
+            lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters)
+        )
+        await change(leader, RemoveVoter(ReplicaKey(leader.id, leader.config.directory_id)))
+        after = await cluster.leader(after_epoch=1)
+        assert after is not leader
+        await cluster.until(lambda: leader.quorum.role is Role.OBSERVER)
+        await after.propose(b"x")
+        await cluster.until_equal()  # it goes on as an observer
+        assert leader.id not in after.quorum.voters.ids
+        assert not leader.fatal
+
+    run(cluster, main())
+
+
+async def ask(
+    asker: Replica, target: Replica, method: str, **fields: Any
+) -> pb.VoterChangeResponse:
+    kind = pb.AddVoterRequest if method == ADD_VOTER else pb.RemoveVoterRequest
+    answer = await asker.call(target, method, kind(**fields).SerializeToString())
+    return pb.VoterChangeResponse.FromString(answer)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster cluster"),
+        ({"voter_directory_id": b""}, ErrorCode.INVALID_REQUEST, "directory"),
+        ({"voter_directory_id": b"short"}, ErrorCode.INVALID_REQUEST, "directory id of 5 bytes"),
+        ({"endpoint": ""}, ErrorCode.INVALID_REQUEST, "endpoint"),
+        ({"endpoint": "nowhere"}, ErrorCode.INVALID_REQUEST, "'nowhere' is no endpoint"),
+        ({"voter_id": 1}, ErrorCode.DUPLICATE_VOTER, "1"),
+        (
+            {"timeout_ms": 1000},
+            ErrorCode.REQUEST_TIMED_OUT,
+            "controller 9 does not answer at node9:9093",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_new_voter(
+    fields: dict[str, Any], error: ErrorCode, words: str
+) -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await leader.propose(b"x")
+        before = leader.quorum.voters
+        good = {"voter_id": 9, "voter_directory_id": bytes(15) + b"9", "endpoint": "node9:9093"}
+        answer = await ask(cluster.others(leader)[0], leader, ADD_VOTER, **(good | fields))
+        assert (answer.error, answer.leader_id) == (error, leader.id)
+        assert words in answer.message
+        assert leader.quorum.voters.ids == before.ids
+
+    run(cluster, main())
+
+
+def test_what_is_learned_meanwhile_is_not_taken_for_the_voter_that_was_given_up() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        late = cluster.replicas[3]
+        for node_id in (1, 2):
+            await cluster.replicas[node_id].start()
+        leader = await cluster.leader()
+        absent = Voter(ReplicaKey(9, bytes([9]) * 16), "node9:9093")
+        adding = asyncio.ensure_future(change(leader, AddVoter(absent, 2.0)))
+        await asyncio.sleep(1.0)
+        assert leader.quorum.voters.directory_id(late.id) == bytes(16)
+        await late.start()  # the record of the voters changes: its directory is known now
+        with pytest.raises(ApiError, match="did not catch up"):
+            await adding
+        assert leader.quorum.voters.directory_id(late.id) == late.config.directory_id
+        assert leader.quorum.voters.ids == (1, 2, 3)
+
+    run(cluster, main())
+
+
+def test_whoever_does_not_lead_names_the_leader() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        other = cluster.others(leader)[0]
+        key = {"voter_id": leader.id, "voter_directory_id": leader.config.directory_id}
+        answer = await ask(leader, other, REMOVE_VOTER, **key)
+        assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, leader.id)
+
+    run(cluster, main())
+
+
+@pytest.mark.parametrize("moment_ms", [0, 1, 2, 3, 5, 10])
+def test_a_leader_that_falls_in_the_midst_says_what_is_certain(moment_ms: int) -> None:
+    cluster = QuorumCluster(seed=moment_ms, voters=3)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        await cluster.until(
+            lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters)
+        )
+        gone = cluster.others(leader)[0]
+        outcome: list[object] = []
+
+        async def remove() -> None:
+            try:
+                await change(leader, RemoveVoter(ReplicaKey(gone.id, gone.config.directory_id)))
+                outcome.append(None)
+            except ApiError as error:
+                outcome.append(error.code)
+
+        removal = asyncio.ensure_future(remove())
+        await asyncio.sleep(moment_ms / 1000)
+        cluster.isolate(leader)
+        await asyncio.sleep(8.0)
+        cluster.simulation.fabric.heal()
+        await removal
+        after = await cluster.leader(after_epoch=1)
+        await after.propose(b"x")
+        await cluster.until_equal()
+        removed = gone.id not in after.quorum.voters.ids
+        if outcome == [None]:
+            assert removed
+        else:
+            assert outcome in ([ErrorCode.REQUEST_TIMED_OUT], [ErrorCode.NOT_CONTROLLER])
+
+    run(cluster, main())
+
+
+# -------------------------------------------------------------------------------- addresses
+
+
+def endpoints(**settings: Any) -> Endpoints:
+    voters = (QuorumVoter(1, "old1", 1), QuorumVoter(2, "old2", 1))
+    return Endpoints(QuorumConfig("cluster", 9, bytes(16), voters, **settings))
+
+
+def test_addresses_of_the_record_come_before_those_of_the_configuration() -> None:
+    known = endpoints(bootstrap=(("b", 1), ("b", 2)))
+    assert known.bootstrap_ids == (-2, -3, 1, 2)
+    assert [str(known.get(each)) for each in (1, 2, 3, -2, -3)] == [
+        "old1:1",
+        "old2:1",
+        "None",
+        "b:1",
+        "b:2",
+    ]
+    record = VoterSet([Voter(ReplicaKey(1), "new1:1"), Voter(ReplicaKey(3), "new3:1")])
+    known.settle(record, None)
+    assert [str(known.get(each)) for each in (1, 2, 3)] == ["new1:1", "old2:1", "new3:1"]
+
+
+def test_an_address_that_does_not_answer_gives_way() -> None:
+    known = endpoints()
+    known.settle(VoterSet([Voter(ReplicaKey(1), "new1:1")]), None)
+    tried = []
+    for _ in range(3):
+        tried.append(str(known.get(1)))
+        known.failed(1)
+    assert tried == ["new1:1", "old1:1", "new1:1"]
+
+
+def test_a_leader_outside_of_the_record_is_found_as_long_as_it_leads() -> None:
+    known = endpoints()
+    known.settle(VoterSet([Voter(ReplicaKey(4), "four:1"), Voter(ReplicaKey(5), "five:1")]), 4)
+    known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 4)  # it removes itself
+    assert str(known.get(4)) == "four:1"
+    known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 5)
+    assert known.get(4) is None
+    known.tell(7, "seven:1")  # added behind the end of this log
+    known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 7)
+    assert str(known.get(7)) == "seven:1"
+    known.tell(7, "")
+    assert str(known.get(7)) == "seven:1"
+
+
+class _Channel:
+    def __init__(self, closed: list[str], host: str) -> None:
+        self._closed = closed
+        self._host = host
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        return b""
+
+    async def close(self) -> None:
+        self._closed.append(self._host)
+
+
+async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
+    closed: list[str] = []
+    network = SimpleNamespace(channel=lambda host, port: _Channel(closed, host))
+    config = QuorumConfig("cluster", 9, bytes(16), ())
+    peers = Peers(
+        config,
+        cast(Any, network),
+        Endpoints(config),
+        on_answer=lambda call, response: None,
+        on_failure=lambda call, code: None,
+    )
+
+    def voters(*named: tuple[int, str]) -> VoterSet:
+        return VoterSet([Voter(ReplicaKey(each), f"{host}:1") for each, host in named])
+
+    peers.settle(voters((1, "one"), (2, "two"), (3, "three")), 1)
+    for node_id in (1, 2, 3):
+        await peers.ask(node_id, "x", b"")
+    peers.settle(voters((1, "one"), (2, "moved")), 1)
+    await asyncio.sleep(0)
+    assert sorted(closed) == ["three", "two"]
+    with pytest.raises(RpcError, match="nobody has said where node 3 is"):
+        await peers.ask(3, "x", b"")
+    await peers.close()
+    assert sorted(closed) == ["one", "three", "two"]

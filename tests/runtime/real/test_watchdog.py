@@ -1,0 +1,72 @@
+"""Which code kept the event loop busy, and for how long."""
+
+import asyncio
+import logging
+import signal
+
+import pytest
+import uvloop
+
+from runtime.metrics.registry import MetricsRegistry
+from runtime.real.watchdog import Watchdog
+
+
+def keep_the_loop_busy(watchdog: Watchdog) -> None:
+    """Until the alarm has gone off: not by the clock."""
+    for _ in range(2_000_000_000):
+        if watchdog._stack is not None:
+            return
+    raise AssertionError("no alarm")
+
+
+async def seen(watchdog: Watchdog, turns: int) -> None:
+    for _ in range(30_000):
+        if watchdog.long_turns >= turns:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it does not count")
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_long_turn_is_told_with_its_code(factory, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+    before = signal.getsignal(signal.SIGALRM)
+    registry = MetricsRegistry()
+    watchdog = Watchdog(registry, long_turn_s=0.05, beat_s=0.005)
+
+    async def run() -> None:
+        watchdog.start()
+        asyncio.get_running_loop().call_soon(keep_the_loop_busy, watchdog)
+        await seen(watchdog, 1)
+        watchdog.stop()
+        watchdog.stop()
+
+    loop = factory()
+    try:
+        with caplog.at_level(logging.WARNING):
+            loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert "in keep_the_loop_busy" in caplog.text
+    assert "ms of CPU time" in caplog.text
+    values = registry.values()
+    assert values["stele_event_loop_long_turns_total"] >= 1
+    assert values["stele_event_loop_turn_max_seconds"] >= 0.05
+    assert registry.values()["stele_event_loop_turn_max_seconds"] == 0  # taken by the scrape before
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+async def test_of_many_long_turns_one_is_logged_and_all_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.real.watchdog._LOG_INTERVAL_S", 3600.0)
+    watchdog = Watchdog(MetricsRegistry(), long_turn_s=0.02, beat_s=0.002)
+    watchdog.start()
+    try:
+        for number in range(3):
+            keep_the_loop_busy(watchdog)
+            await seen(watchdog, number + 1)
+    finally:
+        watchdog.stop()
+    assert watchdog.long_turns >= 3
+    assert caplog.text.count("the event loop did nothing else") == 1
