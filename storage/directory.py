@@ -137,6 +137,9 @@ class LogDirectory:
         self.corrupt: dict[TopicPartition, CorruptLogError] = {}
         """Logs that must not be used: to be reported, then ``discard_corrupt``."""
         self.corrupt_topic_ids: dict[TopicPartition, bytes | None] = {}
+        # Whose directories were begun when something failed; ``create`` goes on with one,
+        # ``delete`` sets it aside.
+        self.half_made: dict[TopicPartition, bytes] = {}
         self._unnoted: set[TopicPartition] = set()  # found corrupt, and the disk took no note of it
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
@@ -391,9 +394,12 @@ class LogDirectory:
                 file.close()
             log = finish(self._disk, self._opening(key, config or self._config, topic_id))
         except OSError as error:
+            if self._disk.exists(directory):
+                self.half_made[key] = topic_id
             if is_disk_full(error):
                 self._tell_full(0)
             raise self._refusal(f"{directory} cannot be made", error) from error
+        self.half_made.pop(key, None)
         log.require_synced(self.path, directory, metadata_path)
         self.logs[key] = log
         return log
@@ -415,9 +421,15 @@ class LogDirectory:
         """What the checkpoints say of a log: recovery point, high watermark, start."""
         return self._checkpoints.of(log.key)
 
+    def holds(self, key: TopicPartition) -> bool:
+        """Whether a log of that name is here: a sound one, a corrupt one or a half-made one."""
+        return key in self.logs or key in self.corrupt or key in self.half_made
+
     def topic_id(self, key: TopicPartition) -> bytes | None:
-        """Of a log, corrupt or not, that is here; None if that is not known."""
-        return self.corrupt_topic_ids[key] if key in self.corrupt else self.logs[key].topic_id
+        """Of a log that is here, in whatever state; None if that is not known."""
+        if key in self.corrupt:
+            return self.corrupt_topic_ids[key]
+        return self.logs[key].topic_id if key in self.logs else self.half_made[key]
 
     def delete(self, topic: str, partition: int) -> None:
         """Close a log and set its directory aside; ``remove_deleted`` frees the space.
@@ -425,10 +437,11 @@ class LogDirectory:
         Raises StorageError: nothing has changed, and it may be called again.
         """
         key = TopicPartition(topic, partition)
-        log = self.logs.get(key)
-        if log is None and key not in self.corrupt:
+        if not self.holds(key):
             return
+        log = self.logs.get(key)
         self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
+        self.half_made.pop(key, None)
         self.corrupt.pop(key, None)
         self.corrupt_topic_ids.pop(key, None)
         self._unnoted.discard(key)

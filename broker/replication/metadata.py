@@ -95,8 +95,9 @@ class MetadataApplier:
         """Delete the logs that could not be deleted before, and make those not made."""
         undeleted, self._undeleted = self._undeleted, {}
         for (directory, key), topic_id in undeleted.items():
-            is_there = key in directory.logs or key in directory.corrupt
-            if is_there and directory.offline is None and directory.topic_id(key) == topic_id:
+            if directory.offline is not None or not directory.holds(key):
+                continue
+            if directory.topic_id(key) == topic_id:
                 self._delete_log(directory, key)
         unmade, self._unmade = self._unmade, {}
         for change in unmade.values():
@@ -222,7 +223,8 @@ class MetadataApplier:
         online = [directory for directory in self._directories if directory.offline is None]
         if not online:
             raise StorageError("every log directory is offline")
-        directory = min(online, key=lambda each: len(each.logs))
+        begun = [directory for directory in online if key in directory.half_made]
+        directory = min(begun or online, key=lambda each: len(each.logs))
         log = directory.create(topic, key.partition, partition.topic_id, self._log_config(config))
         return directory, log
 
@@ -264,7 +266,9 @@ class MetadataApplier:
     # --------------------------------------------------------------------------- removing
 
     def _remove(self, partition: PartitionId) -> None:
-        self._unmade.pop(partition, None)
+        unmade = self._unmade.pop(partition, None)
+        if unmade is not None:
+            self._delete_half_made(TopicPartition(unmade.topic, partition.partition))
         replica = self._replicas.by_id.pop(partition, None)
         if replica is None:
             return
@@ -275,13 +279,19 @@ class MetadataApplier:
         logger.info("%r is no longer of this broker: deleting it", replica)
         self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
 
+    def _delete_half_made(self, key: TopicPartition) -> None:
+        """A log that could not be made is not wanted any more."""
+        for directory in self._directories:
+            if key in directory.half_made:
+                self._delete_log(directory, key)
+
     def _delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
         try:
             directory.delete(key.topic, key.partition)
             self._directories[directory].discard(key.topic, key.partition)
         except StorageError as error:
             logger.error("%s: %s", key, error)
-            if key in directory.logs or key in directory.corrupt:
+            if directory.holds(key):
                 self._undeleted[directory, key] = directory.topic_id(key)
 
     def _delete_strays(self, image: MetadataImage) -> None:

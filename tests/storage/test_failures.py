@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stele.world import ReadFailedError, SyncFailedError
+from stele.world import File, ReadFailedError, SyncFailedError
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
@@ -153,6 +153,35 @@ async def test_a_log_with_a_long_name_is_set_aside_and_known_as_such_later(
     assert again.corrupt == {}
     await again.remove_deleted()
     assert not [each for each in disk.list(PATH) if each.endswith("-delete")]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_log_that_could_not_be_made_leaves_nothing_behind(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    directory = open_directory(disk)
+    open_file = disk.open
+
+    def refuse(path: str, *, create: bool = False) -> File:
+        if path.endswith(".log"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return open_file(path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open", refuse)
+        with pytest.raises(StorageError, match="cannot be made"):
+            directory.create("t", 0, TOPIC_ID)
+    key = TopicPartition("t", 0)
+    assert directory.half_made == {key: TOPIC_ID}
+    assert directory.holds(key)
+    assert directory.topic_id(key) == TOPIC_ID
+    if goes_on:
+        directory.create("t", 0, TOPIC_ID)
+        assert directory.half_made == {}
+        directory.delete("t", 0)
+    directory.delete("t", 0)
+    assert not directory.holds(key)
+    assert not disk.exists(f"{PATH}/t-0")
 
 
 async def test_a_deletion_that_failed_has_changed_nothing_and_can_be_repeated(

@@ -10,6 +10,7 @@ import pytest
 from broker.replication.replica import ReplicaState
 from broker.replication.types import OffsetQuery
 from stele.errors import ErrorCode
+from stele.world import File
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster, until
 from tests.support.replication import ends, with_topic
@@ -130,6 +131,27 @@ def test_want_of_handles_refuses_and_passes() -> None:
         await until(lambda: cluster.state().isr == (1, 2, 3))
 
     with_topic(scenario, segment_bytes="1024")
+
+
+def test_a_topic_that_is_deleted_before_its_log_could_be_made_leaves_no_directory() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        disk = cluster[1].process.world.disk
+        open_file = disk.open
+
+        def refuse(path: str, *, create: bool = False) -> File:
+            if path.endswith(".log"):
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return open_file(path, create=create)
+
+        disk.open = refuse  # type: ignore[method-assign]
+        cluster.create_topic((1, 2, 3))
+        await asyncio.sleep(5)
+        assert disk.exists("/data/orders-0")
+        cluster.delete_topic()
+        await asyncio.sleep(1)
+        assert not disk.exists("/data/orders-0")
+
+    ReplicaCluster().run(scenario)
 
 
 def test_a_topic_that_cannot_be_deleted_at_once_is_deleted_later() -> None:
