@@ -273,10 +273,7 @@ class CommittedRecordsStay:
             if header.next_offset > committed:
                 break
             found = Committed.of(header)
-            # What was deleted on the leader, too, may differ: it was never committed, and the
-            # leader's log began behind it before this replica could hear that.
-            is_gone = header.next_offset <= log.start_offset
-            first = found if is_gone else known.setdefault(header.base_offset, found)
+            first = known.setdefault(header.base_offset, found)
             if first != found:
                 report(
                     f"{replica!r} on broker {node.id} has {found} at {header.base_offset}, "

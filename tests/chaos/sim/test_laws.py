@@ -198,18 +198,6 @@ def test_other_records_where_some_were_committed_break_it(
     assert report.endswith("was committed")
 
 
-@pytest.mark.parametrize("start", [2, 3, 4])
-def test_other_records_that_are_deleted_break_nothing(
-    bench: LawBench, committed: CommittedRecordsStay, start: int
-) -> None:
-    replica = bench.replica(
-        3, batch(0), batch(2, fill=b"w"), batch(4), state=STATE, high_watermark=4
-    )
-    replica.log.advance_start_offset(start)
-    # A batch of which one record is left is served as a whole.
-    assert bool(bench.broken(committed)) == (start < 4)
-
-
 def test_a_leader_without_something_committed_breaks_it(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:

@@ -85,6 +85,8 @@ SEEDS = [
     Plan(930558, seconds=30, light=True),
     # Retention went on while a law read a topic back.
     Plan(930873, seconds=30, light=True),
+    # A topic was deleted for whose log there had been no file handle: its directory stayed.
+    Plan(955307, seconds=30, light=True),
     # A broker that was starting found no file handles.
     Plan(940178, seconds=30, light=True),
 ]
