@@ -137,6 +137,7 @@ class LogDirectory:
         self.corrupt: dict[TopicPartition, CorruptLogError] = {}
         """Logs that must not be used: to be reported, then ``discard_corrupt``."""
         self.corrupt_topic_ids: dict[TopicPartition, bytes | None] = {}
+        self._aside: list[str] = []  # files that logs have cut off, not removed yet
         # Whose directories were begun when something failed; ``create`` goes on with one,
         # ``delete`` sets it aside.
         self.half_made: dict[TopicPartition, bytes] = {}
@@ -501,6 +502,9 @@ class LogDirectory:
     def dirty(self, log: PartitionLog) -> None:
         self._commit.add(log)
 
+    def set_aside(self, paths: list[str]) -> None:
+        self._aside += paths
+
     def unflushed(self, log: PartitionLog) -> None:
         self._unflushed[log] = self._clock.monotonic()
 
@@ -585,6 +589,13 @@ class LogDirectory:
             await self._checkpoints.write(points, points)
         except OSError as error:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
+
+    async def free_set_aside(self) -> None:
+        """Remove what truncations have cut off. What a failure or a crash leaves of it goes when
+        its log is opened again. Raises OSError."""
+        paths, self._aside = self._aside, []
+        if paths:
+            await self._disk.discard(paths)
 
     def durable_start_offset(self, log: PartitionLog) -> int:
         """Where a log begins for sure after a power loss, or later."""

@@ -660,14 +660,24 @@ class PartitionLog:
             raise segment.corrupt(position.position, "the file ends inside a batch", offset)
         if self._owner is not None:
             self._owner.lower_checkpoints(self, offset)
+        is_announced = self.segments.announce_cut(keep)
         self._begin_cut()
-        self.segments.drop_last(keep)
+        self._free(self.segments.drop_last(keep, is_announced=is_announced))
         segment.truncate(position)
         self._settle()
 
     def _begin_cut(self) -> None:
         self._durability.begin_cut()
         self.segments.forget_places()
+
+    def _free(self, aside: list[str]) -> None:
+        """The space of files that were set aside: a large one takes long to remove."""
+        if self._owner is not None and aside:
+            self._owner.set_aside(aside)
+            return
+        for path in aside:
+            if self._disk.exists(path):
+                self._disk.remove(path)
 
     def _settle(self) -> None:
         """After a cut: everything that is left is on disk, and the state is that of the end."""
@@ -698,8 +708,9 @@ class PartitionLog:
         try:
             if self._owner is not None:
                 self._owner.lower_checkpoints(self, 0)
+            is_announced = self.segments.announce_cut(0)
             self._begin_cut()
-            self.segments.drop_last(0)
+            self._free(self.segments.drop_last(0, is_announced=is_announced))
             drop_snapshots_above(self._disk, self.directory, -1)
             self.segments.begin(offset, created_ms=self._clock.time_ms())
             self.epochs.clear()

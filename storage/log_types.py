@@ -31,6 +31,10 @@ class LogOwner(Protocol):
         """Nothing of so many bytes was written: the disk is full."""
         ...
 
+    def set_aside(self, paths: list[str]) -> None:
+        """These files were renamed and belong to nobody: their space is to be freed soon."""
+        ...
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
 

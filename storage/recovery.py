@@ -42,6 +42,7 @@ from stele.wire.batch import (
 )
 from stele.world import Buffer, Disk
 from storage.checkpoints import LEADER_EPOCH_FILE, read_epochs
+from storage.cuts import cut_path, read_cut
 from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
 from storage.producer_files import Replayed
@@ -173,6 +174,7 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[Recover
 def _clear_directory(request: RecoveryRequest) -> list[int]:
     """Base offsets of the segments, rising. Removes what deletions cut short have left."""
     disk, directory = request.disk, request.directory
+    _finish_cut(disk, directory)
     for name in disk.list(directory):
         if name.endswith(DELETED_SUFFIX):
             disk.remove(f"{directory}/{name}")
@@ -192,6 +194,21 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
         if base in dead or (is_index and orphan) or (suffix == SNAPSHOT_SUFFIX and orphan):
             disk.remove(f"{directory}/{name}")
     return alive
+
+
+def _finish_cut(disk: Disk, directory: str) -> None:
+    """Remove what is left of the segments that were going when the process ended."""
+    cut = read_cut(disk, directory)
+    if cut is None:
+        return
+    logger.warning("%s: going on with a cut of all segments from %d on", directory, cut)
+    for name in disk.list(directory):
+        key = parse_file_name(name)
+        if key is not None and key[0] >= cut and key[1] != SNAPSHOT_SUFFIX:
+            disk.remove(f"{directory}/{name}")
+    disk.sync_now(directory)
+    disk.remove(cut_path(directory))
+    disk.sync_now(directory)
 
 
 def _is_index(suffix: str) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from stele.world import Disk
+from storage.cuts import cut_path, encode_cut
+from storage.errors import is_disk_full
 from storage.segment import Segment, SegmentRead
 
 _CURSORS: Final = 32  # readers whose next position is remembered
@@ -93,9 +95,26 @@ class Segments:
         self.bases.append(segment.base_offset)
         self.active = segment
 
-    def drop_last(self, keep: int) -> None:
-        """Delete from the end down to ``keep`` of them, each removal on disk before the next, so
-        that no gap can be left. Raises OSError."""
+    def announce_cut(self, keep: int) -> bool:
+        """Note on disk that all but the first ``keep`` are to go, so that a crash between the
+        first and the last of them leaves no gap. False: the note is not needed, or the disk is
+        full. Raises OSError; nothing has changed then."""
+        if len(self._items) - keep < 2:
+            return False
+        note = encode_cut(self._items[keep].base_offset)
+        try:
+            self._disk.replace_file_now(cut_path(self._directory), note)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            return False
+        return True
+
+    def drop_last(self, keep: int, *, is_announced: bool) -> list[str]:
+        """Take out all but the first ``keep``; the paths of their files, which have other names by
+        then. It is on disk when it returns: by two syncs if it was announced, else by one for each
+        segment. Raises OSError: recovery goes on with what was announced."""
+        aside: list[str] = []
         while len(self._items) > keep:
             segment = self._items.pop()
             self.bases.pop()
@@ -104,8 +123,14 @@ class Segments:
                 self.active = self._items[-1]
                 if self.active in self._loaded:
                     self._loaded.remove(self.active)
-            segment.delete()
+            aside += segment.set_aside()
+            if not is_announced:
+                self._disk.sync_now(self._directory)
+        if is_announced:
             self._disk.sync_now(self._directory)
+            self._disk.remove(cut_path(self._directory))
+            self._disk.sync_now(self._directory)
+        return aside
 
     def drop_below(self, offset: int, *, in_order: bool) -> int:
         """Delete those that end at or below ``offset``, but never the active one; return how many.

@@ -85,6 +85,7 @@ class Housekeeping:
         """High watermarks, recovery points, log starts and epochs; and what failed for space."""
         for directory in self._online():
             await directory.checkpoint()
+            await directory.free_set_aside()
         self._applier.retry_failed()
 
     async def flush_overdue(self) -> None:

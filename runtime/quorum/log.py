@@ -384,6 +384,12 @@ class QuorumLog:
     def refused(self, log: PartitionLog, size_bytes: int) -> None:
         """Nothing to do: whoever appends asks for room first (``require_room``)."""
 
+    def set_aside(self, paths: list[str]) -> None:
+        """Removed at once: few voters ever cut a whole segment, and theirs are small."""
+        for path in paths:
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         if offset < self._recovery_point and not self._replacing:
             raise CorruptMetadataLogError(

@@ -33,6 +33,9 @@ class Owner:
     def refused(self, log: PartitionLog, size_bytes: int) -> None:
         raise AssertionError(size_bytes)
 
+    def set_aside(self, paths: list[str]) -> None:
+        raise AssertionError(paths)
+
     def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
         pass
 
