@@ -15,6 +15,7 @@ from metadata.config_keys import (
     Scope,
     Type,
     validate_broker_config,
+    validate_together,
     validate_topic_config,
 )
 from metadata.effective import sourced
@@ -96,6 +97,9 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
         values[change.name] = _new_value(decision, resource, change)
     for name, value in values.items():
         _check_change(resource, name, value)
+    if resource.type == pb.ConfigResourceType.TOPIC:
+        after = {**before, **values}
+        validate_together({name: value for name, value in after.items() if value is not None})
     changed = {name: value for name, value in values.items() if before.get(name) != value}
     if len(changed) > RECORDS_MAX - (decision.next_offset - decision.context.next_offset):
         raise ApiError(

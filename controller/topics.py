@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
-from metadata.config_keys import validate_topic_config
+from metadata.config_keys import validate_together, validate_topic_config
 from metadata.effective import cluster_int
 from metadata.image import Topic
 from stele.errors import ApiError, ErrorCode
@@ -84,6 +84,7 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
         )
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])
+    validate_together(topic.configs)
     replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)
     room = RECORDS_MAX - (decision.next_offset - decision.context.next_offset)
     if len(replicas) + len(topic.configs) + 1 > room:

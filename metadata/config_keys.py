@@ -29,6 +29,7 @@ __all__ = [
     "nearest",
     "unknown",
     "validate_broker_config",
+    "validate_together",
     "validate_topic_config",
 ]
 
@@ -357,6 +358,20 @@ def validate_topic_config(name: str, value: str) -> None:
                 message = f"{name} is a broker's; on a topic it is {topic_key.name}"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     key.parse(value)
+
+
+def validate_together(configs: Mapping[str, str]) -> None:
+    """Check what the settings of one topic, each valid by itself, say together. What is not set has
+    its default. Raises ApiError INVALID_CONFIG."""
+    lags = [
+        int(configs.get(name) or TOPIC_KEYS[name].default or 0)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    ]
+    if lags[0] > lags[1]:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms {lags[0]} is above max.compaction.lag.ms {lags[1]}",
+        )
 
 
 def validate_broker_config(name: str, value: str | None, *, one_broker: bool) -> None:

@@ -8,7 +8,7 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -20,6 +20,8 @@ from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_del
 from stele.world import Listener, RpcCode, RpcError, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)
+
+STREAMS_MAX: Final = 1_000
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Two nodes on one port would each get half of the calls, without an error.
@@ -33,6 +35,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
+    # Of one connection: each call under way holds its messages. More wait at the client.
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
 )
 
 _STATUS = {

@@ -86,6 +86,12 @@ def test_set_and_removed(machine: Machine) -> None:
         (2, "t", {"log_retention_ms": 1}, ErrorCode.INVALID_CONFIG),
         (2, "t", {"min_insync_replicas": 0}, ErrorCode.INVALID_CONFIG),
         (2, "t", {"retention_ms": 5, "segment_bytes": "big"}, ErrorCode.INVALID_CONFIG),
+        (
+            2,
+            "t",
+            {"min_compaction_lag_ms": 6, "max_compaction_lag_ms": 5},
+            ErrorCode.INVALID_CONFIG,
+        ),
         (4, "one", {"log_retention_ms": 1}, ErrorCode.INVALID_REQUEST),
         (4, "1", {"node_id": 1}, ErrorCode.INVALID_CONFIG),
         (4, "1", {"min_insync_replicas": 1}, ErrorCode.INVALID_CONFIG),
@@ -101,6 +107,16 @@ def test_refused_as_a_whole(
     assert answer.error == code, answer
     assert answer.message
     assert machine.image is before
+
+
+def test_settings_are_checked_together_with_those_that_stay(machine: Machine) -> None:
+    assert alter(machine, 2, "t", max_compaction_lag_ms=5).error == 0
+    assert alter(machine, 2, "t", min_compaction_lag_ms=5).error == 0
+    answer = alter(machine, 2, "t", min_compaction_lag_ms=6)
+    assert answer.error == ErrorCode.INVALID_CONFIG
+    assert answer.message == "min.compaction.lag.ms 6 is above max.compaction.lag.ms 5"
+    assert alter(machine, 2, "t", max_compaction_lag_ms=4).error == ErrorCode.INVALID_CONFIG
+    assert alter(machine, 2, "t", max_compaction_lag_ms=None, min_compaction_lag_ms=6).error == 0
 
 
 def test_validate_only(machine: Machine) -> None:

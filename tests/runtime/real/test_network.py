@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from runtime.real.network import RealNetwork
+from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from stele.real import CHANNEL_OPTIONS, RealClock, RealConnector
 from stele.world import RpcCode, RpcError, Service, Stream
 
@@ -113,6 +113,40 @@ async def test_listening_on_a_port_in_use_says_so() -> None:
         assert caught.value.errno == errno.EADDRINUSE
     await tcp.close()
     await rpc.close()
+
+
+async def test_a_connection_has_so_many_calls_under_way_and_the_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = [
+        (name, 3 if name == "grpc.max_concurrent_streams" else value)
+        for name, value in SERVER_OPTIONS
+    ]
+    assert options != list(SERVER_OPTIONS)
+    monkeypatch.setattr("runtime.real.network.SERVER_OPTIONS", tuple(options))
+    under_way = highest = 0
+    three = asyncio.Event()
+
+    async def linger(request: bytes) -> bytes:
+        nonlocal under_way, highest
+        if request == b"first":
+            return request
+        under_way += 1
+        highest = max(highest, under_way)
+        if under_way == 3:
+            three.set()
+        await three.wait()
+        under_way -= 1
+        return b""
+
+    listener = await RealNetwork().serve("127.0.0.1", 0, Service(unary={ECHO: linger}))
+    channel = RealConnector().channel("127.0.0.1", listener.port)
+    await channel.call(ECHO, b"first", timeout_s=10)  # it learns the limit
+    calls = [channel.call(ECHO, b"", timeout_s=10) for _ in range(12)]
+    assert await asyncio.gather(*calls) == [b""] * 12
+    assert highest == 3
+    await channel.close()
+    await listener.close()
 
 
 async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) -> None:
@@ -259,7 +293,7 @@ async def test_a_refused_connection_is_unavailable() -> None:
 
 _SERVER = """
 import asyncio, sys
-from runtime.real.network import RealNetwork
+from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from stele.world import Service
 
 async def echo(request):
