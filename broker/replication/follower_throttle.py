@@ -1,6 +1,8 @@
 """What this broker, as a follower, may fetch of throttled replicas that are not in sync.
 
 One quota for all leaders that are fetched from, and one timer that has their fetchers ask for more.
+In sync is who is in the ISR, as on the leader's side. Kafka's follower goes by its lag at the last
+fetch instead: a member of the ISR that falls behind for a moment is held back there, and leaves it.
 """
 
 from __future__ import annotations
