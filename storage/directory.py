@@ -655,31 +655,28 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- end
 
     async def abandon(self) -> None:
-        """Give it back after a start that came to nothing: it is as clean as it was. What an
-        unclean shutdown may have cost was reported to nobody yet, so it is no clean one now."""
-        if self.clean_shutdown:
-            await self.close(broker_epoch=self.previous_broker_epoch)
-            return
-        try:
-            await self._commit.close()
-        finally:
-            self._give_back()
+        """Give it back after a start that came to nothing: it is as clean as it was."""
+        await self.close(broker_epoch=self.previous_broker_epoch, is_reported=self.clean_shutdown)
 
-    async def close(self, *, broker_epoch: int = -1) -> None:
+    async def close(self, *, broker_epoch: int = -1, is_reported: bool = True) -> None:
         """Clean shutdown: sync everything, write every file, leave the mark, release the lock.
 
+        Not ``is_reported``: the controller does not know yet what the unclean end of an earlier
+        life may have cost. The mark would hide that from the next life, so none is left.
         On a directory that is offline, or not loaded, nothing but the handles is given back.
         """
         try:
             if self._is_loaded and self.offline is None:
-                await self._shut_down_cleanly(broker_epoch)
+                await self._write_all()
+                if is_reported:
+                    await self._mark_clean(broker_epoch)
         except (OSError, StorageError) as error:
             logger.error("%s: no clean shutdown: %s", self.path, error)
         finally:
             await self._commit.close()
             self._give_back()
 
-    async def _shut_down_cleanly(self, broker_epoch: int) -> None:
+    async def _write_all(self) -> None:
         for log in self.logs.values():
             log.prepare_clean_shutdown()
         await self._commit.flush()
@@ -687,6 +684,8 @@ class LogDirectory:
             {log: log.synced_offset for log in self.logs.values()},
             {log: min(log.synced_offset, log.high_watermark) for log in self.logs.values()},
         )
+
+    async def _mark_clean(self, broker_epoch: int) -> None:
         if not self._unnoted.isdisjoint(self.corrupt):
             return  # recovery has to find again what could not be noted
         await self._disk.replace_file(

@@ -172,11 +172,15 @@ class ReplicaManager:
         self._stopped = True
         end = OrderlyEnd()
         for directory in reversed(self._directories):
-            end.push(partial(directory.close, broker_epoch=self._broker_epoch))
+            end.push(partial(self._close, directory))
         end.push(self._answer_all)
         for step in (self._fetchers.stop, self._proposer.stop, self._housekeeping.stop):
             end.push(step)
         await end.run()
+
+    async def _close(self, directory: LogDirectory) -> None:
+        lossy = self._relaxed[directory].lossy
+        await directory.close(broker_epoch=self._broker_epoch, is_reported=not lossy)
 
     def _answer_all(self) -> None:
         stopped = list(self._replicas)

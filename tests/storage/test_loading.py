@@ -22,6 +22,7 @@ PATH = "/data"
 TOPIC_ID = bytes(range(16))
 KEYS = [TopicPartition("t", number) for number in range(3)]
 CONFIG = LogConfig(segment_bytes=400)
+RELAXED = LogConfig(segment_bytes=400, flush_messages=1000)
 COUNT = 12
 
 End = Callable[[MemoryDisk], None]
@@ -120,6 +121,32 @@ async def test_a_start_that_is_broken_off_keeps_the_directory_as_clean_as_it_was
         assert again.previous_broker_epoch == (55 if cleanly else -1)
         turns += 1
     assert turns > len(KEYS)
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+async def test_a_tail_that_was_only_in_the_page_cache_is_on_disk_behind_the_mark(
+    is_reported: bool,
+) -> None:
+    disk = MemoryDisk()
+    format_directory(disk, PATH, MetaProperties("cluster-a", 1, "dir-1"))
+    directory = claimed(disk, RELAXED)
+    await directory.load()
+    log = directory.create("t", 0, TOPIC_ID)
+    await directory.flush()
+    for _ in range(COUNT):
+        append(log, make_batch())
+    assert log.synced_offset < log.durable_offset == COUNT
+    process_ends(disk)
+    recovered = claimed(disk, RELAXED)
+    await recovered.load()
+    await recovered.close(is_reported=is_reported)
+    disk.power_loss()
+    again = claimed(disk, RELAXED)
+    await again.load()
+    assert again.clean_shutdown == is_reported
+    (log,) = again.logs.values()
+    assert log.end_offset == COUNT
+    assert not again.corrupt
 
 
 async def test_no_turn_of_an_opening_grows_with_a_log_or_with_their_number() -> None:

@@ -12,7 +12,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from storage.checkpoints import TopicPartition
 from storage.errors import StorageError
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster, until
 from tests.support.replication import ends, with_topic
 
 
@@ -176,6 +176,33 @@ def test_an_unclean_end_of_a_relaxed_replica_is_reported() -> None:
         cluster.register(node)
         await until(lambda: P0 in node.manager._replicas.by_id)
         assert node.manager.unsynced_replicas() == []
+
+    with_topic(scenario, flush_messages="1000")
+
+
+def test_a_stop_before_the_report_of_an_unclean_end_does_not_hide_it() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce()
+        node, machine = cluster[2], cluster[2].name
+        assert ends(cluster, 2) == [3]
+        cluster.fence(2)
+        cluster.simulation.power_off(machine)
+        cluster.simulation.power_on(machine)
+        await node.start()
+        log = node.directory.get(TOPIC, 0)
+        assert log is not None
+        assert log.end_offset < 3  # what it acknowledged was in its page cache
+        for _ in range(2):
+            await node.stop()
+            await node.start()
+            assert node.manager.unsynced_replicas() == [P0]
+        cluster.register(node)
+        await until(lambda: P0 in node.manager._replicas.by_id)
+        await node.stop()
+        await node.start()
+        assert node.manager.unsynced_replicas() == []
+        assert node.directory.clean_shutdown
 
     with_topic(scenario, flush_messages="1000")
 
