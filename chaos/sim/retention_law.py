@@ -31,6 +31,8 @@ class RetentionTakesNoMore:
         self.deleted = 0
         self.starts: dict[PartitionId, int] = {}
         """The highest start that any replica was seen with."""
+        self.named: dict[tuple[str, int], int] = {}
+        """The same by topic and number: of those that nobody makes anew."""
         self._committed = committed
         self._highest = highest
         self._latest_ms = 0  # that any broker's wall clock was seen to show
@@ -50,6 +52,7 @@ class RetentionTakesNoMore:
             start, before = replica.log.start_offset, self.starts.get(replica.id, 0)
             if start > before:
                 self.starts[replica.id] = start
+                self.named[replica.topic, replica.id.partition] = start
                 shortened.setdefault(replica.id, before)
         for _, replica in online(cluster) if shortened else ():
             if replica.id in shortened:
