@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bench.report import SIMULATION, Cell, Report
-from chaos.sim.swarm import Plan, run, silent
+from chaos.sim.runs.swarm import Plan, run, silent
 
 
 def measure(what: str, order: Plan, seeds: Iterable[int]) -> tuple[float, list[Cell]]:

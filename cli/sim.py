@@ -54,7 +54,7 @@ def sim(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> int:
     """Whole clusters of the real code on virtual time, with faults, each from one seed."""
-    from chaos.sim.swarm import Plan, parse_faults
+    from chaos.sim.runs.swarm import Plan, parse_faults
     from cli import sim_run
     from cli.interruption import exit_code_of, terminable
 

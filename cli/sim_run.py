@@ -15,12 +15,12 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from chaos.sim.campaign import CampaignError, Results, Summary, run_seeds, source_digest
-from chaos.sim.mutants.catalogue import MUTANTS
-from chaos.sim.mutants.harness import Hunters, Verdict, hunt, record, source_tree
-from chaos.sim.mutants.mutant import Mutant
-from chaos.sim.shrink import shortest
-from chaos.sim.swarm import Outcome, Plan, run, silent
+from chaos.sim.runs.campaign import CampaignError, Results, Summary, run_seeds, source_digest
+from chaos.sim.runs.mutants.catalogue import MUTANTS
+from chaos.sim.runs.mutants.harness import Hunters, Verdict, hunt, record, source_tree
+from chaos.sim.runs.mutants.mutant import Mutant
+from chaos.sim.runs.shrink import shortest
+from chaos.sim.runs.swarm import Outcome, Plan, run, silent
 from cli.interruption import exit_code_of
 from cli.output import CommandError, note, print_json, print_table
 

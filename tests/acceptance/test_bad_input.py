@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from chaos.sim.client import SimClient
+from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
 from stele.admin import ConfigResource, NewTopic
 from stele.aio import Admin

@@ -1,6 +1,7 @@
 """Killed, paused and missing brokers, as processes. Each scenario starts with a whole cluster.
 
-``tests/chaos/sim/test_cluster.py`` shows the same and more, over many seeds, on virtual time.
+``tests/chaos/sim/cluster/test_cluster.py`` shows the same and more over many seeds, on virtual
+time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from chaos.sim.client import SimClient
+from chaos.sim.cluster.client import SimClient
 from stele.admin import PartitionDescription
 from stele.aio import Admin
 from stele.errors import ApiError, ErrorCode

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.mutants.harness import source_tree, worker
-from chaos.sim.swarm import Outcome, Plan
+from chaos.sim.runs.mutants.harness import source_tree, worker
+from chaos.sim.runs.swarm import Outcome, Plan
 from cli import sim_run
 from cli.main import run
 
@@ -126,7 +126,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
     """Those that run the simulator by now."""
     every = Path(f"/proc/{process.pid}/task").glob("*/children")
     children = [int(pid) for file in every for pid in file.read_text().split()]
-    return [pid for pid in children if b"chaos.sim.worker" in _command(pid)]
+    return [pid for pid in children if b"chaos.sim.runs.worker" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:

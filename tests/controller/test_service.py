@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.simulation import Simulation
 from metadata.image import NO_LEADER
 from raft.api import CommittedBatch
 from stele.errors import ErrorCode

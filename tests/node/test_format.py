@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.simulation import Simulation
 from node.format import (
     FirstVoters,
     directories_of,

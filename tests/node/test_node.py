@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.simulation import Simulation
 from node.format import directories_of, format_directory
 from node.node import Node, build
 from runtime.config.node import NodeConfig, from_settings

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from chaos.sim.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster, SimNode
 from node.node import Node
 from node.run import EXIT_FAILED, EXIT_OK, _Runner
 from tests.support.sim_cluster import TOPIC, a_topic, write

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.simulation import Simulation
 from node.format import format_directory
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.log import QuorumLog

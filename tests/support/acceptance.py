@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from chaos.process_cluster import ProcessCluster
-from chaos.sim.client import SimClient
+from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import produce

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
 from controller.service import ControllerService
 from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError

@@ -14,8 +14,8 @@ from broker.partition.effects import BrokerStatus, LogPosition
 from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.replica import Replica
-from chaos.sim.laws import Law
-from chaos.sim.simulation import Simulation
+from chaos.sim.laws.committed import Law
+from chaos.sim.world.simulation import Simulation
 from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
@@ -29,7 +29,7 @@ from storage.log import PartitionLog
 from tests.support.storage import HandClock
 
 if TYPE_CHECKING:
-    from chaos.sim.cluster import SimCluster, SimNode
+    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 CONTROLLERS = (101, 102, 103)
 BROKERS = (1, 2, 3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
 from node.format import format_directory
 from node.node import Node, build
 from runtime.config.node import from_settings

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import NO_DIRECTORY
 from raft.ready import Role

@@ -25,8 +25,8 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
-from chaos.sim.process import Process
-from chaos.sim.simulation import Simulation
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, MetadataImage, PartitionState
 from runtime.kafka.connection import KafkaServerProtocol, Respond

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.sim.cluster import KAFKA_PORT, SimCluster, SimNode
+from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster, SimNode
 from stele.aio import Admin
 from stele.config import ClientWorld
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from chaos.sim.clock import SimClock
-from chaos.sim.loop import Scheduler
+from chaos.sim.world.clock import SimClock
+from chaos.sim.world.loop import Scheduler
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import ErrorCode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.api import SERVED
-from chaos.sim.loop import SimLoop
+from chaos.sim.world.loop import SimLoop
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES
 from stele.kafka_connection import KafkaConnection
 from stele.wire import kafka

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.process import ProcessEndedError
-from chaos.sim.session_laws import unnoticed
+from chaos.sim.laws.sessions import unnoticed
+from chaos.sim.world.process import ProcessEndedError
 from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
 from tests.support.broker import make_batch

@@ -6,7 +6,7 @@ import asyncio
 
 from broker.partition.ids import PartitionId
 from broker.replication.quota import BURST_S
-from chaos.sim.session_laws import unnoticed
+from chaos.sim.laws.sessions import unnoticed
 from metadata.image import CLUSTER, ConfigResource
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch

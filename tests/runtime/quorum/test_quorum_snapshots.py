@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.sim.disk import VirtualDisk
+from chaos.sim.world.disk import VirtualDisk
 from raft.messages import SnapshotId
 from raft.ready import Role
 from runtime.quorum.log import CorruptMetadataLogError

@@ -1,0 +1,501 @@
+"""Damage to what was synced: bits flip, files and whole disks are lost.
+
+What was promised must still be there afterwards. So only partitions with min.insync.replicas of 2
+or more are hurt, at most one replica at a time, and only while another one, in the ISR or the ELR,
+has all that it has, whole, on disk, and not given up; it counts as hurt until it is in the ISR
+again. A disk that fails all reads hurts each replica on it: its broker gives up what it reads in
+vain.
+
+Of a log only such bits flip as must be noticed: those under a CRC, in a batch that is below a
+checkpoint or has a whole one behind it (the end of a log looks like a torn write). Files are
+damaged while their node is down: a node that runs does not look at all of them again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import ReplicaState
+from chaos.sim.laws import membership
+from chaos.sim.world.disk import VirtualDisk
+from metadata.effective import min_insync_replicas
+from metadata.image import MetadataImage, PartitionState
+from raft.quorum import VoterSet
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
+from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
+from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    CORRUPT_FILE,
+    HIGH_WATERMARK_FILE,
+    LEADER_EPOCH_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    TopicPartition,
+    decode_offsets,
+)
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster, SimNode
+
+ROOT = "/data"
+_CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+_BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
+_LEAST_INSYNC = 2  # of a partition that may be hurt
+_LEAST_VOTERS = 3  # of fewer none is taken away
+_CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
+
+
+class _Place(NamedTuple):
+    """One replica's log on disk."""
+
+    id: PartitionId
+    topic: str
+    name: str
+    state: PartitionState
+
+
+class Damage:
+    """Done by lot; ``hurt`` knows where it has not been made good yet."""
+
+    def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        # Nodes of which the metadata log was damaged: one that refuses to start is wiped.
+        self.metadata: set[int] = set()
+        # A voter whose disk or metadata log is lost: one at a time, until it was added again.
+        self.lost_voters: set[int] = set()
+        self.voters_may_be_lost = False
+        self._hurt: dict[PartitionId, int] = {}  # and the broker with the one hurt replica
+        self._cluster = cluster
+        self._rng = rng
+
+    def hurt(self, partition: PartitionId) -> int | None:
+        """The broker whose replica is damaged, and not in the ISR again since."""
+        return self._hurt.get(partition)
+
+    # ----------------------------------------------------------------------------------- acts
+
+    def flip_bit(self, node: SimNode) -> bool:
+        """In a batch of a replica, or of the metadata log of a broker. The node is down."""
+        places = self._places_to_hurt(node)
+        if self._may_hurt_metadata(node) and self._rng.random() < 0.3:
+            return self._flip_metadata(node)
+        while places:
+            place = places.pop(self._rng.randrange(len(places)))
+            if self._flip(node, f"{ROOT}/{place.name}", self._floor(node, place.name)):
+                self._hurt[place.id] = node.id
+                self.counts["bits flipped in replicas"] += 1
+                return True
+        return False
+
+    def spoil_sector(self, node: SimNode, *, only: PartitionId | None = None) -> bool:
+        """In a segment of a replica. The node may run: the sector shows when it is read."""
+        places = [place for place in self._places_to_hurt(node) if only in (None, place.id)]
+        while places:
+            place = places.pop(self._rng.randrange(len(places)))
+            found = [
+                (path, position, header)
+                for path in self._segments(node, f"{ROOT}/{place.name}")
+                for position, header in _sound(self._disk(node).file(path).durable)
+            ]
+            if found:
+                path, position, header = self._rng.choice(found)
+                self._disk(node).spoil(path, position + self._rng.randrange(header.size_bytes))
+                self._hurt[place.id] = node.id
+                self.counts["sectors spoiled"] += 1
+                return True
+        return False
+
+    def fail_reads(self, node: SimNode) -> bool:
+        """The disk gives nothing any more; the node may run. It counts for a broker as if each
+        replica on it were lost: one that is read in vain is given up where another may lead."""
+        if node.id in self._cluster.brokers:
+            self._forget_healed()
+            image = self._image()
+            if image is None:
+                return False
+            # Other partitions are damaged in no other way, and nobody gives up the only replica.
+            places = [
+                place
+                for place in self._places(node, image)
+                if min_insync_replicas(image, place.topic) >= _LEAST_INSYNC
+            ]
+            if not all(self._may_be_given_up(node, place) for place in places):
+                return False
+            for place in places:
+                self._hurt[place.id] = node.id
+        self._disk(node).faults.failing_read = True
+        return True
+
+    def lose_file(self, node: SimNode) -> bool:
+        """A file of a partition or of the directory, or the metadata log. The node is down."""
+        lot = self._rng.random()
+        if lot < 0.25:
+            return self._lose_checkpoint(node)
+        if lot < 0.5 and self._may_hurt_metadata(node):
+            return self._lose_metadata(node)
+        places = self._places_to_hurt(node)
+        if not places:
+            return False
+        place = self._rng.choice(places)
+        if self._rng.random() < 0.5:
+            return self._lose_beside(node, place)
+        return self._lose_segment(node, place)
+
+    def wipe(self, node: SimNode) -> bool:
+        """A broker gets an empty disk. It is down."""
+        if node.id not in self._cluster.brokers:
+            return False
+        if self._is_controller(node) and node.shares_metadata_disk:
+            return self.lose_voter(node)
+        held = self._replicas_to_wipe(node)
+        if held is None:
+            return False
+        self._lose_replicas(node, held)
+        if node.shares_metadata_disk:
+            self.metadata.discard(node.id)
+        return True
+
+    def lose_voter(self, node: SimNode) -> bool:
+        """A controller that may be lost goes down, and gets an empty disk."""
+        if not self.may_lose_voter(node):
+            return False
+        # While nobody is active any more, nobody can tell.
+        held = self._replicas_to_wipe(node) if node.shares_metadata_disk else None
+        if node.alive:
+            node.kill()
+        self.wipe_voter(node)
+        if held is not None:
+            self._lose_replicas(node, held)
+        return True
+
+    def wipe_voter(self, node: SimNode) -> None:
+        """A controller gets an empty disk for its metadata. It is down."""
+        self._disk(node).lose(node.metadata_directory)
+        self.lost_voters.add(node.id)
+        self.metadata.discard(node.id)
+        self.counts["voters wiped"] += 1
+
+    def _lose_replicas(self, node: SimNode, held: list[_Place]) -> None:
+        self._disk(node).lose(ROOT)
+        for place in held:
+            self._hurt[place.id] = node.id
+        self.counts["disks wiped"] += 1
+
+    def replace_metadata(self, node: SimNode) -> None:
+        """What an operator does with a node that refuses to start for its metadata log."""
+        if self._is_controller(node):
+            self.wipe_voter(node)
+            return
+        self._disk(node).lose(node.metadata_log)
+        self.metadata.discard(node.id)
+        self.counts["metadata logs wiped"] += 1
+
+    # ------------------------------------------------------------------------ what may be hurt
+
+    def _disk(self, node: SimNode) -> VirtualDisk:
+        return self._cluster.simulation.machine(node.host).disk
+
+    def _is_controller(self, node: SimNode) -> bool:
+        return node.id in self._cluster.controllers
+
+    def may_lose_voter(self, node: SimNode) -> bool:
+        """Whether the other voters are a majority without it that holds everything committed, and
+        other brokers have what it holds of partitions.
+
+        Every majority that committed something overlaps every majority of the others, if only
+        this one is lost, and the quorum knows its disk from the one that takes its place.
+        """
+        if not (self.voters_may_be_lost and self.has_voter_to_spare(node)):
+            return False
+        return not node.shares_metadata_disk or self._replicas_to_wipe(node) is not None
+
+    def has_voter_to_spare(self, node: SimNode) -> bool:
+        """The same where somebody else sees to it that a lost voter is replaced."""
+        voters = membership.settled_voters(self._cluster)
+        return not self.lost_voters and node.id in voters.ids and self.is_one_to_lose(node, voters)
+
+    def is_one_to_lose(self, node: SimNode, voters: VoterSet) -> bool:
+        """Whether the others stay a majority, whichever removals that were asked for take effect.
+
+        Of three voters, one lost and another one removed leave no majority.
+        """
+        staying = self._cluster.removals.spared(voters)
+        return len({node.id, *staying.ids}) >= _LEAST_VOTERS
+
+    def _may_hurt_metadata(self, node: SimNode) -> bool:
+        """A voter whose metadata is damaged is replaced with its disk, some time after that. If
+        there are replicas on that disk, nobody can tell now whether they will be spared then."""
+        if not self._disk(node).names(node.metadata_log):
+            return False
+        if self._is_controller(node):
+            return not node.shares_metadata_disk and self.may_lose_voter(node)
+        return True
+
+    def _metadata_is_hurt(self, node: SimNode, what: str) -> bool:
+        self.metadata.add(node.id)
+        if self._is_controller(node):
+            self.lost_voters.add(node.id)
+        self.counts[what] += 1
+        return True
+
+    def _image(self) -> MetadataImage | None:
+        """The committed metadata; None while nobody can tell for sure."""
+        leading = self._cluster.established_controller
+        if leading is None or leading.process is None or leading.process.paused:
+            return None
+        assert leading.node is not None
+        assert leading.node.controller is not None
+        return leading.node.controller.image
+
+    def _places(self, node: SimNode, image: MetadataImage) -> list[_Place]:
+        here = set(self._disk(node).names(ROOT))
+        return [
+            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas and f"{topic.name}-{number}" in here
+        ]
+
+    def _replicas_to_wipe(self, node: SimNode) -> list[_Place] | None:
+        """All that a broker holds, if others have all of it; None if not, or if nobody can tell."""
+        self._forget_healed()
+        image = self._image()
+        if image is None:
+            return None
+        places = self._places(node, image)
+        held = [
+            _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas
+        ]
+        if len(places) < len(held) or not all(self._may_hurt(node, image, place) for place in held):
+            return None
+        return held
+
+    def _places_to_hurt(self, node: SimNode) -> list[_Place]:
+        self._forget_healed()
+        image = self._image()
+        if image is None:
+            return []
+        return [place for place in self._places(node, image) if self._may_hurt(node, image, place)]
+
+    def _may_hurt(self, node: SimNode, image: MetadataImage, place: _Place) -> bool:
+        """Whether the cluster can spare this replica."""
+        if place.id in self._hurt or min_insync_replicas(image, place.topic) < _LEAST_INSYNC:
+            return False
+        return self._another_has_all(node, place)
+
+    def _may_be_given_up(self, node: SimNode, place: _Place) -> bool:
+        """The same of one that may be hurt already."""
+        return self._hurt.get(place.id, node.id) == node.id and self._another_has_all(node, place)
+
+    def _another_has_all(self, node: SimNode, place: _Place) -> bool:
+        """Whether somebody who may lead has all that this replica has, whole and on disk."""
+        mine = self._batches(node, place.name)
+        for broker in (*place.state.isr, *place.state.elr):
+            other = self._cluster.brokers[broker]
+            if other is node or self._is_given_up(other, place):
+                continue
+            theirs = self._batches(other, place.name)
+            if len(theirs) >= len(mine) and theirs[: len(mine)] == mine:
+                return True
+        return False
+
+    def _is_given_up(self, node: SimNode, place: _Place) -> bool:
+        """By its broker, or any moment now. The metadata tell of it only once a controller has
+        heard of it."""
+        disk = self._disk(node)
+        if disk.faults.failing_read or disk.find(f"{ROOT}/{place.name}/{CORRUPT_FILE}") is not None:
+            return True
+        running = node.running
+        replicas = () if running is None or running.broker is None else running.broker.replicas
+        return any(
+            replica.id == place.id and replica.state is ReplicaState.CORRUPT for replica in replicas
+        )
+
+    def _batches(self, node: SimNode, name: str) -> list[tuple[int, int]]:
+        """Base offset and CRC of every batch that is on disk whole."""
+        return [
+            (header.base_offset, header.crc)
+            for path in self._segments(node, f"{ROOT}/{name}")
+            for _, header in _sound(self._disk(node).file(path).durable)
+        ]
+
+    def _segments(self, node: SimNode, directory: str) -> list[str]:
+        names = self._disk(node).names(directory)
+        return [f"{directory}/{each}" for each in names if each.endswith(".log")]
+
+    def _floor(self, node: SimNode, name: str) -> int:
+        """Below it a cut is corruption for sure: by the checkpoints on disk."""
+        topic, _, number = name.rpartition("-")
+        key = TopicPartition(topic, int(number))
+        return max(
+            self._checkpointed(node, f"{ROOT}/{file}", key)
+            for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
+        )
+
+    def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
+        """What the node's checkpoint says at least, however the node comes back: a power loss takes
+        back one that was renamed into its place while the directory was not synced."""
+        disk = self._disk(node)
+        if disk.find(path) is None:
+            return 0
+        found = disk.file(path).durable, disk.durable_file(path)
+        return min(decode_offsets(each.decode(), path).get(key, 0) if each else 0 for each in found)
+
+    def _forget_healed(self) -> None:
+        """Replicas that are in the ISR again, and whole, and those of deleted partitions."""
+        image = self._image()
+        if image is None:
+            return
+        for partition, broker in list(self._hurt.items()):
+            state = image.partition(*partition)
+            if (
+                state is None
+                or broker not in state.replicas
+                or (broker in state.isr and self._is_whole(broker, partition))
+            ):
+                del self._hurt[partition]
+
+    def _is_whole(self, broker: int, partition: PartitionId) -> bool:
+        """What was damaged in an old segment may go unnoticed until somebody reads there."""
+        node = self._cluster.brokers[broker]
+        if node.node is None or node.node.broker is None or not node.ready:
+            return False
+        if self._disk(node).faults.failing_read:
+            return False
+        for replica in node.node.broker.replicas:
+            if replica.id == partition and replica.state is ReplicaState.ONLINE:
+                segments = self._segments(node, f"{ROOT}/{replica!r}")
+                if any(self._disk(node).file(path).bad_sectors for path in segments):
+                    return False
+                return all(
+                    check_crc(data, position, header)
+                    for data in self._contents(node, repr(replica))
+                    for position, header in batches(data)
+                )
+        return False
+
+    def _contents(self, node: SimNode, name: str) -> list[bytearray]:
+        return [self._disk(node).file(path).data for path in self._segments(node, f"{ROOT}/{name}")]
+
+    # --------------------------------------------------------------------------- doing it
+
+    def _flip(self, node: SimNode, directory: str, floor: int) -> bool:
+        paths = self._segments(node, directory)
+        found = [
+            (path, position, header)
+            for path in paths
+            for position, header in _sound(self._disk(node).file(path).durable)
+        ]
+        if not found:
+            return False
+        last = found[-1][2]
+        noticed = [each for each in found if each[2] is not last or last.base_offset < floor]
+        if not noticed:
+            return False
+        path, position, header = self._rng.choice(noticed)
+        # Where it may go unnoticed for long, laws read the headers: in what recovery skips.
+        is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
+        start = _CRC_POSITION if path == paths[-1] and not is_clean else HEADER_SIZE
+        at = position + self._rng.randrange(start, header.size_bytes)
+        self._disk(node).flip_bit(path, at, self._rng.randrange(8))
+        return True
+
+    def _flip_metadata(self, node: SimNode) -> bool:
+        key = TopicPartition(METADATA_TOPIC, METADATA_PARTITION)
+        floor = self._checkpointed(node, f"{node.metadata_log}/{RECOVERY_POINT_FILE}", key)
+        if not self._flip(node, node.metadata_log, floor):
+            return False
+        return self._metadata_is_hurt(node, "bits flipped in metadata logs")
+
+    def _lose_checkpoint(self, node: SimNode) -> bool:
+        """They only tell where recovery may begin, and what damage is for sure no torn write; and
+        where logs begin, which their first segments tell, too, unless they hold deleted records."""
+        if node.id in self._hurt.values():
+            return False
+        present = set(self._disk(node).names(ROOT))
+        names = [name for name in _CHECKPOINTS if name in present]
+        if LOG_START_FILE in names and self._holds_deleted_records(node):
+            names.remove(LOG_START_FILE)
+        if not names:
+            return False
+        self._disk(node).lose(f"{ROOT}/{self._rng.choice(names)}")
+        self.counts["checkpoints lost"] += 1
+        return True
+
+    def _holds_deleted_records(self, node: SimNode) -> bool:
+        """Whether records lie below the start of a log. Without the file of the starts, which alone
+        tells that (as in Kafka), they would be back, and shown by the broker if it is elected."""
+        disk, path = self._disk(node), f"{ROOT}/{LOG_START_FILE}"
+        for content in (bytes(disk.file(path).data), disk.durable_file(path)):
+            starts = decode_offsets(content.decode(), path) if content else {}
+            for key, start in starts.items():
+                if any(base < start for base in self._bases(node, f"{ROOT}/{key}")):
+                    return True
+        return False
+
+    def _bases(self, node: SimNode, directory: str) -> list[int]:
+        """Base offsets of the segments that are there, or may be after a power loss."""
+        if self._disk(node).find(directory) is None:
+            return []
+        found = self._disk(node).directory(directory)
+        names = {*found.entries, *found.durable}
+        return [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
+
+    def _lose_beside(self, node: SimNode, place: _Place) -> bool:
+        """Indexes, producer snapshots, leader epochs: the log tells them anew."""
+        directory = f"{ROOT}/{place.name}"
+        names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
+        if not names:
+            return False
+        self._disk(node).lose(f"{directory}/{self._rng.choice(names)}")
+        self.counts["files beside logs lost"] += 1
+        return True
+
+    def _lose_segment(self, node: SimNode, place: _Place) -> bool:
+        """Only one of which a checkpoint knows: else it is as if it had never been made."""
+        floor = self._floor(node, place.name)
+        known = [
+            path
+            for path in self._segments(node, f"{ROOT}/{place.name}")
+            if int(path.rpartition("/")[2].removesuffix(".log")) < floor
+        ]
+        if not known:
+            return False
+        self._disk(node).lose(self._rng.choice(known))
+        self._hurt[place.id] = node.id
+        self.counts["segments lost"] += 1
+        return True
+
+    def _lose_metadata(self, node: SimNode) -> bool:
+        """A broker's copy of the metadata log, or a file of it; of a voter, its state.
+
+        A voter that finds neither state nor log would take itself for a new one.
+        """
+        names, votes = self._disk(node).names(node.metadata_log), self._is_controller(node)
+        if votes:
+            names = [name for name in names if name == QUORUM_STATE_FILE]
+        if names and (self._rng.random() < 0.5 or votes):
+            self._disk(node).lose(f"{node.metadata_log}/{self._rng.choice(names)}")
+        elif not votes:
+            self._disk(node).lose(node.metadata_log)
+        else:
+            return False
+        return self._metadata_is_hurt(node, "files of metadata logs lost")
+
+
+def _sound(data: bytes | bytearray) -> list[tuple[int, BatchHeader]]:
+    """The whole batches from a file's beginning to what is none; not those of another CRC."""
+    found = []
+    try:
+        for position, header in batches(data):
+            if check_crc(data, position, header):
+                found.append((position, header))
+    except BatchError:
+        pass  # what lies behind cannot be told
+    return found

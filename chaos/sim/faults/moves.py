@@ -1,0 +1,129 @@
+"""Reassignments as part of a simulated cluster's life: drawn by lot, and what must hold of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from chaos.sim.cluster.cluster import SimCluster, SimNode
+from stele.errors import ApiError
+from stele.world import RpcError
+
+SETTLE_TIMEOUT_S = 180.0
+_PATIENCE_S = 5.0
+
+
+class Moves:
+    """Starts, redirects and cancels moves of some partitions; ``counts`` tells what came of it.
+
+    Life: ``move`` now and then, among faults; ``settle`` once all is mended.
+    """
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        replication_factor: int = 3,
+        stream: str = "moves",
+    ) -> None:
+        """``replication_factor``: in the end; on the way there may be one replica more or less."""
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._partitions = list(partitions)
+        self._factor = replication_factor
+        self._rng: random.Random = cluster.simulation.streams.stream(stream)
+
+    async def move(self) -> str:
+        """One decision for one partition: what it was, and how it ended, also where it failed.
+
+        Faults of the cluster raise nothing: a refusal, or an outcome that nobody knows, is counted.
+        """
+        topic, partition = self._rng.choice(self._partitions)
+        target = None if self._rng.random() < 0.2 else self._draw_target()
+        what = "cancel" if target is None else "start"
+        self._cluster.simulation.note("moves", what, f"{topic}-{partition} to {target}")
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._cluster.client.reassign(topic, partition, target)
+        except ApiError as error:
+            outcome = f"{what}: {error.code.name}"
+        except (RpcError, OSError):  # of which a TimeoutError is one
+            outcome = f"{what}: no answer"
+        else:
+            outcome = what
+        self.counts[outcome] += 1
+        return outcome
+
+    def _draw_target(self) -> list[int]:
+        brokers = sorted(self._cluster.brokers)
+        wanted = self._rng.choice([self._factor] * 3 + [self._factor - 1, self._factor + 1])
+        return self._rng.sample(brokers, max(1, min(wanted, len(brokers))))
+
+    async def settle(self) -> None:
+        """Give every partition its replication factor, and wait until nothing moves any more.
+
+        All brokers must be up. Raises AssertionError where it comes to no end.
+        """
+        for topic, partition in self._partitions:
+            brokers = sorted(self._cluster.brokers)
+            target = self._rng.sample(brokers, min(self._factor, len(brokers)))
+            await self._bring(topic, partition, tuple(target))
+        await self._cluster.until(
+            lambda: not list(strays(self._cluster)),
+            "no broker keeps a log that is not its own",
+            timeout_s=SETTLE_TIMEOUT_S,
+        )
+
+    async def _bring(self, topic: str, partition: int, target: tuple[int, ...]) -> None:
+        """Ask again now and then: a move that nobody waited for may be decided late, after ours.
+
+        A refusal says that too few would have every record: with all brokers up that passes.
+        """
+        problem: Exception | None = None
+        deadline = self._cluster.simulation.now + SETTLE_TIMEOUT_S
+        while not self._is_on(topic, partition, target):
+            if self._cluster.simulation.now > deadline:
+                raise AssertionError(f"{topic}-{partition} does not come to {target}") from problem
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._cluster.client.reassign(topic, partition, target)
+            except (ApiError, RpcError, OSError) as error:
+                problem = error
+            await asyncio.sleep(0.5)
+
+    def _is_on(self, topic: str, partition: int, target: tuple[int, ...]) -> bool:
+        if self._cluster.active_controller is None:
+            return False  # the others may not know the newest
+        state = self._cluster.partition(topic, partition)
+        return state.replicas == target and not state.is_reassigning
+
+
+def strays(cluster: SimCluster) -> Iterator[str]:
+    """Directories of replicas that running brokers have and should not have."""
+    image = cluster.image
+    for node in cluster.brokers.values():
+        if not node.ready:
+            continue
+        wanted = {
+            f"{topic.name}-{number}"
+            for topic, number, state in image.sorted_partitions()
+            if node.id in state.replicas
+        }
+        for name in _replica_directories(cluster, node):
+            if name not in wanted:
+                yield f"broker {node.id}: {name}"
+
+
+def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
+    """But for those that only wait to be deleted, and for corrupt ones kept aside."""
+    disk = cluster.simulation.machine(node.host).disk
+    return [
+        name
+        for name in disk.names("/data")
+        if not name.endswith(("-delete", "-corrupt"))
+        and name != "__cluster_metadata-0"
+        and disk.find(f"/data/{name}/partition.metadata")
+    ]

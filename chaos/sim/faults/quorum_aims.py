@@ -1,0 +1,401 @@
+"""Aims at the quorum: its elections, its voters, and what a deposed leader answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message
+
+from chaos.sim.faults.aim_tools import AimTools
+from chaos.sim.laws import membership
+from chaos.sim.laws.committed import core_of, newest_image
+from chaos.sim.laws.wire import VOTE
+from chaos.sim.world.wire import Said, Stage
+from raft.quorum import VoterSet
+from raft.ready import Role
+from runtime.quorum.messages import FETCH, REMOVE_VOTER
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
+from stele.wire.v1.raft_pb2 import RemoveVoterRequest, VoteRequest, VoteResponse
+from stele.world import RpcError
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimNode
+
+READ_INDEX = "/stele.v1.Controller/ReadIndex"
+CREATE_TOPICS = "/stele.v1.Admin/CreateTopics"
+DELETE_TOPICS = "/stele.v1.Admin/DeleteTopics"
+_NEWS = "extra-news"  # a topic of which nobody expects anything
+_PATIENCE_S = 6.0  # of whoever asks a controller
+_LONG_S = 5.0  # longer than an election
+
+QUORUM_NAMES = (
+    "two_candidates",
+    "voter_with_more",
+    "wiped_after_its_vote",
+    "changes_at_once",
+    "half_of_a_grown_quorum",
+    "election_of_a_grown_quorum",
+    "change_by_a_new_leader",
+    "deposed_controller_answers",
+)
+"""Each is a method of ``QuorumAims``."""
+
+
+class QuorumAims(AimTools):
+    """One method each; they may be cancelled at any moment."""
+
+    async def _two_candidates(self) -> None:
+        """Two stand in one epoch, and voters die with their votes hardly told.
+
+        Candidates hear of each other late, and the former leader, back at once, has to choose.
+        """
+        active = self._cluster.active_controller
+        if active is None or len(self._controllers) < 3:
+            return
+        deaths = self._rng.randint(0, 2)
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal deaths
+            if stage is Stage.ANSWERED and deaths and _is_vote(said):
+                deaths -= 1
+                # The one that was voted for must not lead before the next one asks.
+                self._part([self._node(said.source)], self._controllers)
+                self._soon(self._strike_shortly, self._node(said.target))
+
+        late_s = self._rng.uniform(0.1, 0.4)
+
+        def hold(said: Said) -> float:
+            if said.method != VOTE or said.target == active.host:
+                return 0.0
+            return 0.0 if VoteRequest.FromString(said.request).pre_vote else late_s
+
+        self._slow_down_quorum(self._rng.uniform(0.02, 0.06))
+        try:
+            with self._listening(hear), self._holding(hold):
+                self._kill(active)  # its peers see the connections break, and do not wait
+                await self._wait(0.0, 0.02)
+                self._revive(active)
+                await self._wait(1.0, 2.0)
+        finally:
+            self._slow_down_quorum(0.0)
+            self._join(self._controllers, self._controllers)
+
+    async def _voter_with_more(self) -> None:
+        """A leader alone takes decisions that nobody else gets, and is then asked for its vote."""
+        active = self._cluster.active_controller
+        if active is None or len(self._controllers) < 3:
+            return
+        others = [node for node in self._controllers if node is not active]
+        asks, asked = (VOTE, active.host), False
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal asked
+            if asked or stage is not Stage.SENT or (said.method, said.target) != asks:
+                return
+            if not VoteRequest.FromString(said.request).pre_vote:
+                asked = True
+                self._join([active], others)
+
+        # Something to decide: a broker comes and goes.
+        brokers = [node for node in self._cluster.brokers.values() if node.alive]
+        brokers = [node for node in brokers if node is not active]
+        if not brokers:
+            return
+        with self._listening(hear):
+            self._part([active], others)
+            try:
+                broker = self._rng.choice(brokers)
+                self._kill(broker)
+                await self._wait(0.0, 0.3)
+                self._revive(broker)
+                await self._until(lambda: asked, 4.0)
+                await self._wait(0.0, 0.5)
+            finally:
+                self._join([active], others)
+
+    # ------------------------------------------------------------------------------ the voters
+
+    async def _wiped_after_its_vote(self) -> None:
+        """A voter loses its disk as soon as it has voted, and is asked again in that epoch.
+
+        The former leader asks, which has not heard of the election; the one that got the vote is
+        alone with it.
+        """
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        victim: SimNode | None = None
+
+        def hear(stage: Stage, said: Said) -> None:
+            nonlocal victim
+            if victim is None and stage is Stage.ANSWERED and _is_vote(said):
+                voter, candidate = self._node(said.target), self._node(said.source)
+                if active not in (voter, candidate):
+                    victim = voter
+                    self._soon(self._wipe_shortly, voter)
+                    alone_s = self._rng.uniform(0.0, 0.05)
+                    self._cluster.simulation.scheduler.at(
+                        alone_s, self._part, [candidate], self._controllers
+                    )
+
+        try:
+            with self._listening(hear), self._alone_with_the_voters():
+                self._kill(active)
+                if await self._until(lambda: victim is not None, 3.0):
+                    await self._wait(0.0, 0.05)
+                    self._revive(active)
+                    await self._wait(1.5, 3.0)
+        finally:
+            self._join(self._controllers, self._controllers)
+            self._revive(active)
+        await self._restore_voters()
+
+    async def _changes_at_once(self) -> None:
+        """A leader with too few voters is asked to remove the others, all at once.
+
+        By the set that is left it would be a majority, while the others still are one by theirs.
+        """
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        voters = membership.settled_voters(self._cluster)
+        others = self._rng.sample(voters.others(active.id), len(voters) - 1)
+        rest = [self._cluster.controllers[voter] for voter in others[: voters.majority]]
+        few = [node for node in self._controllers if node not in rest]
+        removed = rest[: len(voters) - (2 * (len(voters) - voters.majority) - 1)]
+        with self._alone_with_the_voters():
+            self._part(few, rest)
+            try:
+                requests = [
+                    self._ask(active, REMOVE_VOTER, _removal(voters, node)) for node in removed
+                ]
+                await asyncio.gather(*requests)
+                await self._wait(0.0, 3.0)
+            finally:
+                self._join(few, rest)
+            await self._wait(0.5, 1.5)
+        await self._restore_voters()
+
+    async def _change_by_a_new_leader(self) -> None:
+        """A new leader is asked to change the voters at once. It hears each of the others, and
+        knows that they live, but not soon that they have a record of its own."""
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        voters = membership.settled_voters(self._cluster)
+        heard: set[tuple[str, str]] = set()
+        late_s = self._rng.uniform(0.2, 1.0)
+
+        def hold(said: Said) -> float:
+            if said.method != FETCH or said.target == active.host:
+                return 0.0
+            pair = said.source, said.target
+            if pair in heard:
+                return late_s
+            heard.add(pair)
+            return 0.0
+
+        with self._alone_with_the_voters(), self._holding(hold):
+            self._kill(active)
+            if await self._until(lambda: self._leader_but(active) is not None, 3.0):
+                await self._wait(0.0, late_s / 2)
+                leader = self._leader_but(active)
+                if leader is not None:
+                    await self._ask(leader, REMOVE_VOTER, _removal(voters, active), 2.0)
+            self._revive(active)
+        await self._restore_voters()
+
+    def _leader_but(self, former: SimNode) -> SimNode | None:
+        """Of the newest epoch, whether it is established or not."""
+        cores = [(node, core) for node in self._controllers if (core := core_of(node)) is not None]
+        leading = [(core.epoch, node) for node, core in cores if core.status.role is Role.LEADER]
+        _, leader = max(leading, key=lambda each: each[0], default=(0, None))
+        return None if leader is former else leader
+
+    async def _half_of_a_grown_quorum(self) -> None:
+        """A voter more makes their number even; then the leader reaches no more than half of them.
+
+        Of the voters before they would be a majority.
+        """
+        await self._while_grown(lambda active: self._cut_in_half())
+
+    async def _election_of_a_grown_quorum(self) -> None:
+        """Their number is even, so that it takes one vote more than before, and the leader goes."""
+        await self._while_grown(self._have_another_elected)
+
+    async def _have_another_elected(self, active: SimNode) -> None:
+        self._kill(active)
+        await self._until(lambda: self._leader_but(active) is not None, 3.0)
+        self._revive(active)
+
+    async def _while_grown(self, act: Callable[[SimNode], Awaitable[None]]) -> None:
+        """With one voter more than before: ``act`` is given the active controller."""
+        active = self._cluster.active_controller
+        if active is None or not self._has_spare_voters(active):
+            return
+        with self._alone_with_the_voters():
+            newcomer = await self._newcomer()
+            if newcomer is not None:
+                await act(active)
+                await self._try_to_remove(newcomer)
+
+    async def _newcomer(self) -> SimNode | None:
+        """A voter that was none; None when there are as many as there may be, or it fails."""
+        cluster = self._cluster
+        idle = [node for node in cluster.controllers.values() if node.id not in cluster.voter_ids]
+        if not idle:
+            if len(cluster.controllers) > len(self._controllers):
+                return None
+            idle = [cluster.add_controller()]
+            self._watch(idle[0])
+        node = self._rng.choice(idle)
+        await self._until(lambda: node.ready, 3.0)
+        with suppress(ApiError, RpcError, OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await cluster.add_voter(node.id)
+                return node
+        return None
+
+    async def _cut_in_half(self) -> None:
+        active = self._cluster.active_controller
+        voters = membership.settled_voters(self._cluster)
+        if active is None or active.id not in voters.ids or len(voters) % 2:
+            return
+        others = self._rng.sample(voters.others(active.id), len(voters) - 1)
+        rest = [self._cluster.controllers[voter] for voter in others[: len(voters) // 2]]
+        few = [node for node in self._cluster.controllers.values() if node not in rest]
+        self._part(few, rest)
+        try:
+            await self._change_something(patience_s=1.0)
+        finally:
+            self._join(few, rest)
+
+    async def _try_to_remove(self, node: SimNode) -> None:
+        await self._until(lambda: self._cluster.active_controller is not None, 5.0)
+        with suppress(ApiError, RpcError, OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._cluster.remove_voter(node.id)
+
+    @contextmanager
+    def _alone_with_the_voters(self) -> Iterator[None]:
+        """Nobody else takes a voter's disk meanwhile."""
+        damage, before = self._damage, self._damage.voters_may_be_lost
+        damage.voters_may_be_lost = False
+        try:
+            yield
+        finally:
+            damage.voters_may_be_lost = before
+
+    def _has_spare_voters(self, active: SimNode) -> bool:
+        """Whether the cluster can do without any one, where that takes no replicas along: who is
+        to be spared is known too late to look for those."""
+        alone = not any(node.shares_metadata_disk for node in self._controllers)
+        return alone and self._damage.has_voter_to_spare(active)
+
+    def _wipe_shortly(self, node: SimNode) -> None:
+        voters = membership.newest_voters(self._cluster)
+        if not self._damage.is_one_to_lose(node, voters):
+            return  # a removal was asked for since the aim began
+        self._kill(node)
+        if not node.alive:
+            self._damage.wipe_voter(node)
+            self._cluster.simulation.scheduler.at(self._rng.uniform(0.0, 0.05), self._revive, node)
+
+    async def _restore_voters(self) -> None:
+        """What an operator does then; what fails is left to others, and to the end."""
+        await self._until(lambda: self._cluster.active_controller is not None, 5.0)
+        for node in self._controllers:
+            lost = node.id in self._damage.lost_voters
+            if node.ready and (lost or node.id not in self._cluster.voter_ids):
+                with suppress(ApiError, RpcError, OSError, TimeoutError):
+                    async with asyncio.timeout(_PATIENCE_S):
+                        if node.id in self._cluster.voter_ids:
+                            await self._cluster.remove_voter(node.id)
+                        await self._cluster.add_voter(node.id)
+                        self._damage.lost_voters.discard(node.id)
+
+    # ----------------------------------------------------------------------------- the answers
+
+    async def _deposed_controller_answers(self) -> None:
+        """A leader is deposed before it can know, and is asked at once for what is the newest.
+
+        It hears the others' fetches so late that it feels sure of them when they have long given
+        it up; and of those who call it for another reason it hears nothing.
+        """
+        active = self._cluster.active_controller
+        if active is None or len(self._controllers) < 3:
+            return
+        others = [node for node in self._controllers if node is not active]
+        hosts, late_s = {node.host for node in others}, self._rng.uniform(0.8, 1.3)
+
+        def hold(said: Said) -> float:
+            if said.target != active.host or said.source not in hosts:
+                return 0.0
+            return late_s if said.method == FETCH else _LONG_S
+
+        with self._holding(hold):
+            await self._wait(2.0, 3.0)
+            for other in others:
+                self._fabric.cut(active.host, other.host)
+            try:
+                await self._until(self._is_another_active(active), _LONG_S)
+                await self._change_something()
+                await self._ask_for_the_newest(active)
+            finally:
+                self._join([active], others)
+
+    def _is_another_active(self, than: SimNode) -> Callable[[], bool]:
+        return lambda: self._cluster.active_controller not in (None, than)
+
+    async def _change_something(self, *, patience_s: float = _PATIENCE_S) -> None:
+        """A topic comes, or goes if it was there: then there is news."""
+        active = self._cluster.active_controller
+        image = newest_image(self._cluster)
+        if active is None or image is None:
+            return
+        if image.topic(_NEWS) is None:
+            topic = NewTopic(name=_NEWS, partitions=1, replication_factor=1)
+            await self._ask(active, CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), patience_s)
+        else:
+            await self._ask(active, DELETE_TOPICS, DeleteTopicsRequest(names=[_NEWS]), patience_s)
+
+    async def _ask_for_the_newest(self, node: SimNode) -> None:
+        invariants = self._cluster.invariants
+        needed = invariants.read_asked()
+        data = await self._ask(node, READ_INDEX, ReadIndexRequest())
+        if data is not None:
+            answer = ReadIndexResponse.FromString(data)
+            if answer.error == ErrorCode.NONE:
+                invariants.read_answered(node.host, needed, answer.metadata_offset)
+
+    async def _ask(
+        self, node: SimNode, method: str, request: Message, patience_s: float = _PATIENCE_S
+    ) -> bytes | None:
+        """One call to a controller's own port; None when there is no answer."""
+        listener = node.config.controller_listener
+        assert listener is not None
+        channel = self._cluster.client_world.network.channel(node.host, listener.port)
+        try:
+            return await channel.call(method, request.SerializeToString(), timeout_s=patience_s)
+        except (RpcError, OSError):
+            return None
+        finally:
+            await channel.close()
+
+
+def _removal(voters: VoterSet, node: SimNode) -> RemoveVoterRequest:
+    directory = voters.directory_id(node.id)
+    return RemoveVoterRequest(voter_id=node.id, voter_directory_id=directory)
+
+
+def _is_vote(said: Said) -> bool:
+    return (
+        said.method == VOTE
+        and not VoteRequest.FromString(said.request).pre_vote
+        and VoteResponse.FromString(said.answer).granted
+    )

@@ -1,0 +1,45 @@
+"""What holds of records that an administrator was told are deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.sim.laws.committed import CommittedMetadata, Report, online
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster
+
+
+class DeletedRecordsStayDeleted:
+    """Nobody who leads or may lead begins below an offset that a deletion was answered with.
+
+    But for partitions that were elected uncleanly: who leads them need not have been waited for.
+    """
+
+    name = "deleted records stay deleted"
+
+    def __init__(self, metadata: CommittedMetadata) -> None:
+        self._metadata = metadata
+        self._starts: dict[tuple[str, int], int] = {}
+
+    def deleted(self, topic: str, partition: int, offset: int) -> None:
+        """An administrator was told. Of topics whose names are used once only."""
+        place = topic, partition
+        self._starts[place] = max(self._starts.get(place, 0), offset)
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = self._metadata.newest
+        if image is None or not self._starts:
+            return
+        for node, replica in online(cluster):
+            wanted = self._starts.get((replica.topic, replica.id.partition), 0)
+            state = image.partition(*replica.id)
+            if not wanted or state is None or state.unclean_elections:
+                continue
+            if node.id not in (*state.isr, *state.elr):
+                continue
+            if replica.log.start_offset < wanted:
+                report(
+                    f"{replica!r} begins at {replica.log.start_offset} on broker {node.id}, of the "
+                    f"ISR {state.isr} or eligible {state.elr}, and was deleted up to {wanted}"
+                )

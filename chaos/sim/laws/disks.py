@@ -1,0 +1,61 @@
+"""What disks that do not do all that they are asked for may cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.partition.ids import PartitionId
+from chaos.sim.laws.committed import Report, online, process_of
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster, SimNode
+
+_TRIES = 20
+"""So many reads of a bad sector may be on their way, or come from those who have not heard yet."""
+
+
+class DirectoriesFailWithTheirDevice:
+    """A directory goes offline only when its device has failed a write or a sync."""
+
+    name = "directories fail with their device"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.brokers.values():
+            running = node.running
+            if running is None or running.broker is None:
+                continue
+            if cluster.simulation.machine(node.host).disk.has_failed:
+                continue
+            for directory in running.broker.directories:
+                if directory.offline is not None:
+                    report(f"{process_of(node)}: {directory.path} is offline: {directory.offline}")
+
+
+class UnreadableReplicasAreGivenUp:
+    """A replica of which a sector cannot be read is not read again and again.
+
+    It is given up as soon as another member of the ISR may lead.
+    """
+
+    name = "unreadable replicas are given up"
+
+    def __init__(self) -> None:
+        # Reads that had failed when others were first seen in the ISR.
+        self._failed: dict[tuple[str, PartitionId], int] = {}
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        if not any(
+            cluster.simulation.machine(node.host).disk.spoiled for node in cluster.brokers.values()
+        ):
+            return
+        for node, replica in online(cluster):
+            failed = self._failed_reads(cluster, node, repr(replica))
+            key = process_of(node), replica.id
+            if not failed or not any(each != node.id for each in replica.machine.state.isr):
+                self._failed.pop(key, None)
+            elif failed - self._failed.setdefault(key, failed) > _TRIES:
+                report(f"{replica!r} on {process_of(node)}: {failed} reads of bad sectors failed")
+
+    def _failed_reads(self, cluster: SimCluster, node: SimNode, name: str) -> int:
+        disk = cluster.simulation.machine(node.host).disk
+        return sum(inode.failed_reads for _, inode in disk.files(f"/data/{name}", ".log"))

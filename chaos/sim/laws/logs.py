@@ -1,0 +1,283 @@
+"""Laws about what a log remembers beside its records, held against a dumb reading of its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
+from chaos.sim.cluster.replica_logs import START, Place, batches_from, sound_batches_from
+from chaos.sim.laws.committed import (
+    CommittedMetadata,
+    CommittedRecordsStay,
+    Report,
+    online,
+    process_of,
+)
+from stele.wire.batch import BatchHeader
+from storage.log import PartitionLog
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster, SimNode
+
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+@dataclass(slots=True)
+class _Twin:
+    """What the batches of one replica's log say, read from its beginning, or from the first that
+    retention has left."""
+
+    log: PartitionLog  # it was read from: a replica removed and added again has another
+    generation: int  # of its truncations
+    is_whole: bool  # nothing was gone when it was begun
+    may_begin_anywhere: bool  # producers may have begun in another log
+    place: Place = START  # what to read next
+    end_offset: int = 0
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # (epoch, last sequence)
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, first offset)
+
+    def take(self, header: BatchHeader) -> str | None:
+        """Read one more batch; what is wrong with it."""
+        wrong = None
+        if header.base_offset > self.end_offset:
+            # Retention took what was between before it could be read.
+            if self.log.start_offset < header.base_offset:
+                wrong = f"offset {self.end_offset} is missing before {header.base_offset}"
+            self.is_whole = False
+            self.producers.clear()
+            self.epochs.clear()
+        if not self.epochs or header.leader_epoch != self.epochs[-1][0]:
+            self.epochs.append((header.leader_epoch, header.base_offset))
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            known = self.producers.get(header.producer_id)
+            epoch, last = (header.producer_epoch, -1) if known is None else known
+            expected = (last + 1) & _MAX_SEQUENCE if epoch == header.producer_epoch else 0
+            is_free = known is None and (self.may_begin_anywhere or not self.is_whole)
+            if (header.base_sequence != expected and not is_free) or header.producer_epoch < epoch:
+                wrong = (
+                    f"producer {header.producer_id} has sequence {header.base_sequence} (epoch "
+                    f"{header.producer_epoch}) at {header.base_offset} after {last} ({epoch})"
+                )
+            self.producers[header.producer_id] = header.producer_epoch, header.last_sequence
+        self.end_offset = header.next_offset
+        return wrong
+
+    def epochs_from(self, start_offset: int) -> list[tuple[int, int]]:
+        """As a log that begins there knows them."""
+        held = sum(start <= start_offset for _, start in self.epochs)
+        if held == 0:
+            return self.epochs
+        return [(self.epochs[held - 1][0], start_offset), *self.epochs[held:]]
+
+    def knows(self, producers: dict[int, tuple[int, int]]) -> bool:
+        """Whether these are the producers by the batches. Of one whose batches are gone a log may
+        still know."""
+        if self.is_whole:
+            return producers == self.producers
+        return all(producers.get(each) == last for each, last in self.producers.items())
+
+
+class LogsRememberWhatTheyHold:
+    """Producers' sequences follow each other in every log; and what it knows of producers and
+    leader epochs is what its batches say, at every moment and right after a truncation."""
+
+    name = "logs remember what they hold"
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        metadata: CommittedMetadata,
+        committed: CommittedRecordsStay,
+        report: Report,
+    ) -> None:
+        self._cluster = cluster
+        self._metadata = metadata
+        self._committed = committed
+        self._report = report
+        self.remade_topics: set[str] = set()
+        """Where a producer may begin with any sequence: its first ones went to an earlier log."""
+        self._twins: dict[tuple[str, PartitionId], _Twin] = {}
+        self._cut: list[tuple[str, str]] = []  # (machine, partition) just truncated
+        for node in cluster.brokers.values():
+            self._watch(node)
+
+    def _watch(self, node: SimNode) -> None:
+        simulation = self._cluster.simulation
+
+        def cut(path: str, size: int) -> None:
+            partition, file = path.split("/")[-2:]
+            if not file.endswith(".log") or partition.startswith("__"):
+                return
+            self._check_cut(node, partition, Place(file, size))
+            simulation.scheduler.at(0.0, self._check_after_cut, node, partition)
+
+        simulation.machine(node.host).disk.on_cut = cut
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            self._compare(node, replica, report)
+
+    # ---------------------------------------------------------------------------- truncation
+
+    def _replicas(self, node: SimNode, partition: str) -> Iterator[Replica]:
+        return (
+            replica
+            for each, replica in online(self._cluster)
+            if each is node and repr(replica) == partition
+        )
+
+    def _check_cut(self, node: SimNode, partition: str, place: Place) -> None:
+        """What is cut was not committed. (Torn tails are cut before the replica is online.)
+
+        What stands behind the log's end a write has left that found no room for all of it, maybe
+        with whole batches in it: the log does not have them, has told nobody of them, and takes
+        them back. The end falls only after a cut.
+        """
+        for replica in self._replicas(node, partition):
+            if _was_unclean(self._metadata, replica):
+                continue
+            for _, header in batches_from(self._cluster, node, partition, place):
+                if header.base_offset >= replica.log.end_offset:
+                    break
+                if self._committed.is_committed(replica.id, header):
+                    self._report(
+                        f"{replica!r} on broker {node.id} cuts off offset {header.base_offset}, "
+                        "which is committed"
+                    )
+                    return
+
+    def _check_after_cut(self, node: SimNode, partition: str) -> None:
+        for replica in self._replicas(node, partition):
+            twin = self._compare(node, replica, self._report)
+            if replica.machine.is_leader:
+                continue
+            log = replica.log
+            if log.start_offset == log.end_offset:
+                continue  # no record is left that an epoch could be told of
+            entries, told = log.epochs.entries, twin.epochs_from(log.start_offset)
+            if entries != told and twin.end_offset == log.end_offset:
+                self._report(
+                    f"{replica!r} on broker {node.id}, just cut to {twin.end_offset}: its epochs "
+                    f"say {entries}, its batches {told}"
+                )
+
+    # ---------------------------------------------------------------------------- comparison
+
+    def _compare(self, node: SimNode, replica: Replica, report: Report) -> _Twin:
+        log = replica.log
+        key = process_of(node), replica.id
+        twin = self._twins.get(key)
+        generation = log.truncation_generation
+        if twin is None or twin.log is not log or twin.generation != generation:
+            is_whole = log.start_offset == 0 and log.segments.bases[0] == 0
+            anywhere = replica.topic in self.remade_topics
+            twin = self._twins[key] = _Twin(log, generation, is_whole, anywhere)
+        if twin.end_offset < log.end_offset:
+            self._read_on(node, replica, twin, report)
+        if twin.end_offset == log.end_offset:
+            self._compare_memory(node, replica, twin, report)
+        return twin
+
+    def _read_on(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
+        for at, header in sound_batches_from(self._cluster, node, repr(replica), twin.place):
+            if header.next_offset > twin.log.end_offset:
+                break
+            wrong = twin.take(header)
+            if wrong:
+                report(f"{replica!r} on broker {node.id}: {wrong}")
+            twin.place = at.behind(header)
+
+    def _compare_memory(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
+        log = replica.log
+        known = {each.producer_id: (each.epoch, each.last_sequence) for each in log.producers}
+        if not twin.knows(known):
+            report(
+                f"{replica!r} on broker {node.id} ends at {log.end_offset}: it knows the producers "
+                f"{known}, its batches say {twin.producers}"
+            )
+        entries = log.epochs.entries
+        if entries and entries[-1][1] == log.end_offset:
+            entries = entries[:-1]  # of a leader that has written nothing yet
+        told = twin.epochs_from(log.start_offset)
+        if entries != told and log.start_offset < log.end_offset:
+            report(
+                f"{replica!r} on broker {node.id} ends at {log.end_offset}: its epochs say "
+                f"{log.epochs.entries}, its batches {told}"
+            )
+
+
+class MembersHaveEverything:
+    """Every member of an ISR, and every eligible leader, has on disk whatever was committed.
+
+    ``highest`` are the high watermarks ever seen, by partition.
+    """
+
+    name = "members have everything"
+
+    def __init__(self, metadata: CommittedMetadata, highest: dict[PartitionId, int]) -> None:
+        self._metadata = metadata
+        self._highest = highest
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = self._metadata.newest
+        if image is None:
+            return
+        replicas: dict[PartitionId, list[tuple[SimNode, Replica]]] = {}
+        for node, replica in online(cluster):
+            replicas.setdefault(replica.id, []).append((node, replica))
+        for topic, number, state in image.sorted_partitions():
+            partition = PartitionId(topic.topic_id, number)
+            running = replicas.get(partition, [])
+            if state.unclean_elections or any(
+                replica.machine.state.partition_epoch > state.partition_epoch
+                for _, replica in running
+            ):
+                continue  # or a controller told it what none was seen with
+            committed = self._highest.get(partition, 0)
+            for node, replica in running:
+                behind = replica.log.durable_offset < committed
+                if behind and (node.id in state.isr or node.id in state.elr):
+                    report(
+                        f"{replica!r}: broker {node.id} is in the ISR {state.isr} or eligible "
+                        f"{state.elr}, has {replica.log.durable_offset} on disk, and {committed} "
+                        "is committed"
+                    )
+
+
+class FollowersKnowTheEpoch:
+    """A leader counts the position of a follower only if that follows it in the present epoch."""
+
+    name = "followers know the epoch"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        replicas = {(node.id, replica.id): (node, replica) for node, replica in online(cluster)}
+        for _, leading in list(replicas.values()):
+            machine = leading.machine
+            if not machine.is_leader:
+                continue
+            for broker in machine.state.replicas:
+                progress = machine.progress_of(broker)
+                found = replicas.get((broker, leading.id))
+                if progress is None or progress.end_offset < 0 or found is None:
+                    continue
+                node, replica = found
+                assert node.node is not None
+                assert node.node.broker is not None
+                if progress.broker_epoch != node.node.broker.replicas._broker_epoch:
+                    continue  # of an earlier process
+                if replica.machine.leader_epoch < machine.leader_epoch:
+                    report(
+                        f"{leading!r}: broker {machine.broker_id} leads epoch "
+                        f"{machine.leader_epoch} and counts on broker {broker}, which knows of "
+                        f"{replica.machine.leader_epoch}"
+                    )
+
+
+def _was_unclean(metadata: CommittedMetadata, replica: Replica) -> bool:
+    image = metadata.newest
+    state = None if image is None else image.partition(*replica.id)
+    known = 0 if state is None else state.unclean_elections
+    return bool(known or replica.machine.state.unclean_elections)

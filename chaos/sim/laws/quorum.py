@@ -1,0 +1,108 @@
+"""Laws of the quorum's voters and of its answers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from chaos.sim.laws.committed import (
+    Report,
+    core_of,
+    durable_ends,
+    is_held,
+    newest_image,
+    process_of,
+)
+from raft.ready import Role
+from raft.voter_history import NO_RECORD
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster
+    from raft.core import RaftCore
+    from raft.quorum import VoterSet
+
+
+class VotersChangeOneByOne:
+    """Sets of voters that follow each other differ by one voter, and a leader appends one only when
+    those before it and a record of its own epoch are committed: else two majorities could decide
+    that have no voter in common (Ongaro's dissertation, §4.1, and raft-dev, July 2015)."""
+
+    name = "voters change one by one"
+
+    def __init__(self) -> None:
+        # The sets that a leader made: (process and epoch, offset). Each is judged when it is new,
+        # for later a voter before it may have gone, or lost its disk.
+        self._judged: set[tuple[str, int]] = set()
+        # The sets that each process had at the last look, in each epoch.
+        self._seen: dict[str, list[VoterSet]] = {}
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.controllers.values():
+            core = core_of(node)
+            if core is None:
+                continue
+            what = f"{process_of(node)} in epoch {core.epoch}"
+            self._check_neighbours(core, what, report)
+            if core._replica.role is Role.LEADER:
+                self._check_leader(cluster, core, what, report)
+
+    def _check_neighbours(self, core: RaftCore, what: str, report: Report) -> None:
+        history = core._replica.history
+        sets = history._sets[history._offsets[0] == NO_RECORD :]  # without the configuration's
+        if sets == self._seen.get(what):
+            return
+        self._seen[what] = sets
+        for before, after in pairwise(sets):
+            # One that gets another disk leaves and joins; one whose disk becomes known stays.
+            changed = [voter for voter in before.voters if voter.key not in after]
+            changed += [voter for voter in after.voters if voter.key not in before]
+            if len(changed) > 1:
+                report(f"{what}: the voters went from {before} to {after} at once")
+
+    def _check_leader(self, cluster: SimCluster, core: RaftCore, what: str, report: Report) -> None:
+        start, history = core.epoch_start_offset, core._replica.history
+        if start is None or history.latest_offset < start:
+            return  # an earlier leader's
+        before = history._offsets[-2] if len(history._offsets) > 1 else NO_RECORD
+        if before == NO_RECORD:
+            return  # the first record only says what the configuration said
+        if (what, history.latest_offset) in self._judged:
+            return
+        self._judged.add((what, history.latest_offset))
+        # Its high watermark never goes back: what is not committed now was not then. And what it
+        # takes for committed by the newest voters, those before must have had.
+        held = is_held(history.previous, durable_ends(cluster), before + 1)
+        if core.high_watermark <= max(before, start) or not held:
+            report(
+                f"{what} made {history.latest} the voters at {history.latest_offset}, with those "
+                f"at {before} and its epoch from {start} on committed to {core.high_watermark} only"
+            )
+
+
+class ReadsAreLinearizable:
+    """A linearizable answer is never older than what was known as committed when it was asked."""
+
+    name = "reads are linearizable"
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._committed = -1  # of the metadata; never goes back
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        image = newest_image(cluster)
+        if image is not None:
+            self._committed = max(self._committed, image.offset)
+
+    def asked(self, cluster: SimCluster, report: Report) -> int:
+        """What an answer to a question of now has to know."""
+        self.check(cluster, report)
+        return self._committed
+
+    def answered(self, who: str, needed: int, offset: int, report: Report) -> None:
+        """``needed`` is what ``asked`` returned when the question was sent."""
+        self.answers += 1
+        if offset < needed:
+            report(
+                f"{who} answers a linearizable read with the metadata of {offset}, "
+                f"and {needed} was committed before it was asked"
+            )

@@ -1,0 +1,129 @@
+"""What of a log is gone, and whether it was allowed to go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
+from chaos.sim.laws.committed import CommittedRecordsStay, Report, online, process_of
+from storage.config import NO_LIMIT
+from storage.log import PartitionLog
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster
+
+_SHORTENED = "extra-"
+"""Topics of which administrators delete records, however young."""
+
+
+class RetentionTakesNoMore:
+    """A log begins later than before only for what was committed, and either is older than
+    ``retention.ms`` by the clock of some broker, or leaves ``retention.bytes`` behind it.
+
+    ``highest`` are the high watermarks ever seen, by partition. It also counts what comes and goes.
+    """
+
+    name = "retention takes no more than it may"
+
+    def __init__(self, committed: CommittedRecordsStay, highest: dict[PartitionId, int]) -> None:
+        self.rolled = 0  # segments begun behind another
+        self.deleted = 0
+        self.starts: dict[PartitionId, int] = {}
+        """The highest start that any replica was seen with."""
+        self.named: dict[tuple[str, int], int] = {}
+        """The same by topic and number: of those that nobody makes anew."""
+        self._committed = committed
+        self._highest = highest
+        self._latest_ms = 0  # that any broker's wall clock was seen to show
+        # By replica in a process: its log, and the first and last of its segments.
+        self._segments: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.brokers.values():
+            clock = cluster.simulation.machine(node.host).clock
+            self._latest_ms = max(self._latest_ms, clock.time_ms())
+        shortened: dict[PartitionId, int] = {}  # where they began before
+        largest: dict[
+            PartitionId, int
+        ] = {}  # of the replicas of a partition: bytes behind the start
+        for node, replica in online(cluster):
+            self._count((process_of(node), replica.id), replica.log)
+            start, before = replica.log.start_offset, self.starts.get(replica.id, 0)
+            if start > before:
+                self.starts[replica.id] = start
+                self.named[replica.topic, replica.id.partition] = start
+                shortened.setdefault(replica.id, before)
+        for _, replica in online(cluster) if shortened else ():
+            if replica.id in shortened:
+                left_bytes = _bytes_from(replica.log, self.starts[replica.id])
+                largest[replica.id] = max(largest.get(replica.id, 0), left_bytes)
+        for _, replica in online(cluster) if shortened else ():
+            if replica.id in shortened and replica.log.start_offset == self.starts[replica.id]:
+                # Once for each: followers have less than the leader, which took what was too much.
+                self._judge(replica, shortened.pop(replica.id), largest[replica.id], report)
+
+    def _count(self, key: tuple[str, PartitionId], log: PartitionLog) -> None:
+        bases = log.segments.bases
+        known = self._segments.get(key)
+        if known is not None and known[0] is log:
+            if bases[-1] > known[2]:
+                self.rolled += sum(base > known[2] for base in bases)
+            if bases[0] > known[1]:
+                self.deleted += 1
+            elif bases[-1] == known[2]:
+                return
+        self._segments[key] = log, bases[0], bases[-1]
+
+    def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
+        start = replica.log.start_offset
+        committed = max(self._highest.get(replica.id, 0), replica.machine.high_watermark)
+        if start > committed:
+            report(f"{replica!r} begins at {start}, and only {committed} is committed")
+        if replica.topic.startswith(_SHORTENED):
+            return
+        self._judge_batches(replica, before, left_bytes, report)
+
+    def _judge_batches(
+        self, replica: Replica, before: int, left_bytes: int, report: Report
+    ) -> None:
+        """Newest first: what went by its age counts for those before it as left behind them, since
+        the oldest segments are looked at first."""
+        start, config = replica.log.start_offset, replica.log.config
+        young_ms = self._latest_ms - config.retention_ms
+        batches = self._committed.batches_of(replica.id)
+        for base in sorted((base for base in batches if before <= base < start), reverse=True):
+            if config.delete_old and NO_LIMIT != config.retention_bytes <= left_bytes:
+                return
+            if not config.delete_old or config.retention_ms == NO_LIMIT:
+                report(f"{replica!r} begins at {start}, and nothing may go by its age")
+                return
+            batch = batches[base]
+            if batch.newest_ms >= young_ms:
+                report(
+                    f"{replica!r} begins at {start}: offset {base} of {batch.newest_ms} ms is "
+                    f"gone, and the latest clock shows {self._latest_ms} ms"
+                )
+                return
+            left_bytes += batch.size_bytes
+
+
+def _bytes_from(log: PartitionLog, start_offset: int) -> int:
+    """Of the segments that hold what a log beginning there has."""
+    return sum(each.size for each in log.segments if each.end_offset > start_offset)
+
+
+class CheckpointsClaimWhatIsThere:
+    """No checkpoint of a directory claims more of a log than there is: at the next start the log
+    would pass for corrupt. A log made anew under its name begins with none."""
+
+    name = "checkpoints claim what is there"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            log, held = replica.log, replica.directory.checkpointed(replica.log)
+            if max(held) > log.end_offset:
+                report(
+                    f"{replica!r} on broker {node.id} ends at {log.end_offset}: its checkpoints "
+                    f"of recovery point, high watermark and start claim {held}"
+                )

@@ -1,0 +1,77 @@
+"""What is not looked at must not need it: by fetch sessions, and by those who tell the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.replication.fetch_session import FetchSession, FetchSessions
+from broker.replication.leader_throttle import is_held_back
+from broker.replication.replica import ReplicaState
+from broker.replication.replicas import Replicas
+from broker.replication.types import FetchEntry
+from chaos.sim.laws.committed import Report
+
+if TYPE_CHECKING:
+    from chaos.sim.cluster.cluster import SimCluster
+
+
+class NothingGoesUnnoticed:
+    """A follower hears of everything, and every leader that may have to act on time is told it."""
+
+    name = "nothing goes unnoticed"
+
+    def check(self, cluster: SimCluster, report: Report) -> None:
+        for node in cluster.nodes.values():
+            broker = node.node.broker if node.alive and node.node is not None else None
+            if broker is None or not broker.serving:
+                continue
+            for fault in unnoticed(broker.replicas._replicas, broker._context.sessions):
+                report(f"broker {node.id}: {fault}")
+
+
+def unnoticed(replicas: Replicas, sessions: FetchSessions) -> Iterator[str]:
+    """What a broker overlooks."""
+    for replica in replicas:
+        is_leading = replica.state is ReplicaState.ONLINE and replica.machine.is_leader
+        if is_leading and not replica.machine.is_settled and replica.id not in replicas.unsettled:
+            yield f"{replica!r} is not settled, and nobody tells it the time"
+    for session in sessions:
+        for entry in session.entries.values():
+            if entry.id in session.held:
+                yield from _held_in_vain(replicas, session, entry)
+            elif entry.id not in session.stirred:
+                yield from _unseen(replicas, session, entry)
+
+
+def _held_in_vain(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:
+    """Why a partition need not wait for quota: only who is throttled and not in sync does."""
+    replica = replicas.by_id.get(entry.id)
+    if (
+        replica is None
+        or replica.state is not ReplicaState.ONLINE
+        or entry.current_leader_epoch != replica.machine.leader_epoch
+        or not is_held_back(replica, session.replica_id)
+    ):
+        yield f"the session of broker {session.replica_id} waits for quota of {entry.id} in vain"
+
+
+def _unseen(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:
+    """What another look at a partition of a session would find."""
+    replica = replicas.by_id.get(entry.id)
+    who = f"the session of broker {session.replica_id}"
+    if replica is None or replica.state is not ReplicaState.ONLINE:
+        yield f"{who} was not told that {entry.id} is gone"
+        return
+    machine = replica.machine
+    if entry.current_leader_epoch != machine.leader_epoch or not machine.is_leader:
+        yield f"{who} was not told of another leader of {replica!r}"
+    elif entry.fetch_offset != replica.log.end_offset:
+        yield (
+            f"{who} rests at {entry.fetch_offset} of {replica!r}, which ends at "
+            f"{replica.log.end_offset}"
+        )
+    elif session.sent[entry.id].high_watermark != machine.high_watermark:
+        yield f"{who} was not told of the high watermark of {replica!r}"
+    elif not machine.rests(session.replica_id, session.attendance):
+        yield f"{who} counts on the rest of {replica!r}, whose leader does not"

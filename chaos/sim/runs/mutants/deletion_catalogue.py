@@ -1,0 +1,14 @@
+"""Planted bugs of records that are deleted, and of where logs begin."""
+
+from __future__ import annotations
+
+from chaos.sim.runs.mutants.mutant import bug
+
+DELETION = [
+    bug(
+        "storage: call a start durable before the entry of its file is",
+        "storage/offset_checkpoints.py",
+        "        return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))\n",
+        "        return self.start_offsets.get(key, 0)\n",
+    ),
+]

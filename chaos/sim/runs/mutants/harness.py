@@ -1,0 +1,206 @@
+"""Planting a bug: a copy of the source with one change, and runs of the swarm upon it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from chaos.sim.faults.storm import AIMED_AT, KINDS
+from chaos.sim.runs.mutants.mutant import Mutant
+from chaos.sim.runs.swarm import Outcome, Plan
+
+ROOT = Path(__file__).parents[4]
+ROOMS = (
+    "broker",
+    "chaos",
+    "controller",
+    "metadata",
+    "node",
+    "raft",
+    "runtime",
+    "stele",
+    "storage",
+)
+RECORD = Path(__file__).with_name("record.json")
+"""For each planted bug by name the first seed that caught it, when they were last all hunted."""
+
+
+class MutantError(Exception):
+    """The catalogue and the source do not fit together."""
+
+
+class Catch(NamedTuple):
+    """Where a bug was caught: a run of a seed over so many seconds of faults."""
+
+    seed: int
+    seconds: float
+    real_s: float  # the run took then
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    seeds: int = 0  # tried, the one that caught it included
+    caught_by: Outcome | None = None
+    real_s: float = 0.0  # the whole hunt
+
+    @property
+    def caught(self) -> bool:
+        return self.caught_by is not None
+
+
+def mutate(mutant: Mutant, root: Path) -> None:
+    """Change the source under ``root``. Raises MutantError where a text is not there once."""
+    for edit in mutant.edits:
+        file = root / edit.path
+        text = file.read_text()
+        count = text.count(edit.old)
+        if count != 1:
+            raise MutantError(
+                f"{mutant.name}: its text stands {count} times in {edit.path}, not once: "
+                f"{edit.old.strip()[:60]!r}"
+            )
+        file.write_text(text.replace(edit.old, edit.new))
+
+
+@contextmanager
+def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
+    """A copy of the source that nobody changes meanwhile, with the bug planted."""
+    with TemporaryDirectory(prefix="stele-sim-") as name:
+        root = Path(name)
+        for room in ROOMS:
+            shutil.copytree(ROOT / room, root / room, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant is not None:
+            mutate(mutant, root)
+        yield root
+
+
+def worker(
+    root: Path, seeds: Sequence[int], order: Plan, *, own_session: bool = False
+) -> subprocess.Popen[str]:
+    """A process that runs ``order`` with each of the seeds on the source under ``root``: a line of
+    JSON for each outcome. ``own_session``: Ctrl-C is for whoever started it."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "chaos.sim.runs.worker",
+            ",".join(map(str, seeds)),
+            order.to_json(),
+        ],
+        cwd=root,
+        env={"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=own_session,
+    )
+
+
+class Hunters:
+    """Processes of hunts in several threads, to be ended together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._ended = False  # from then on none is started
+
+    def start(self, root: Path, seeds: Sequence[int], order: Plan) -> subprocess.Popen[str]:
+        """As ``worker``, out of reach of the terminal's Ctrl-C. Raises MutantError once ended."""
+        with self._lock:
+            if self._ended:
+                raise MutantError("the hunt was ended")
+            self._processes.append(worker(root, seeds, order, own_session=True))
+            return self._processes[-1]
+
+    def end(self) -> None:
+        """Kill those that run: what waits for their outcomes fails. Idempotent."""
+        with self._lock:
+            self._ended = True
+            for process in self._processes:
+                process.kill()
+
+
+def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
+    """As they come. Raises RuntimeError when the process ends badly; ends it when closed early."""
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            yield Outcome.from_json(line)
+        if process.wait() != 0:
+            raise RuntimeError(f"a worker ended with status {process.returncode}")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def faults_for(mutant: Mutant) -> tuple[str, ...]:
+    """What there is while it is hunted."""
+    if not mutant.aims and not mutant.kinds:
+        return KINDS
+    return ("conditions", *mutant.kinds, *(AIMED_AT + name for name in mutant.aims))
+
+
+def hunt(
+    mutant: Mutant,
+    seeds: Sequence[int],
+    *,
+    seconds: float,
+    on_seed: Callable[[int], None] = lambda _: None,
+    start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
+) -> Verdict:
+    """Run seeds, in their order, with the bug planted until one of them fails.
+
+    ``start`` begins the process that runs them. Raises RuntimeError when that ends badly.
+    """
+    verdict = Verdict(mutant)
+    started = time.monotonic()
+    with source_tree(mutant) as root:
+        running = outcomes(start(root, seeds, Plan(0, seconds, faults_for(mutant), hasty=True)))
+        try:
+            for outcome in running:
+                verdict.seeds += 1
+                on_seed(verdict.seeds)
+                if not outcome.ok:
+                    verdict.caught_by = outcome
+                    break
+        finally:
+            running.close()  # type: ignore[attr-defined]
+    verdict.real_s = time.monotonic() - started
+    return verdict
+
+
+# ------------------------------------------------------------------------------- the record
+
+
+def recorded(path: Path = RECORD) -> dict[str, Catch]:
+    """What ``record`` wrote last, by the mutants' names."""
+    if not path.exists():
+        return {}
+    return {name: Catch(*fields) for name, fields in json.loads(path.read_text()).items()}
+
+
+def record(verdicts: Sequence[Verdict], path: Path = RECORD) -> None:
+    """Note where each was caught; those that were not hunted now keep what they had."""
+    catches: Mapping[str, Catch] = recorded(path)
+    found = dict(catches)
+    for verdict in verdicts:
+        found.pop(verdict.mutant.name, None)
+        outcome = verdict.caught_by
+        if outcome is not None:
+            plan = outcome.plan
+            found[verdict.mutant.name] = Catch(plan.seed, plan.seconds, round(outcome.real_s, 1))
+    lines = [f"  {json.dumps(name)}: {json.dumps(list(found[name]))}" for name in sorted(found)]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")

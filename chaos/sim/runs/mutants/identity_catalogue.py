@@ -1,0 +1,34 @@
+"""Planted bugs of logs that are taken for others of their name, and of what time does to logs."""
+
+from __future__ import annotations
+
+from chaos.sim.runs.mutants.mutant import bug
+
+IDENTITY = [
+    bug(
+        "storage: go by a log's name while a checkpoint is under way",
+        "storage/offset_checkpoints.py",
+        "        return self._logs.get(log.key) is log\n",
+        "        return log.key in self._logs\n",
+    ),
+    bug(
+        "storage: take a requirement away with a sync that began before it",
+        "storage/durability.py",
+        "            if self._unsynced_paths.get(path, ticket.requirements) <= "
+        "ticket.requirements:\n",
+        "            if True:\n",
+    ),
+    bug(
+        "storage: forget producers by the time of their records",
+        "storage/producer_state.py",
+        "        append_time_ms = header.max_timestamp_ms if header.is_log_append_time "
+        "else now_ms\n",
+        "        append_time_ms = header.max_timestamp_ms\n",
+    ),
+    bug(
+        "storage: let retention take what is not committed",
+        "storage/retention.py",
+        "        if segment.end_offset > log.high_watermark:\n",
+        "        if segment.end_offset > log.end_offset:\n",
+    ),
+]

@@ -1,0 +1,39 @@
+"""Planted bugs of what leaders and the controller hold of each other's ISR and its minimum."""
+
+from __future__ import annotations
+
+from chaos.sim.runs.mutants.mutant import bug
+
+ISR = [
+    bug(
+        "replication: act on the answer to an ISR before its metadata come",
+        "broker/partition/machine.py",
+        "        if proposal != self._proposal or not _is_no_change(proposal, answer):\n"
+        "            return []\n",
+        "        if proposal != self._proposal:\n"
+        "            return []\n"
+        "        if answer.error is ErrorCode.NONE:\n"
+        "            import dataclasses\n\n"
+        "            self._state = dataclasses.replace(\n"
+        "                self._state,\n"
+        "                isr=tuple(member.broker_id for member in proposal.isr),\n"
+        "                partition_epoch=answer.partition_epoch,\n"
+        "            )\n"
+        "        elif not _is_no_change(proposal, answer):\n"
+        "            return []\n",
+    ),
+    bug(
+        # Only the harm tells: the leader's metadata agree with what it does.
+        "controller: keep who has left eligible when fewer replicas are required",
+        "controller/configs.py",
+        "is_leaderless(state) or bool(state.elr or state.last_known_elr),\n",
+        "is_leaderless(state),\n",
+        "raised_minimum",
+    ),
+    bug(
+        "replication: go by the min.insync.replicas of before until the next change of the ISR",
+        "broker/replication/metadata.py",
+        "        effects = replica.machine.configured(needed, self._replicas.now_ms())\n",
+        "        effects = []\n",
+    ),
+]

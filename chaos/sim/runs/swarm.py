@@ -1,0 +1,314 @@
+"""One run of the swarm: from one seed a cluster, its work and its troubles, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.faults.operators import Operators
+from chaos.sim.faults.storm import KINDS, ONE_AIM, Storm
+from chaos.sim.work.workload import Load, Wear, Workload
+from chaos.sim.world.rng import Streams
+
+DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
+HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
+_MAX_VIOLATIONS = 20
+_HASTE_S = 0.05  # how often a hasty run looks whether it is over
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a cluster."""
+
+    controllers: int = 3
+    brokers: int = 3
+    combined: bool = False
+    metadata_apart: bool = False  # of a combined node: on a disk of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of a run; everything else follows from the seed."""
+
+    seed: int
+    seconds: float = 60.0
+    faults: tuple[str, ...] = KINDS  # none: a quiet run
+    acts: int | None = None  # no more acts of the storm than these
+    light: bool = False  # three controllers, three brokers and light load whatever the seed
+    hasty: bool = False  # end at the first violation: one is enough
+
+    @property
+    def least(self) -> int:
+        """So much must be acknowledged, consumed and compared, or the run proves nothing."""
+        return max(1, int(self.seconds / 10))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls._of(json.loads(text))
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Self:
+        return cls(**{**data, "faults": tuple(data["faults"])})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run. A run is good when there is no violation."""
+
+    plan: Plan
+    violations: list[str] = field(default_factory=list)
+    coverage: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+    acts: int = 0  # of the storm, also those that came to nothing
+    digest: str = ""  # of the transcript
+    virtual_s: float = 0.0
+    real_s: float = 0.0
+    cpu_s: float = 0.0  # set by a worker: all that it has spent since its last outcome
+    transcript: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        data: dict[str, Any] = json.loads(line)
+        return cls(Plan._of(data.pop("plan")), **data)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """What nodes log is for nobody here: the transcript tells more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def run(plan: Plan, *, keep_transcript: bool = False) -> Outcome:
+    """One run. Never raises for what the cluster does wrong: that is a violation."""
+    return _Run(plan, keep_transcript=keep_transcript).run()
+
+
+class _Run:
+    def __init__(self, plan: Plan, *, keep_transcript: bool) -> None:
+        self._plan = plan
+        shape = Shape()
+        rng = Streams(plan.seed).stream("swarm")
+        if not plan.light:
+            shape = Shape(
+                controllers=rng.choice([1, 3, 3, 3, 5]),
+                brokers=rng.choice([3, 3, 3, 4, 5]),
+                combined=rng.random() < 0.2,
+            )
+        if shape.combined:
+            shape = replace(shape, metadata_apart=rng.random() < 0.5)
+        self._load = Load.light(rng) if plan.light else Load.draw(rng)
+        if plan.light and not plan.faults:
+            # A quiet cluster has its light load, and nothing else.
+            self._load = replace(
+                self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
+            )
+        if plan.faults:
+            self._load = replace(self._load, wear=Wear.draw(Streams(plan.seed).stream("wear")))
+        pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
+        # A swarm: each run leaves some kinds of faults out, so that those left go further.
+        kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
+        if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
+            kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
+        settings = _draw_settings(rng)
+        settings |= dict(self._load.wear.settings)
+        if shape.metadata_apart:
+            settings["metadata.log.dir"] = "/metadata"
+        self._cluster = SimCluster(
+            plan.seed,
+            settings=settings,
+            controllers=shape.controllers,
+            brokers=shape.brokers,
+            combined=shape.combined,
+            keep_transcript=keep_transcript,
+        )
+        self._storm = Storm(self._cluster, pace_s=pace_s, kinds=kinds, limit=plan.acts)
+        self._workload = Workload(self._cluster, self._load)
+        self._operators = Operators(
+            self._cluster,
+            self._storm,
+            self._workload.partitions,
+            kinds=kinds,
+            pace_s=rng.choice([2.0, 5.0]),
+            limit=plan.acts,
+        )
+        self._coverage: Counter[str] = Counter()
+        self._outcome = Outcome(plan)
+
+    def run(self) -> Outcome:
+        outcome, cluster = self._outcome, self._cluster
+        started = time.perf_counter()
+        try:
+            cluster.run(self._until_violated if self._plan.hasty else self._scenario)
+        except Exception as error:  # whatever a broken cluster came to is what we are here for
+            outcome.violations.append(f"{type(error).__name__}: {error}")
+        outcome.real_s = time.perf_counter() - started
+        outcome.virtual_s = cluster.simulation.now
+        found = [
+            *cluster.invariants.violations,
+            *self._workload.history.violations,
+            *self._storm.violations,
+        ]
+        outcome.violations = (found + outcome.violations)[:_MAX_VIOLATIONS]
+        outcome.faults = dict(self._storm.counts)
+        outcome.acts = self._storm.drawn
+        outcome.digest = cluster.simulation.transcript.digest()
+        outcome.transcript = cluster.simulation.transcript.lines
+        self._cover()
+        if not outcome.violations:
+            self._check_not_vacuous()
+        return outcome
+
+    async def _until_violated(self, cluster: SimCluster) -> None:
+        scenario = asyncio.create_task(self._scenario(cluster))
+        while not scenario.done():
+            if (
+                cluster.invariants.violations
+                or self._workload.history.violations
+                or cluster.simulation.scheduler.errors
+            ):
+                scenario.cancel()
+                await asyncio.gather(scenario, return_exceptions=True)
+                return
+            await asyncio.sleep(_HASTE_S)
+        await scenario
+
+    async def _scenario(self, cluster: SimCluster) -> None:
+        plan, workload, storm = self._plan, self._workload, self._storm
+        await workload.prepare()
+        storm.draw_conditions()
+        workload.start()
+        self._operators.start()
+        await storm.rage(plan.seconds)
+        await self._operators.stop()
+        workload.settle()
+        await asyncio.sleep(DRAIN_S)
+        cluster.invariants.check_everything()
+        await storm.calm()
+        await self._operators.settle()
+        await self._see_work_go_on()
+        await workload.finish(HEAL_S)
+        for topic, partition in workload.partitions:
+            await cluster.until_whole(topic, partition)
+        self._coverage["compared"] += await workload.judge()
+        await asyncio.sleep(1.0)
+        cluster.invariants.check_everything()
+
+    async def _see_work_go_on(self) -> None:
+        """Until something more, and as much as a run needs for a proof, came of it.
+
+        Clients may have to give up old connections first.
+        """
+        history, least = self._workload.history, self._plan.least
+        readers = self._workload.readers
+        answered = [reader.answered for reader in readers]
+        written = max(len(history.promised), least - 1)
+        read = max(len(history.consumed), least - 1)
+
+        def goes_on() -> bool:
+            self._workload.check_going()
+            return (
+                len(history.promised) > written
+                and len(history.consumed) > read
+                and all(
+                    reader.answered > before
+                    for reader, before in zip(readers, answered, strict=True)
+                )
+            )
+
+        await self._cluster.until(
+            goes_on,
+            "producers, consumers and readers go on in a cluster that is whole again",
+            timeout_s=HEAL_S,
+        )
+
+    def _cover(self) -> None:
+        cluster, history, cover = self._cluster, self._workload.history, self._coverage
+        committed = cluster.invariants.committed
+        images = [
+            node.node.controller.image
+            for node in cluster.controllers.values()
+            if node.node is not None and node.node.controller is not None
+        ]
+        newest = max(images, key=lambda image: image.offset, default=None)
+        cover["elections"] = cluster.invariants.quorum_elections
+        if newest is not None:
+            cover["metadata commits"] = newest.offset + 1
+            states = [state for _, _, state in newest.sorted_partitions()]
+            cover["leader epochs"] = sum(state.leader_epoch for state in states)
+            cover["isr changes"] = sum(state.partition_epoch for state in states)
+        cover.update(self._storm.damage.counts)
+        cover.update(self._operators.counts)
+        cover.update(self._workload.administration.counts)
+        for reader in self._workload.readers:
+            cover.update(reader.counts)
+        cover["snapshots compared"] = cluster.invariants.snapshots.compared
+        if self._workload.remade is not None:
+            cover.update(self._workload.remade.counts)
+        retention = cluster.invariants.retention
+        cover["segments rolled"] = retention.rolled
+        cover["segments deleted by retention"] = retention.deleted
+        cover["truncations"] = committed.truncations
+        cover["compared"] += committed.compared
+        cover["consumed"] = len(history.consumed)
+        cover["acknowledged"] = len(history.promised)
+        cover["acknowledged acks=1"] = history.acknowledged_weakly
+        self._outcome.coverage = dict(sorted(cover.items()))
+
+    def _check_not_vacuous(self) -> None:
+        """A run in which too little happened proves nothing, and fails."""
+        least, cover = self._plan.least, self._outcome.coverage
+        for what in ("acknowledged", "consumed", "compared"):
+            if cover[what] < least:
+                self._outcome.violations.append(f"vacuous: {what} {cover[what]}, at least {least}")
+        if not cover["elections"]:
+            self._outcome.violations.append("vacuous: nobody was elected")
+
+
+def _draw_settings(rng: random.Random) -> dict[str, str]:
+    """Half of the runs with the defaults, half in a hurry or at leisure; some with snapshots."""
+    settings = {}
+    if rng.random() < 0.5:
+        settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
+        if rng.random() < 0.5:
+            settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    if rng.random() < 0.5:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(["1500", "6000"])
+    if rng.random() < 0.3:
+        settings["replica.high.watermark.checkpoint.interval.ms"] = "500"
+    return settings
+
+
+def parse_faults(text: str) -> tuple[str, ...]:
+    """``all``, ``none`` or kinds with commas between. Raises ValueError."""
+    if text == "all":
+        return KINDS
+    names: Collection[str] = [] if text == "none" else text.split(",")
+    for name in names:
+        if name not in (*KINDS, *ONE_AIM):
+            raise ValueError(f"no kind of fault {name!r}; there are {', '.join(KINDS)}")
+    return tuple(names)

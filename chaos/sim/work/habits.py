@@ -1,0 +1,199 @@
+"""Clients with habits of their own: a producer that waits for nothing, one that breaks the rules,
+and an administrator who asks twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chaos.sim.cluster.client import SimClient
+from chaos.sim.world.clock import EPOCH_MS
+from stele.accumulator import Delivery
+from stele.aio import Producer
+from stele.errors import ApiError, ErrorCode
+from stele.wire.batch import BatchBuilder
+from stele.wire.kafka.messages import produce
+from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from stele.world import RpcError
+
+_REQUEST_ID_BYTES = 16
+_MOST_TOPICS = 8
+
+Promise = Callable[[str, int, int, bytes], None]
+"""(topic, partition, offset, value) was acknowledged with acks=all."""
+Report = Callable[[str], None]
+
+_MOST_OUTSTANDING = 100
+_RUDE_ID = 9_000_000  # no broker has given out so many producer ids
+_DAY_MS = 24 * 3600 * 1000
+_TIME_MS = EPOCH_MS - 2 * _DAY_MS
+"""Records that are old when they are written, as in a backfill."""
+
+
+@dataclass(slots=True)
+class Streamer:
+    """Sends one record after the other without waiting, so that several batches are on their way
+    to a partition whenever something goes wrong there."""
+
+    producer: Producer
+    topic: str
+    partitions: int
+    pause_s: float
+    rng: random.Random
+    promise: Promise
+
+    async def run(self, name: int, is_done: Callable[[], bool]) -> None:
+        outstanding: deque[tuple[bytes, Delivery]] = deque()
+        number = 0
+        while not is_done():
+            partition = self.rng.randrange(self.partitions)
+            for _ in range(self.rng.randint(1, 40)):
+                number += 1
+                value = b"<e%d-%d>" % (name, number)
+                delivery = await self.producer.send(self.topic, value, partition=partition)
+                outstanding.append((value, delivery))
+                await asyncio.sleep(self.pause_s)
+            while outstanding and (
+                len(outstanding) > _MOST_OUTSTANDING or outstanding[0][1].done()
+            ):
+                await self._take(*outstanding.popleft())
+        while outstanding:
+            await self._take(*outstanding.popleft())
+        await self.producer.close()
+
+    async def _take(self, value: bytes, delivery: Delivery) -> None:
+        told = await delivery
+        if told.offset >= 0:
+            self.promise(self.topic, told.partition, told.offset, value)
+
+
+@dataclass(slots=True)
+class Rude:
+    """An idempotent producer that repeats what was acknowledged, leaves sequences out, and calls a
+    batch part of a transaction that it never began.
+
+    A repetition is answered with the place of the original; the others are refused.
+    """
+
+    client: SimClient
+    topic: str
+    partitions: int
+    pause_s: float
+    rng: random.Random
+    promise: Promise
+    report: Report
+
+    async def run(self, name: int, is_done: Callable[[], bool]) -> None:
+        partition = self.rng.randrange(self.partitions)
+        sequence = 0
+        while not is_done():
+            value = b"<r%d-%d>" % (name, sequence)
+            offset = None
+            while offset is None and not is_done():
+                offset = await self._send(name, partition, sequence, value)
+            if offset is None:
+                return
+            self.promise(self.topic, partition, offset, value)
+            lot = self.rng.random()
+            if lot < 0.4:
+                again = await self._send(name, partition, sequence, value)
+                if again not in (None, offset):
+                    self.report(f"{value!r} stands at {offset}, its repetition at {again}")
+            elif lot < 0.8:
+                gap = sequence + self.rng.randint(2, 5)
+                if await self._send(name, partition, gap, b"<gap%d-%d>" % (name, gap)) is not None:
+                    self.report(f"sequence {gap} was taken after {sequence} from producer {name}")
+            elif lot < 0.9:
+                open_ = b"<t%d-%d>" % (name, sequence + 1)
+                taken = await self._send(name, partition, sequence + 1, open_, transactional=True)
+                if taken is not None:
+                    self.report(f"{open_!r} was taken into a transaction that nobody began")
+            sequence += 1
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * self.pause_s)
+
+    async def _send(
+        self,
+        name: int,
+        partition: int,
+        sequence: int,
+        value: bytes,
+        *,
+        transactional: bool = False,
+    ) -> int | None:
+        """One attempt; its offset if it was acknowledged."""
+        builder = BatchBuilder()
+        builder.append(None, value, timestamp_ms=_TIME_MS)
+        batch = builder.build(
+            producer_id=_RUDE_ID + name,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
+        request = produce.ProduceRequest(
+            acks=-1,
+            timeout_ms=3000,
+            topic_data=[
+                produce.TopicProduceData(
+                    name=self.topic,
+                    partition_data=[produce.PartitionProduceData(partition, batch)],
+                )
+            ],
+        )
+        try:
+            leader = await self.client.find_leader(self.topic, partition)
+            connection = await self.client.connection(leader)
+            version = connection.version_of(produce.API, at_most=12)
+            response = await connection.request(produce.API, version, request, timeout_s=4.0)
+        except (ApiError, OSError):
+            await asyncio.sleep(0.1)
+            return None
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code != ErrorCode.NONE:
+            await asyncio.sleep(0.05)
+            return None
+        return answer.base_offset
+
+
+@dataclass(slots=True)
+class Impatient:
+    """Asks for each topic twice, with one request id: it takes effect once, and the second answer
+    is the first one again."""
+
+    client: SimClient
+    rng: random.Random
+    report: Report
+
+    async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        for number in range(_MOST_TOPICS):
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
+            if is_done():
+                return
+            topic = NewTopic(name=f"extra-asked-twice-{number}", partitions=1, replication_factor=1)
+            request_id = self.rng.randbytes(_REQUEST_ID_BYTES)
+            request = CreateTopicsRequest(topics=[topic], request_id=request_id)
+            first = await self._ask(request, is_done)
+            second = await self._ask(request, is_done)
+            if first is None or second is None:
+                continue
+            told = [[each.error for each in answer.topics] for answer in (first, second)]
+            if told[0] != told[1] or not second.already_done:
+                self.report(f"{topic.name}: answered {told[0]}, and the same request {told[1]}")
+
+    async def _ask(
+        self, request: CreateTopicsRequest, is_done: Callable[[], bool]
+    ) -> CreateTopicsResponse | None:
+        """Until there is an answer that says what became of it."""
+        while not is_done():
+            try:
+                data = await self.client._administrate("CreateTopics", request.SerializeToString())
+            except (RpcError, OSError):
+                await asyncio.sleep(0.2)
+                continue
+            answer = CreateTopicsResponse.FromString(data)
+            if answer.error == ErrorCode.NONE and len(answer.topics) == 1:
+                return answer
+            await asyncio.sleep(0.2)
+        return None

@@ -1,0 +1,188 @@
+"""A topic that is deleted and made anew under its name, under its writers and readers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from chaos.sim.cluster.client import SimClient
+from stele.aio import Consumer, Producer
+from stele.errors import ApiError, ErrorCode, SteleError
+from stele.records import TopicPartition
+from stele.world import RpcError
+
+AGAIN = "again"
+_PLACE = TopicPartition(AGAIN, 0)
+_PATIENCE_S = 120.0
+_BURST, _LARGE_BYTES = 8, 500
+_LATEST_S = 40.0
+"""Nothing that was asked for takes effect later than this."""
+
+Report = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Remade:
+    """``prepare``; ``run`` until ``is_done``; then ``settle``, and ``judge`` what there is.
+
+    A record was promised to one topic, told by its id. That topic is gone with all its records;
+    what was promised to the last one must be there, and nothing that was written to another.
+    """
+
+    client: SimClient
+    rng: random.Random
+    report: Report
+    configs: Mapping[str, str]
+    slow_disks: Callable[[], AbstractContextManager[None]]
+    """While it is entered, the brokers' syncs last: a checkpoint is nearly always under way."""
+    counts: Counter[str] = field(default_factory=Counter)
+    _promised: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
+    _may_come_late: bool = False  # a deletion that got no answer
+
+    async def prepare(self) -> None:
+        await self.client.create_topic(AGAIN, configs=self.configs)
+
+    # ----------------------------------------------------------------------------- making
+
+    async def make_anew(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        """Delete it and make it anew, at once as a rule, so that whatever is under way for the one
+        may meet the other."""
+        while not is_done():
+            await asyncio.sleep(self.rng.uniform(0.2, 2.0) * pause_s)
+            if is_done():
+                break
+            with self.slow_disks() if self.rng.random() < 0.5 else nullcontext():
+                await asyncio.sleep(self.rng.uniform(0.0, 0.3))
+                try:
+                    await self.client.delete_topic(AGAIN)
+                except (ApiError, RpcError, OSError):
+                    self._may_come_late = True
+                else:
+                    self.counts["topics remade"] += 1
+                await asyncio.sleep(self.rng.choice([0.0, 0.0, 0.0, 0.02, 0.5]))
+                await self._create()
+                await asyncio.sleep(self.rng.uniform(0.0, 0.3))
+        if self._may_come_late:
+            await asyncio.sleep(_LATEST_S)
+            await self._create()
+
+    async def _create(self) -> None:
+        """Until it is there, whoever has made it."""
+        while True:
+            try:
+                await self.client.create_topic(AGAIN, configs=self.configs)
+            except ApiError as error:
+                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return
+            except (RpcError, OSError):
+                pass
+            else:
+                return
+            await asyncio.sleep(0.1)
+
+    # ---------------------------------------------------------------------------- writing
+
+    async def write(self, writer: int, pause_s: float, is_done: Callable[[], bool]) -> None:
+        """One record after the other, or several large ones at once, each in a batch of its own,
+        to the topic whose id the metadata tells. Small segments roll more than once in a sync."""
+        number = 0
+        while not is_done():
+            number += 1
+            if self.rng.random() < 0.2:
+                padding = b"." * _LARGE_BYTES
+                large = [b"<a%d-%d/%d>" % (writer, number, each) for each in range(_BURST)]
+                await asyncio.gather(*(self._write_one(value + padding) for value in large))
+            else:
+                await self._write_one(b"<a%d-%d>" % (writer, number))
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
+
+    async def _write_one(self, value: bytes) -> None:
+        try:
+            leader, topic_id = await self.client.find_place(AGAIN)
+            offset = await self.client.produce(
+                AGAIN, value, broker=leader, topic_id=topic_id, timeout_s=3.0
+            )
+        except (ApiError, OSError):
+            await asyncio.sleep(0.05)
+            return
+        self.counts["acknowledged under a name that came again"] += 1
+        earlier = self._promised.setdefault((topic_id, offset), value)
+        if earlier != value:
+            self.report(
+                f"offset {offset} of {AGAIN} {topic_id.hex()[:8]} was promised to {earlier!r} and "
+                f"to {value!r}"
+            )
+
+    async def stream(self, producer: Producer, is_done: Callable[[], bool]) -> None:
+        """As a program does that knows a name only. What comes of a record is for nobody to say;
+        but the producer goes on."""
+        number = 0
+        while not is_done():
+            number += 1
+            await self._send(producer, b"<s-%d>" % number)
+            await asyncio.sleep(self.rng.uniform(0.0, 0.4))
+        async with asyncio.timeout(_PATIENCE_S):
+            while not await self._send(producer, b"<s-end>"):
+                await asyncio.sleep(0.1)
+        await producer.abort()  # of what has failed each record was told
+
+    async def _send(self, producer: Producer, value: bytes) -> bool:
+        try:
+            await (await producer.send(AGAIN, value, partition=0))
+        except SteleError:
+            self.counts["sends to a name that came again failed"] += 1
+            return False
+        return True
+
+    # ---------------------------------------------------------------------------- reading
+
+    async def read(self, consumer: Consumer, is_done: Callable[[], bool]) -> None:
+        """From wherever it is, and to the end once the topic stays what it is."""
+        consumer.assign([_PLACE])
+        position = 0
+        while not is_done():
+            position = await self._poll(consumer, position)
+        async with asyncio.timeout(_PATIENCE_S):
+            while not await self._has_all(consumer, position):
+                position = await self._poll(consumer, position)
+        await consumer.close()
+
+    async def _has_all(self, consumer: Consumer, position: int) -> bool:
+        try:
+            return position >= (await consumer.end_offsets([_PLACE]))[_PLACE]
+        except SteleError:
+            return False
+
+    async def _poll(self, consumer: Consumer, position: int) -> int:
+        try:
+            records = await consumer.poll(timeout_ms=300)
+        except SteleError:
+            await asyncio.sleep(0.1)
+            return position
+        for record in records:
+            self.counts["read under a name that came again"] += 1
+            position = record.offset + 1
+        return position
+
+    # ---------------------------------------------------------------------------- judging
+
+    def judge_absence(self) -> None:
+        """A deletion that nobody answered may be carried out at any time, but no other."""
+        if not self._may_come_late:
+            self.report(f"{AGAIN} is gone, and each deletion was answered before it was made anew")
+
+    def judge(self, topic_id: bytes, records: list[tuple[int, bytes]], start_offset: int) -> None:
+        """``records``: all that were read. ``start_offset``: what retention has left."""
+        found = dict(records)
+        if len(set(found.values())) != len(records):
+            self.report(f"{AGAIN}: a record is there twice")
+        for (promised_to, offset), value in self._promised.items():
+            there = found.get(offset)
+            if promised_to == topic_id and offset >= start_offset and there != value:
+                self.report(f"{AGAIN}: {value!r} at {offset} was acknowledged; there is {there!r}")
+            elif promised_to != topic_id and value in found.values():
+                self.report(f"{AGAIN}: {value!r} was written to a topic that was deleted")

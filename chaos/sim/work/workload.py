@@ -1,0 +1,514 @@
+"""The recorded work of a swarm run: producers, consumers and administration, and what they hold
+against the cluster in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from broker.partition.ids import PartitionId
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.committed import Acknowledged, images_of, online
+from chaos.sim.laws.metadata_history import MetadataHistory
+from chaos.sim.work.administration import Administration
+from chaos.sim.work.habits import Impatient, Rude, Streamer
+from chaos.sim.work.readers import Reader
+from chaos.sim.work.remade import AGAIN, Remade
+from stele.admin import Admin
+from stele.aio import Consumer, Producer
+from stele.config import ClientWorld
+from stele.errors import ApiError, ErrorCode
+
+PLAIN, EXACT, WEAK = "plain", "exact", "weak"
+_PATIENCE_S = 3600.0
+_ADMIN_PATIENCE_MS = 20_000
+_SLOW_SYNC_S = 0.1
+_SEGMENT_BYTES = (2000, 10_000, 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Wear:
+    """What does not stay as it was: topics that come again under their names, and logs that roll
+    and are cut from the front."""
+
+    remake_pause_s: float = 0.0  # of one topic; 0: it stays
+    segment_bytes: int | None = None  # instead of the load's
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Wear:
+        """Half of the runs are spared from each."""
+        settings, wear = {}, cls()
+        if rng.random() < 0.5:
+            wear = replace(wear, remake_pause_s=rng.choice([0.5, 1.0, 3.0]))
+            pause_ms = rng.choice([100, 100, 500])
+            settings["replica.high.watermark.checkpoint.interval.ms"] = str(pause_ms)
+        if rng.random() < 0.5:
+            settings["log.retention.check.interval.ms"] = str(rng.choice([300, 1000]))
+            wear = replace(
+                wear,
+                segment_bytes=rng.choice([1024, 1024, 4000]),
+                retention_ms=rng.choice([None, 3000, 10_000]),
+                retention_bytes=rng.choice([None, 3000, 20_000]),
+            )
+        return replace(wear, settings=tuple(settings.items()))
+
+    def topic_configs(self) -> dict[str, str]:
+        told = {
+            "segment.bytes": self.segment_bytes,
+            "retention.ms": self.retention_ms,
+            "retention.bytes": self.retention_bytes,
+        }
+        return {name: str(value) for name, value in told.items() if value is not None}
+
+
+@dataclass(slots=True)
+class Load:
+    """How much work there is."""
+
+    exact_producers: int = 1
+    exact_pause_s: float = 0.2  # between batches of a producer
+    batch_records: int = 5
+    plain_writers: int = 1
+    plain_pause_s: float = 0.2
+    weak_writers: int = 1
+    weak_pause_s: float = 0.5
+    consumers: int = 1
+    admin_pause_s: float = 10.0
+    readers: int = 2  # of the metadata
+    read_pause_s: float = 0.3
+    partitions: int = 2
+    min_insync: int = 2
+    segment_bytes: int = 1 << 30
+    stream_pause_s: float = 0.0  # between records of a producer that waits for nothing; 0: none
+    rude_writers: int = 0
+    wear: Wear = field(default_factory=Wear)
+
+    @classmethod
+    def light(cls, rng: random.Random) -> Load:
+        """Five acks=all batches a second, one reader."""
+        return cls(
+            plain_writers=0,
+            weak_writers=0,
+            partitions=1,
+            admin_pause_s=rng.choice([3.0, 10.0]),
+            segment_bytes=rng.choice(_SEGMENT_BYTES),
+        )
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Load:
+        return cls(
+            exact_producers=rng.randint(1, 2),
+            exact_pause_s=rng.choice([0.05, 0.2, 0.2, 1.0]),
+            batch_records=rng.choice([1, 5, 20]),
+            plain_writers=rng.randint(1, 3),
+            plain_pause_s=rng.choice([0.05, 0.2, 0.5]),
+            weak_writers=rng.randint(0, 2),
+            weak_pause_s=rng.choice([0.1, 0.5]),
+            consumers=rng.randint(1, 2),
+            admin_pause_s=rng.choice([0.0, 3.0, 10.0]),
+            partitions=rng.randint(1, 3),
+            min_insync=rng.choice([1, 2, 2, 2]),
+            segment_bytes=rng.choice(_SEGMENT_BYTES),
+            stream_pause_s=rng.choice([0.0, 0.0, 0.02, 0.05]),
+            rude_writers=rng.randint(0, 2),
+        )
+
+
+Record = tuple[str, int, int]  # topic, partition, offset
+
+
+@dataclass(slots=True)
+class History:
+    """What clients were told."""
+
+    promised: dict[Record, bytes] = field(default_factory=dict)  # acknowledged with acks=all
+    acknowledged_weakly: int = 0
+    consumed: dict[Record, bytes] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    errors: int = 0  # attempts that failed or whose outcome is unknown
+
+
+class Workload:
+    """``prepare``, ``start``, ``finish`` when the cluster is whole again, then ``judge``."""
+
+    def __init__(self, cluster: SimCluster, load: Load) -> None:
+        self.history = History()
+        self.acknowledged = Acknowledged()
+        self._cluster = cluster
+        self._client = cluster.client
+        self._load = load
+        world = cluster.client_world
+        self._world = ClientWorld(world.clock, world.network, world.rng)
+        self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
+        self._rng = cluster.simulation.streams.stream("workload")
+        self.metadata = MetadataHistory(lambda: images_of(cluster), self._violated)
+        streams = cluster.simulation.streams
+        self.administration = Administration(
+            self._admin(),
+            streams.stream("administration"),
+            self.metadata,
+            insync=self._raisable(),
+            write=self._write_extra,
+            deleted=cluster.invariants.deletions.deleted,
+        )
+        self.readers = [
+            Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
+            for number in range(load.readers)
+        ]
+        self._done = False
+        self._settling = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.remade = self._remade() if load.wear.remake_pause_s else None
+
+    def _remade(self) -> Remade:
+        self._cluster.invariants.logs.remade_topics.add(AGAIN)
+        return Remade(
+            self._client,
+            self._cluster.simulation.streams.stream("remade"),
+            self._violated,
+            {
+                "min.insync.replicas": str(self._load.min_insync),
+                **self._load.wear.topic_configs(),
+            },
+            self._slow_disks,
+        )
+
+    @contextmanager
+    def _slow_disks(self) -> Iterator[None]:
+        """Of the brokers."""
+        machine = self._cluster.simulation.machine
+        disks = [machine(node.host).disk for node in self._cluster.brokers.values()]
+        for disk in disks:
+            disk.faults.extra_sync_s = _SLOW_SYNC_S
+        try:
+            yield
+        finally:
+            for disk in disks:
+                disk.faults.extra_sync_s = 0.0
+
+    async def _write_extra(self, topic: str, partition: int, times: int) -> int:
+        """A batch, to be deleted soon; its offset. Raises ApiError where nobody acknowledges it."""
+        try:
+            leader = await self._client.find_leader(topic, partition)
+            return await self._client.produce(
+                topic, b"x", broker=leader, partition=partition, times=times
+            )
+        except OSError as error:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+
+    def _raisable(self) -> dict[str, int]:
+        """Of three replicas: raised, never lowered below what acknowledgements have promised."""
+        if self._load.min_insync != 2:
+            return {}
+        return dict.fromkeys((PLAIN, EXACT, WEAK), self._load.min_insync)
+
+    def _admin(self) -> Admin:
+        return Admin(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            default_api_timeout_ms=_ADMIN_PATIENCE_MS,
+        )
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return [
+            (topic, number)
+            for topic in (PLAIN, EXACT, WEAK)
+            for number in range(self._load.partitions)
+        ]
+
+    async def prepare(self) -> None:
+        configs = {
+            "min.insync.replicas": str(self._load.min_insync),
+            "segment.bytes": str(self._load.segment_bytes),
+            **self._load.wear.topic_configs(),
+        }
+        if self.remade is not None:
+            await self.remade.prepare()
+        for topic in (PLAIN, EXACT, WEAK):
+            creation = self.metadata.creation_asked(topic)
+            await self._client.create_topic(
+                topic, partitions=self._load.partitions, configs=configs
+            )
+            creation.confirmed()
+        for topic, number in self.partitions:
+            await self._cluster.until_isr(topic, 3, number)
+
+    def start(self) -> None:
+        load = self._load
+        work: list[Coroutine[Any, Any, None]] = []
+        work += [self._produce_exactly_once(n) for n in range(load.exact_producers)]
+        work += [self._write_plainly(n) for n in range(load.plain_writers)]
+        work += [self._write_weakly(n) for n in range(load.weak_writers)]
+        work += [self._consume() for _ in range(load.consumers)]
+        if load.admin_pause_s:
+            work.append(self.administration.run(load.admin_pause_s, lambda: self._done))
+        work += [reader.run(load.read_pause_s, lambda: self._done) for reader in self.readers]
+        if load.stream_pause_s:
+            work.append(self._streamer().run(load.exact_producers, lambda: self._done))
+        if load.admin_pause_s:
+            work.append(self._impatient().run(load.admin_pause_s, lambda: self._done))
+        work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
+        if self.remade is not None:
+            work += self._remade_work(self.remade)
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    def _remade_work(self, remade: Remade) -> list[Coroutine[Any, Any, None]]:
+        """Writers and readers go on for a while once the topic stays."""
+        producer = Producer(
+            self._servers, world=self._world, on_wait=lambda _: None, delivery_timeout_ms=5000
+        )
+        consumer = Consumer(
+            self._servers, world=self._world, on_wait=lambda _: None, auto_offset_reset="earliest"
+        )
+        return [
+            remade.make_anew(self._load.wear.remake_pause_s, lambda: self._done or self._settling),
+            remade.write(0, self._load.plain_pause_s, lambda: self._done),
+            remade.stream(producer, lambda: self._done),
+            remade.read(consumer, lambda: self._done),
+        ]
+
+    def settle(self) -> None:
+        """Topics stay what they are from now on."""
+        self._settling = True
+
+    def check_going(self) -> None:
+        """Raises what has ended some of the work before its time."""
+        for task in self._tasks:
+            if task.done() and not self._done:
+                task.result()
+
+    async def finish(self, timeout_s: float) -> None:
+        """No new work; everything under way comes to its end."""
+        self._done = True
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*self._tasks)
+
+    def _violated(self, what: str) -> None:
+        self.history.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")
+
+    def _promise(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        place = topic, partition, offset
+        earlier = self.history.promised.setdefault(place, value)
+        if earlier != value:
+            self._violated(f"{place} was promised to {earlier!r} and to {value!r}")
+        if offset >= self._newest_start_of(topic, partition):
+            self.acknowledged.check_record(
+                self._cluster, f"{topic}-{partition}", value, self._load.min_insync, self._violated
+            )
+
+    def _newest_start_of(self, topic: str, partition: int) -> int:
+        """As ``_start_of``, at this very moment. Who had the newest start may be down by now: a
+        broker acknowledges, deletes by retention and loses power, and its answer arrives then."""
+        starts = [
+            replica.log.start_offset
+            for _, replica in online(self._cluster)
+            if (replica.topic, replica.id.partition) == (topic, partition)
+        ]
+        seen = self._cluster.invariants.retention.named.get((topic, partition), 0)
+        return max([seen, *starts])
+
+    async def _pause(self, pause_s: float) -> None:
+        await asyncio.sleep(self._rng.uniform(0.5, 1.5) * pause_s)
+
+    # ----------------------------------------------------------------------------- producing
+
+    async def _produce_exactly_once(self, producer_number: int) -> None:
+        producer = Producer(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            linger_ms=1,
+            delivery_timeout_ms=int(_PATIENCE_S * 1000),
+            max_block_ms=int(_PATIENCE_S * 1000),
+        )
+        number = 0
+        while not self._done:
+            partition = self._rng.randrange(self._load.partitions)
+            sent = []
+            for _ in range(self._load.batch_records):
+                number += 1
+                value = b"<e%d-%d>" % (producer_number, number)
+                sent.append((value, await producer.send(EXACT, value, partition=partition)))
+            for value, delivery in sent:
+                told = await delivery
+                if told.offset >= 0:
+                    self._promise(EXACT, told.partition, told.offset, value)
+            await self._pause(self._load.exact_pause_s)
+        await producer.close()
+
+    def _streamer(self) -> Streamer:
+        producer = Producer(
+            self._servers,
+            world=self._world,
+            on_wait=lambda _: None,
+            linger_ms=5,
+            delivery_timeout_ms=int(_PATIENCE_S * 1000),
+            max_block_ms=int(_PATIENCE_S * 1000),
+        )
+        load = self._load
+        return Streamer(
+            producer, EXACT, load.partitions, load.stream_pause_s, self._rng, self._promise
+        )
+
+    def _impatient(self) -> Impatient:
+        return Impatient(self._client, self._rng, self._violated)
+
+    def _rude(self) -> Rude:
+        load = self._load
+        return Rude(
+            self._client,
+            PLAIN,
+            load.partitions,
+            load.plain_pause_s,
+            self._rng,
+            self._promise,
+            self._violated,
+        )
+
+    async def _write_plainly(self, writer: int) -> None:
+        number = 0
+        while not self._done:
+            number += 1
+            partition = self._rng.randrange(self._load.partitions)
+            await self._client.produce_until_acknowledged(
+                PLAIN, b"<p%d-%d>" % (writer, number), partition=partition, give_up_s=_PATIENCE_S
+            )
+            self._promise(*self._client.acknowledged[-1])
+            await self._pause(self._load.plain_pause_s)
+
+    async def _write_weakly(self, writer: int) -> None:
+        """acks=1: on the leader's disk, and no promise that it outlives the leader."""
+        number = 0
+        while not self._done:
+            number += 1
+            partition = self._rng.randrange(self._load.partitions)
+            value = b"<w%d-%d>" % (writer, number)
+            try:
+                leader = await self._client.find_leader(WEAK, partition)
+                epoch = self._epoch_led(WEAK, partition, leader)
+                offset = await self._client.produce(
+                    WEAK, value, broker=leader, partition=partition, acks=1, timeout_s=3.0
+                )
+            except (ApiError, OSError):
+                self.history.errors += 1
+            else:
+                self.history.acknowledged_weakly += 1
+                # Who does not know yet of its successor may have to cut it right after.
+                stands = offset >= self._newest_start_of(WEAK, partition)
+                if (
+                    stands
+                    and epoch is not None
+                    and epoch == self._epoch_led(WEAK, partition, leader)
+                ):
+                    self.acknowledged.check_record(
+                        self._cluster, f"{WEAK}-{partition}", value, 1, self._violated
+                    )
+            await self._pause(self._load.weak_pause_s)
+
+    def _epoch_led(self, topic: str, partition: int, broker: int) -> int | None:
+        """By the committed metadata; None if another leads, or while no controller can tell."""
+        if self._cluster.established_controller is None:
+            return None
+        found = self._cluster.image.topic(topic)
+        state = None if found is None else found.partitions[partition]
+        return state.leader_epoch if state is not None and state.leader == broker else None
+
+    # ------------------------------------------------------------------- consuming and more
+
+    async def _has_all(self, consumer: Consumer, positions: Mapping[tuple[str, int], int]) -> bool:
+        ends = await consumer.end_offsets(self.partitions)
+        return all(positions.get((topic, n), 0) >= end for (topic, n), end in ends.items())
+
+    async def _consume(self) -> None:
+        consumer = Consumer(
+            self._servers, world=self._world, on_wait=lambda _: None, auto_offset_reset="earliest"
+        )
+        consumer.assign(self.partitions)
+        positions: dict[tuple[str, int], int] = {}
+        while not (self._done and await self._has_all(consumer, positions)):
+            for record in await consumer.poll(timeout_ms=500):
+                place = record.topic, record.partition
+                expected = positions.get(place, 0)
+                if record.offset != expected and not (
+                    expected < record.offset <= self._newest_start_of(*place)
+                ):
+                    self._violated(f"read {place} at {record.offset} instead of {expected}")
+                positions[place] = record.offset + 1
+                value = record.value or b""
+                earlier = self.history.consumed.setdefault((*place, record.offset), value)
+                if earlier != value:
+                    self._violated(f"read {value!r} in {place}, and {earlier!r} before")
+        await consumer.close()
+
+    # --------------------------------------------------------------------------------- judging
+
+    async def judge(self) -> int:
+        """Read everything back and compare; the number of records compared."""
+        self.metadata.end(self._cluster.image)
+        compared = 0
+        read = [
+            (name, await self._client.read_back(*name))  # in the order of the partitions
+            for name in self.partitions
+        ]
+        again = None if self.remade is None else self._cluster.image.topic(AGAIN)
+        remade = await self._client.read_back(AGAIN) if again is not None else []
+        # Retention may have taken more since the last look.
+        self._cluster.invariants.check_everything()
+        for name, records in read:
+            compared += self._judge(*name, records)
+        if self.remade is not None:
+            if again is None:
+                self.remade.judge_absence()
+            else:
+                self.remade.judge(again.topic_id, remade, self._start_of(AGAIN, 0))
+        return compared + len(remade)
+
+    def _start_of(self, topic: str, partition: int) -> int:
+        """How far retention has come, which has a law of its own."""
+        found = self._cluster.image.topic(topic)
+        assert found is not None
+        key = PartitionId(found.topic_id, partition)
+        return self._cluster.invariants.retention.starts.get(key, 0)
+
+    def _judge(self, topic: str, partition: int, records: list[tuple[int, bytes]]) -> int:
+        name = f"{topic}-{partition}"
+        found = dict(records)
+        first = records[0][0] if records else 0
+        if [offset for offset, _ in records] != list(range(first, first + len(records))):
+            self._violated(f"{name}: offsets have gaps or come twice")
+        start = self._start_of(topic, partition)
+        if first > start:
+            self._violated(f"{name} begins at {first}, and its replicas at {start} at most")
+        if len({value for _, value in records}) != len(records):
+            self._violated(f"{name}: a record is there twice")
+        for told, what in (
+            (self.history.promised, "acknowledged"),
+            (self.history.consumed, "read"),
+        ):
+            for (of_topic, of_partition, offset), value in told.items():
+                if (of_topic, of_partition) != (topic, partition) or offset < start:
+                    continue
+                if found.get(offset) != value:
+                    self._violated(
+                        f"{name}: {value!r} at {offset} was {what}; there is {found.get(offset)!r}"
+                    )
+        if topic == EXACT:
+            self._judge_order(name, [value for _, value in records])
+        return len(records)
+
+    def _judge_order(self, name: str, values: list[bytes]) -> None:
+        last: dict[bytes, int] = {}
+        for value in values:
+            producer, _, number = value.strip(b"<>").partition(b"-")
+            if int(number) <= last.get(producer, 0):
+                self._violated(f"{name}: {value!r} comes after number {last[producer]}")
+            last[producer] = int(number)

@@ -1,0 +1,194 @@
+"""One process's way to the simulated network: ``stele.world.Network``."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from chaos.sim.world.fabric import Route
+from chaos.sim.world.process import Machine, Process
+from chaos.sim.world.rpc import RpcServer, SimChannel
+from chaos.sim.world.transport import SimTransport, pair
+from stele.world import Channel, Listener, Service
+
+if TYPE_CHECKING:
+    from chaos.sim.world.simulation import Simulation
+
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
+
+# When a connecting kernel repeats its first packet, seconds after it, and when it gives up.
+_CONNECT_GIVE_UP_S = 30.0
+
+
+class SimNetwork:
+    """Both planes, both directions, for one process. Host names are machines' names."""
+
+    def __init__(self, simulation: Simulation, process: Process) -> None:
+        self.fabric = simulation.fabric
+        self.process = process
+        self._simulation = simulation
+
+    # --------------------------------------------------------------------------------- client
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        target = self.resolve(host)
+        if target is None:
+            raise socket.gaierror(socket.EAI_NONAME, f"no host {host}")
+        attempt = _Connecting(self, target, port, factory)
+        self.note("connect", f"{target.name}:{port}")
+        return await attempt.run()
+
+    def channel(self, host: str, port: int) -> Channel:
+        return SimChannel(self, host, port)
+
+    # --------------------------------------------------------------------------------- server
+
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> Listener:
+        return ByteListener(self, self._bind(host, port), factory)
+
+    async def serve(
+        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+    ) -> Listener:
+        return RpcServer(self, self._bind(host, port), service, health or {})
+
+    def _bind(self, host: str, port: int) -> int:
+        machine = self.process.machine
+        if self.resolve(host) is not machine:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: not this machine")
+        if port in machine.ports:
+            raise OSError(errno.EADDRINUSE, f"cannot listen on {host}:{port}: the port is in use")
+        return port or machine.ephemeral_port()
+
+    # ------------------------------------------------------------------------- the simulation
+
+    def resolve(self, host: str) -> Machine | None:
+        """The machine of a name; what means "here" everywhere means this machine."""
+        if host in _THIS_MACHINE:
+            return self.process.machine
+        return self._simulation.machines.get(host)
+
+    def note(self, kind: str, text: str) -> None:
+        self._simulation.note(self.process.name, kind, text)
+
+    def internal_error(self, text: str) -> None:
+        """A handler failed with something that it should have handled."""
+        if not self.process.dead:  # else it is the clean-up of a killed handler
+            self._simulation.scheduler.errors.append((self.process.name, text))
+
+
+class ByteListener:
+    """A port that accepts byte connections."""
+
+    def __init__(
+        self, network: SimNetwork, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self.process = network.process
+        self.factory = factory
+        self.port = port
+        self.accepted: list[SimTransport] = []
+        self._resource = self.process.own(self)
+        self.process.machine.ports[port] = self
+
+    def die(self, *, silent: bool) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        if self.process.machine.ports.get(self.port) is self:
+            del self.process.machine.ports[self.port]
+
+    def accept(self, transport: SimTransport) -> None:
+        """The kernel has a new connection; the process takes it when it runs."""
+        self.accepted = [other for other in self.accepted if not other.is_closing()]
+        self.accepted.append(transport)
+        self.process.loop.call_soon(self._begin, transport)
+
+    def _begin(self, transport: SimTransport) -> None:
+        if not transport.is_closing():
+            transport.begin(self.factory())
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        if self.process.dead:
+            return
+        self._forget()
+        self.process.disown(self._resource)
+        deadline = self.process.loop.time() + grace_s
+        while self._open() and self.process.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for transport in self._open():
+            transport.abort()
+
+    def _open(self) -> list[SimTransport]:
+        return [transport for transport in self.accepted if not transport.is_closing()]
+
+
+class _Connecting:
+    """A connection being opened."""
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        target: Machine,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        self._fabric = network.fabric
+        self._process = network.process
+        self._target = target
+        self._port = port
+        self._factory = factory
+        self._result: asyncio.Future[SimTransport] = self._process.loop.create_future()
+
+    async def run(self) -> asyncio.Transport:
+        source = self._process.machine
+        Route(self._fabric, source, self._target).send(self._arrive)
+        give_up = self._process.loop.call_later(
+            _CONNECT_GIVE_UP_S,
+            self._fail,
+            TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)),
+        )
+        try:
+            return await self._result
+        finally:
+            give_up.cancel()
+
+    def _arrive(self) -> None:
+        """At the target's machine."""
+        listener = self._target.ports.get(self._port)
+        if not isinstance(listener, ByteListener):
+            refused = ConnectionRefusedError(
+                errno.ECONNREFUSED, f"{self._target.name}:{self._port} refused"
+            )
+            self._answer(lambda: self._process.loop.call_soon(self._fail, refused))
+            return
+        near, far = pair(
+            self._fabric,
+            self._process,
+            self._process.machine.ephemeral_port(),
+            listener.process,
+            self._port,
+        )
+        # The first thing on its way back, so nothing that the server writes comes before it.
+        far.send_handshake(lambda: self._process.loop.call_soon(self._made, near))
+        listener.accept(far)
+
+    def _answer(self, deliver: Callable[[], object]) -> None:
+        Route(self._fabric, self._target, self._process.machine).send(deliver)
+
+    def _made(self, transport: SimTransport) -> None:
+        if self._result.done():  # given up meanwhile
+            transport.abort()
+            return
+        transport.begin(self._factory())
+        self._result.set_result(transport)
+
+    def _fail(self, error: OSError) -> None:
+        if not self._result.done():
+            self._result.set_exception(error)

@@ -1,0 +1,208 @@
+"""What a storm may take from nodes that are controller and broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.faults.damage import Damage
+from storage.checkpoints import LOG_START_FILE, TopicPartition, encode_offsets
+from storage.errors import UnreadableLogError
+from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
+
+APART = {"metadata.log.dir": "/metadata"}
+
+
+async def a_damage(cluster: SimCluster) -> tuple[Damage, SimNode]:
+    """With a topic that is whole, and a voter that does not lead."""
+    await a_topic(cluster)
+    await write(cluster, 5, "before")
+    await cluster.until_isr(TOPIC, 3)
+    # The voters' directories have to be known: until then, a lost disk may vote.
+    damage = Damage(cluster, random.Random(1))
+    damage.voters_may_be_lost = True
+    active = cluster.active_controller
+    victim = next(node for node in cluster.controllers.values() if node is not active)
+    await cluster.until(lambda: damage.has_voter_to_spare(victim), "its directory is known")
+    return damage, victim
+
+
+async def replace(cluster: SimCluster, node: SimNode) -> None:
+    node.start()
+    await cluster.until(lambda: node.ready, "it is back")
+    await cluster.remove_voter(node.id)
+    await cluster.add_voter(node.id)
+    await cluster.until_isr(TOPIC, 3)
+    await write(cluster, 3, "after")
+    await cluster.client.check_promises(TOPIC)
+
+
+def test_a_voter_loses_its_metadata_and_keeps_its_replicas() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        disk = cluster.simulation.machine(victim.host).disk
+        assert damage.lose_voter(victim)
+        assert not victim.alive
+        assert not disk.names("/metadata")
+        assert disk.names(f"/data/{TOPIC}-0")
+        assert damage.lost_voters == {victim.id}
+        assert not any(damage.may_lose_voter(node) for node in cluster.controllers.values())
+        await replace(cluster, victim)
+
+    SimCluster(1, combined=True, settings=APART).run(scenario)
+
+
+def test_metadata_on_a_disk_of_its_own_is_damaged_and_replaced() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        victim.kill()
+        for _ in range(50):
+            if damage.lose_file(victim) and damage.metadata:
+                break
+        assert damage.metadata == damage.lost_voters == {victim.id}
+        damage.replace_metadata(victim)
+        await replace(cluster, victim)
+
+    SimCluster(2, combined=True, settings=APART).run(scenario)
+
+
+def test_a_shared_disk_takes_the_replicas_along() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        victim.kill()
+        assert damage.wipe(victim)
+        assert damage.lost_voters == {victim.id}
+        partition = next(iter(damage._hurt))
+        assert damage.hurt(partition) == victim.id
+        await replace(cluster, victim)
+
+    SimCluster(3, combined=True).run(scenario)
+
+
+@pytest.mark.parametrize("settings", [{}, APART])
+def test_no_voter_is_lost_whose_replicas_are_needed_and_go_with_it(
+    settings: dict[str, str],
+) -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, victim = await a_damage(cluster)
+        await cluster.client.create_topic("loose", configs={"min.insync.replicas": "1"})
+        await cluster.until_isr("loose", 3)
+        assert damage.may_lose_voter(victim) == bool(settings)
+
+    SimCluster(4, combined=True, settings=settings).run(scenario)
+
+
+def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, topic = Damage(cluster, random.Random(1)), "extra-1"
+        await cluster.client.create_topic(topic, configs=SAFE)
+        await cluster.until_isr(topic, 3)
+        for _ in range(5):
+            await cluster.client.produce_until_acknowledged(topic, b"x")
+        victim = cluster.brokers[1]
+        disk = cluster.simulation.machine(victim.host).disk
+        async with admin_of(cluster) as admin:
+            await admin.delete_records({(topic, 0): 3})
+        await asyncio.sleep(6.0)  # by then there are the other checkpoints, too
+        victim.kill()
+
+        def lose_all() -> set[str]:
+            for _ in range(50):
+                damage._lose_checkpoint(victim)
+            return {name for name in disk.names("/data") if name.endswith("-offset-checkpoint")}
+
+        assert lose_all() == {LOG_START_FILE}
+        file = disk.file(f"/data/{LOG_START_FILE}")
+        file.data[:] = file.durable[:] = encode_offsets({TopicPartition(topic, 0): 0})
+        assert lose_all() == set()
+
+    SimCluster(7).run(scenario)
+
+
+def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage, _ = await a_damage(cluster)
+        zombie = cluster.active_controller
+        assert zombie is not None
+        zombie.pause()
+        await cluster.until(lambda: cluster.active_controller is not zombie, "another one leads")
+        following = cluster.active_controller
+        assert following is not None
+        await cluster.until(lambda: following.ready, "it has taken over")
+        third = next(
+            node for node in cluster.controllers.values() if node not in (zombie, following)
+        )
+        assert damage.has_voter_to_spare(third)
+        following.kill()
+        assert cluster.active_controller is zombie
+        assert cluster.established_controller is None
+        assert not damage.has_voter_to_spare(third)
+
+    SimCluster(6).run(scenario)
+
+
+def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, third = cluster.brokers.values()
+        third.kill()
+        await cluster.until_isr(TOPIC, 2)
+        assert damage.fail_reads(first)
+        partition = next(iter(damage._hurt))
+        assert damage.hurt(partition) == first.id
+        assert not damage.spoil_sector(second)
+        assert not damage.fail_reads(second)
+        assert not damage.fail_reads(third)
+        # A partition that was made on the failing disk later does not count as hurt.
+        damage._hurt.clear()
+        assert not damage.spoil_sector(second)
+        cluster.simulation.machine(first.host).disk.faults.failing_read = False
+        assert damage.spoil_sector(second)
+
+    SimCluster(7).run(scenario)
+
+
+def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, third = cluster.brokers.values()
+        third.kill()
+        await cluster.until_isr(TOPIC, 2)
+        faults = cluster.simulation.machine(first.host).disk.faults
+        broker = first.node.broker if first.node is not None else None
+        assert broker is not None
+        (replica,) = broker.replicas
+        faults.failing_read = True
+        error = UnreadableLogError(replica.log.directory, position=0, offset=0, reason="a test")
+        broker.replicas._found_corrupt(replica, error)
+        faults.failing_read = False
+        assert not damage.spoil_sector(second)  # at once, before any controller has heard of it
+        first.kill()
+        assert not damage.spoil_sector(second)
+
+    SimCluster(8).run(scenario)
+
+
+def test_a_disk_fails_reads_only_where_nothing_is_hurt_elsewhere() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 5, "before")
+        await cluster.until_isr(TOPIC, 3)
+        damage = Damage(cluster, random.Random(1))
+        first, second, _ = cluster.brokers.values()
+        assert damage.spoil_sector(first)
+        assert not damage.fail_reads(second)
+        assert damage.fail_reads(first)
+        controller = next(iter(cluster.controllers.values()))
+        assert damage.fail_reads(controller)  # it has no replicas
+
+    SimCluster(9).run(scenario)

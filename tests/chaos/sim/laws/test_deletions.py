@@ -1,0 +1,36 @@
+"""Records that were deleted, and where logs begin."""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.sim.laws.committed import CommittedMetadata
+from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
+from metadata.image import PartitionState
+from tests.support.law_bench import TOPIC, LawBench, image
+from tests.support.storage import make_batch
+
+STATE = PartitionState((1, 2, 3), isr=(1, 2), elr=(3,), leader=1, leader_epoch=5)
+
+
+@pytest.mark.parametrize(
+    ("state", "breaks"),
+    [
+        (STATE, True),
+        (replace(STATE, isr=(1, 2, 3), elr=()), True),
+        (replace(STATE, elr=()), False),  # it may not lead, and learns it before it may
+        (replace(STATE, unclean_elections=1), False),
+    ],
+)
+def test_who_may_lead_has_deleted_what_was_told(state: PartitionState, breaks: bool) -> None:
+    bench = LawBench()
+    bench.commit(image(51, state))
+    for broker_id, start in ((1, 2), (2, 3), (3, 1)):
+        batch = make_batch(4, base_offset=0, leader_epoch=5)
+        bench.replica(broker_id, batch, state=state).log.advance_start_offset(start)
+    law = DeletedRecordsStayDeleted(CommittedMetadata(bench.cluster))
+    assert not bench.broken(law)
+    law.deleted(TOPIC, 0, 2)
+    found = bench.broken(law)
+    assert bool(found) is breaks
+    assert all("begins at 1 on broker 3" in each for each in found)

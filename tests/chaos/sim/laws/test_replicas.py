@@ -1,0 +1,95 @@
+"""How replicas of a partition fit together, and how they do not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.replication.replica import ReplicaState
+from chaos.sim.laws.replicas import LeadersGoByTheirMetadata, ReplicasFitTogether
+from metadata.image import PartitionState
+from tests.support.law_bench import LawBench, image
+
+
+def broken(state: PartitionState) -> list[str]:
+    bench = LawBench()
+    bench.commit(image(50, state))
+    return bench.broken(ReplicasFitTogether())
+
+
+def moving(
+    replicas: tuple[int, ...],
+    original: tuple[int, ...],
+    *,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> PartitionState:
+    return PartitionState(
+        replicas,
+        isr=original[:1],
+        adding_replicas=adding,
+        removing_replicas=removing,
+        original_replicas=original,
+    )
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        PartitionState((1, 2, 3), isr=(1, 2, 3)),
+        PartitionState((3, 1, 2), isr=(1,), elr=(2,)),
+        PartitionState((1, 2), isr=()),
+        moving((1, 2, 3), (1, 2), adding=(3,)),
+        moving((1, 2), (1, 2), removing=(2,)),
+        moving((3, 1, 2), (1, 2), adding=(3,), removing=(1, 2)),
+    ],
+)
+def test_these_fit_together(state: PartitionState) -> None:
+    assert not broken(state)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        PartitionState((1, 2), isr=(1, 3)),
+        PartitionState((1, 2), isr=(1,), elr=(3,)),
+        PartitionState((1, 2), isr=(1, 2), elr=(2,)),
+        PartitionState((1, 2, 1), isr=(1,)),
+        PartitionState((1, 2, 3), isr=(1,), adding_replicas=(3,)),  # from what?
+        PartitionState((1, 2, 3), isr=(1,), removing_replicas=(3,)),
+        moving((1, 2), (1, 2)),  # it is there
+        moving((1, 2, 3), (1, 2)),
+        moving((1, 2, 3), (1, 2), adding=(2, 3)),
+        moving((1, 2), (1, 2, 3), removing=(2,)),  # 3 is to stay, and is gone
+        moving((1, 2, 3, 4), (1, 2), adding=(3,), removing=(4,)),
+    ],
+)
+def test_these_do_not(state: PartitionState) -> None:
+    (report,) = broken(state)
+    assert report.startswith("t-0: PartitionState(")
+
+
+@pytest.mark.parametrize(
+    ("led", "min_insync", "words"),
+    [
+        (PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1), 1, ""),
+        (PartitionState((1, 2, 3), isr=(1, 2), leader=1, partition_epoch=1), 1, "isr=(1, 2)"),
+        (PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1), 2, "needs 2"),
+    ],
+)
+def test_a_leader_goes_by_its_metadata_alone(
+    led: PartitionState, min_insync: int, words: str
+) -> None:
+    bench = LawBench()
+    leading = bench.replica(1, state=led)
+    leading.machine.configured(min_insync, 0.0)
+    applied = image(50, PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1))
+    node: Any = SimpleNamespace(
+        id=1, running=SimpleNamespace(broker=SimpleNamespace(image=applied))
+    )
+    law, reports = LeadersGoByTheirMetadata(), list[str]()
+    law.check_leader(node, leading, reports.append)
+    assert (words in reports[0]) if words else not reports
+    leading.take_down(ReplicaState.CORRUPT)
+    law.check_leader(node, leading, reports.append)
+    assert len(reports) == bool(words), "it serves nothing, and is told nothing more"

@@ -1,0 +1,71 @@
+"""The law that nothing goes unnoticed sees what it is there for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.replication.replica import Replica
+from chaos.sim.laws.sessions import unnoticed
+from tests.support.broker import make_batch
+from tests.support.replica_cluster import ReplicaCluster, until
+from tests.support.replication import run, settled
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
+    """What is overlooked by a leader that a part of it tells nothing any more."""
+    found: list[str] = []
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1, 2, 3))
+        await settled(cluster)
+        await cluster[1].produce(make_batch())
+        await asyncio.sleep(2)
+        leader = cluster[1]
+        assert not list(unnoticed(leader.manager._replicas, leader.sessions))
+        if broken == "time":
+            leader.manager._replicas.unsettled = Unheard()
+        elif broken:
+            monkeypatch.setattr(Replica, broken, lambda _: None)
+        # One acknowledges long before the other: the high watermark rises under a resting session.
+        cluster.simulation.fabric.cut(leader.name, cluster[3].name)
+        await leader.produce(make_batch(), acks=1, timeout_ms=10)
+        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+        await asyncio.sleep(2)
+        cluster.simulation.fabric.heal()
+        await until(lambda: leader.replica().machine.high_watermark == 2)
+        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+        cluster[2].kill()
+        await asyncio.sleep(0.2)
+        await leader.produce(make_batch(), acks=1, timeout_ms=10)
+        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+
+    run(scenario)
+    monkeypatch.undo()
+    return found
+
+
+class Unheard(dict):  # type: ignore[type-arg]
+    """Keeps nothing."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+
+def test_what_is_told_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen(monkeypatch, "") == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "report"),
+    [
+        ("wake_followers", "rests at"),
+        ("stir_followers", "high watermark"),
+        ("time", "nobody tells it the time"),
+    ],
+)
+def test_what_is_not_told_is_reported(
+    monkeypatch: pytest.MonkeyPatch, broken: str, report: str
+) -> None:
+    assert any(report in fault for fault in seen(monkeypatch, broken))
