@@ -19,8 +19,8 @@ import uvloop
 
 from bench.report import percentile
 from stele.aio import Producer
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import BufferFullError
-from stele.kafka_connection import KafkaConnection
 from stele.real import real_connector
 from stele.wire.kafka.messages import fetch, metadata
 

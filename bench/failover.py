@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from bench.processes import fresh_cluster, wait_whole
 from bench.report import CONTROLLER_OUTAGE, LEADER_OUTAGE, Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
-from stele.admin import NewTopic
+from stele.admin.admin import NewTopic
 from stele.aio import Admin, Producer
 from stele.errors import BulkError, ErrorCode
 from stele.records import RecordMetadata

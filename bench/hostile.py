@@ -17,9 +17,9 @@ from typing import Any
 from bench.processes import fresh_cluster, rss_mib, wait_whole
 from bench.report import Cell, Report
 from runtime.real.network import RealNetwork
-from stele.admin import NewTopic
+from stele.admin.admin import NewTopic
 from stele.aio import Admin, Producer
-from stele.kafka_connection import KafkaConnection
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
 from stele.wire.kafka.messages import (

@@ -33,8 +33,9 @@ from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError
 from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
-from stele.world import Listener, Service, World
 from storage.directory import LogDirectory
+from world.network import Listener, Service
+from world.world import World
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from cli.options import (
 from cli.output import CommandError, key_values, print_json, print_table
 
 if TYPE_CHECKING:
-    from stele.feature_admin import SupportedLevels, UpgradeType
+    from stele.admin.features import SupportedLevels, UpgradeType
     from stele.sync import Admin
 
 METADATA_VERSION = "metadata.version"
@@ -80,7 +80,7 @@ def upgrade(
     timeout: Timeout = 30.0,
 ) -> None:
     """Finalize higher levels. Older versions of Stele cannot join after that."""
-    from stele.feature_admin import UPGRADE
+    from stele.admin.features import UPGRADE
 
     levels = _wanted(metadata, feature)
     _update(levels, UPGRADE, dry_run, as_json, request_id, connect(bootstrap, timeout))
@@ -100,7 +100,7 @@ def downgrade(
     timeout: Timeout = 30.0,
 ) -> None:
     """Finalize lower levels. Refused where something would be lost."""
-    from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
+    from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
 
     levels = _wanted(metadata, feature)
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
@@ -123,7 +123,7 @@ def disable(
     timeout: Timeout = 30.0,
 ) -> None:
     """Use features no more."""
-    from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
+    from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
 
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     levels = dict.fromkeys(feature, 0)

@@ -13,7 +13,8 @@ from cli.server import Settings, load_config
 if TYPE_CHECKING:
     from node.format import FirstVoters
     from runtime.config.node import NodeConfig
-    from stele.world import Disk, Rng
+    from stele.world import Rng
+    from world.disk import Disk
 
 
 def format_command(

@@ -8,7 +8,7 @@ import typer
 
 from cli.output import CommandError, note
 
-REQUEST_ID_BYTES = 16  # as of stele.admin_requests
+REQUEST_ID_BYTES = 16  # as of stele.admin.requests
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 

@@ -17,7 +17,7 @@ from cli.output import CommandError, did_you_mean, note, print_json, print_table
 from cli.reassignment_file import Assignments, document, read_assignments, read_topics
 
 if TYPE_CHECKING:
-    from stele.admin import BrokerDescription, PartitionDescription
+    from stele.admin.admin import BrokerDescription, PartitionDescription
     from stele.sync import Admin
 
 app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True)

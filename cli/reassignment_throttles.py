@@ -10,7 +10,7 @@ from cli.output import CommandError
 from cli.reassignment_file import Assignments
 
 if TYPE_CHECKING:
-    from stele.admin import ConfigResource, PartitionDescription
+    from stele.admin.admin import ConfigResource, PartitionDescription
     from stele.sync import Admin
 
 SENDING = "leader.replication.throttled.replicas"
@@ -27,7 +27,7 @@ def changes(
 
     The replicas before a move may lead and send; those that it adds fetch. ``rate`` in bytes/s.
     """
-    from stele.admin import ConfigResource
+    from stele.admin.admin import ConfigResource
 
     brokers: set[int] = set()
     sending: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ def remove(admin: Admin, topics: Collection[str], *, rates: bool) -> list[str]:
 
     Returns the topics that were throttled.
     """
-    from stele.admin import ConfigResource
+    from stele.admin.admin import ConfigResource
 
     found: Changes = {}
     for topic in admin.list_topics():

@@ -19,7 +19,7 @@ from cli.options import (
 from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
 
 if TYPE_CHECKING:
-    from stele.admin import TopicDescription
+    from stele.admin.admin import TopicDescription
     from stele.sync import Admin
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -51,7 +51,7 @@ def create(
     timeout: Timeout = 30.0,
 ) -> None:
     """Create a topic."""
-    from stele.admin import NewTopic
+    from stele.admin.admin import NewTopic
     from stele.errors import ApiError, ErrorCode
 
     topic = NewTopic(name, partitions, replication_factor, key_values(config or (), "--config"))
@@ -196,7 +196,7 @@ def alter(
     timeout: Timeout = 30.0,
 ) -> None:
     """Change a topic's configs, or give it more partitions."""
-    from stele.admin import ConfigResource
+    from stele.admin.admin import ConfigResource
 
     changes: dict[str, str | None] = {**key_values(config or (), "--config")}
     changes.update(dict.fromkeys(delete_config or ()))
@@ -229,7 +229,7 @@ def configs(
     timeout: Timeout = 30.0,
 ) -> None:
     """Show all configs of a topic, and where each comes from."""
-    from stele.admin import ConfigResource
+    from stele.admin.admin import ConfigResource
 
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [name])

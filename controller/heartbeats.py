@@ -22,7 +22,8 @@ from stele.wire.v1.controller_pb2 import (
     ProbeRequest,
     ProbeResponse,
 )
-from stele.world import Clock, Network, RpcCode, RpcError, Stream
+from stele.world import Clock, RpcCode, RpcError, Stream
+from world.network import Network
 
 logger = logging.getLogger(__name__)
 

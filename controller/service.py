@@ -37,7 +37,9 @@ from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
-from stele.world import RpcCode, RpcError, Service, UnaryHandler, World
+from stele.world import RpcCode, RpcError
+from world.network import Service, UnaryHandler
+from world.world import World
 
 logger = logging.getLogger(__name__)
 

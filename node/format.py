@@ -12,7 +12,7 @@ from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum.snapshots import BOOTSTRAP, file_name
 from runtime.quorum.snapshots import encode as encode_snapshot
 from stele.ids import decode_uuid, encode_uuid
-from stele.world import Disk, Rng
+from stele.world import Rng
 from storage.checkpoints import (
     META_PROPERTIES_FILE,
     MetaProperties,
@@ -21,6 +21,7 @@ from storage.checkpoints import (
 from storage.directory import format_directory as format_log_directory
 from storage.directory import read_formatted
 from storage.errors import LogDirectoryError
+from world.disk import Disk
 
 
 def random_cluster_id(rng: Rng) -> str:

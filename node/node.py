@@ -30,9 +30,10 @@ from stele.wire.v1.raft_pb2 import (
     TransferLeadershipResponse,
     VoterChangeResponse,
 )
-from stele.world import Service, UnaryHandler, World
 from storage.directory import LOCK_FILE
 from storage.errors import LogDirectoryError
+from world.network import Service, UnaryHandler
+from world.world import World
 
 logger = logging.getLogger(__name__)
 

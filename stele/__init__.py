@@ -11,8 +11,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stele.admin import ConfigResource as ConfigResource
-    from stele.admin import NewTopic as NewTopic
+    from stele.admin.admin import ConfigResource as ConfigResource
+    from stele.admin.admin import NewTopic as NewTopic
     from stele.errors import ApiError as ApiError
     from stele.errors import ErrorCode as ErrorCode
     from stele.errors import SteleError as SteleError
@@ -30,11 +30,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "Admin": "stele.sync",
     "ApiError": "stele.errors",
-    "ConfigResource": "stele.admin",
+    "ConfigResource": "stele.admin.admin",
     "Consumer": "stele.sync",
     "ConsumerRecord": "stele.records",
     "ErrorCode": "stele.errors",
-    "NewTopic": "stele.admin",
+    "NewTopic": "stele.admin.admin",
     "OffsetAndTimestamp": "stele.records",
     "Producer": "stele.sync",
     "RecordMetadata": "stele.records",

@@ -1,7 +1,7 @@
 """The asyncio face of the clients."""
 
-from stele.admin import Admin
-from stele.consumer import Consumer
-from stele.producer import Producer
+from stele.admin.admin import Admin
+from stele.consumer.consumer import Consumer
+from stele.producer.producer import Producer
 
 __all__ = ["Admin", "Consumer", "Producer"]

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar, Unpack, cast
 import uvloop
 
 from stele import aio
-from stele.admin import (
+from stele.admin.admin import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -27,11 +27,11 @@ from stele.admin import (
     PartitionReassignment,
     TopicDescription,
 )
+from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
+from stele.admin.quorum import QuorumDescription
 from stele.config import ClientOptions, ClientWorld, ConsumerOptions, ProducerOptions
 from stele.errors import ClosedError, SteleError
-from stele.feature_admin import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
-from stele.producer import HeadersArgument
-from stele.quorum_admin import QuorumDescription
+from stele.producer.producer import HeadersArgument
 from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
 
 Result = TypeVar("Result")
@@ -444,7 +444,7 @@ class Consumer(_Face):
 
 
 class Admin(_Face):
-    """Administrates a cluster; every method as in :class:`stele.admin.Admin`."""
+    """Administrates a cluster; every method as in :class:`stele.admin.admin.Admin`."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""The world as Stele sees it: protocol types only, no implementation.
+"""What a client needs of the world: protocol types only, no implementation.
 
-Everything that a node or a client needs from outside goes through four protocols:
-:class:`Clock`, :class:`Disk`, :class:`Network` and :class:`Rng`. The real ones live in
-``runtime/`` (server) and ``stele/real.py`` (client); the simulated ones in ``chaos/sim``.
+Time, randomness and the network come through these: the real ones live in ``stele/real.py``, the
+simulated ones in ``chaos/sim``. What only a node needs, its disk among it, is in ``world/``.
 Timers and tasks are asyncio's: the simulation runs on an event loop with virtual time,
 so ``asyncio.sleep`` and ``loop.call_later`` may be used everywhere.
 """
@@ -11,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -40,141 +38,6 @@ class Rng(Protocol):
     def uniform(self, a: float, b: float, /) -> float: ...
 
     def randbytes(self, n: int, /) -> bytes: ...
-
-
-# ---------------------------------------------------------------------------------- disk
-
-
-class SyncFailedError(OSError):
-    """A sync began and failed. What it covered may never be on disk, whatever the error says."""
-
-
-class ReadFailedError(OSError):
-    """Bytes of a file that is there could not be read."""
-
-
-class File(Protocol):
-    """An open append-mostly file. Methods raise ``OSError`` with its errno (ENOSPC, EIO…); those
-    that read a ``ReadFailedError`` where the device does not give the bytes."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def size(self) -> int:
-        """Bytes in the file, those not yet synced included. Costs no system call."""
-        ...
-
-    def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers at the end, gathered; return the position of the first byte.
-
-        On failure the file may have grown by a part of the data: the caller truncates.
-        """
-        ...
-
-    def read(self, position: int, size: int) -> bytes | bytearray | None:
-        """Up to ``size`` bytes if they are in memory, else None: then await ``Disk.warm``.
-
-        Fewer bytes, at least one, where only the first ones are in memory or the file ends.
-        The caller owns the result. At the end of the file it is empty.
-        """
-        ...
-
-    def read_now(self, position: int, size: int) -> bytes | bytearray:
-        """Up to ``size`` bytes, waiting for the device if need be. For start-up and indexes."""
-        ...
-
-    def truncate(self, size: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Disk(Protocol):
-    """A file system. Paths are absolute strings.
-
-    Nothing is durable, neither bytes nor directory entries nor renames, before it was synced.
-    A failed sync (SyncFailedError) is never tried again: the caller takes the directory offline.
-    One that could not begin, for want of a handle, raises any other OSError and may be.
-    """
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for appending and reading; ``create`` makes it if absent, else FileNotFoundError."""
-        ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted; FileNotFoundError where there is none."""
-        ...
-
-    def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
-        ...
-
-    def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a target file. Durable once the parent directory is synced."""
-        ...
-
-    def remove(self, path: str) -> None: ...
-
-    def remove_tree(self, path: str) -> None: ...
-
-    def read_file(self, path: str) -> bytes:
-        """All of a file. Raises FileNotFoundError, ReadFailedError, OSError."""
-        ...
-
-    def free_bytes(self, path: str) -> int:
-        """Of the file system that holds a path: what may still be written."""
-        ...
-
-    def total_bytes(self, path: str) -> int: ...
-
-    def lock(self, path: str) -> Callable[[], None]:
-        """Hold a lock file, made if absent, against other processes; returns the release.
-
-        BlockingIOError when another process has it. Ends with the process, however that ends.
-        """
-        ...
-
-    def replace_file_now(self, path: str, data: bytes) -> None:
-        """Atomic and durable, waiting for the device: temporary file, sync, rename, sync.
-
-        Raises OSError: the file is the old one, or the new one and perhaps not durable. It may be
-        replaced again, with all of its bytes; but not after a SyncFailedError.
-        """
-        ...
-
-    def sync_now(self, path: str) -> None:
-        """Make a file's bytes or a directory's entries durable, waiting for the device."""
-        ...
-
-    async def replace_file(self, path: str, data: bytes) -> None:
-        """As ``replace_file_now``, off the event loop."""
-        ...
-
-    async def sync(self, paths: Sequence[str]) -> None:
-        """Make files' bytes and directories' entries durable, off the event loop.
-
-        Covers everything written before the call. One call is one group. A path that has been
-        removed meanwhile is skipped: who removes a file gives up its bytes. Waits while it cannot
-        begin for want of handles; so every error is a SyncFailedError.
-        """
-        ...
-
-    async def discard(self, paths: Sequence[str]) -> None:
-        """Remove files and trees, off the event loop; paths that are gone are skipped.
-
-        Not durable. No other call may be made for these paths any more. Raises OSError.
-        """
-        ...
-
-    async def warm(self, path: str, position: int, size: int) -> None:
-        """Bring a range into memory, off the event loop, so that ``File.read`` answers.
-
-        Raises ReadFailedError as the device meets it, FileNotFoundError, any other OSError when
-        nobody can read for now.
-        """
-        ...
 
 
 # ------------------------------------------------------------------------------- network
@@ -230,37 +93,6 @@ class Channel(Protocol):
     async def close(self) -> None: ...
 
 
-UnaryHandler = Callable[[bytes], Awaitable[bytes]]
-StreamHandler = Callable[[Stream], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class Service:
-    """What a node serves on one port of the control plane, by full method name.
-
-    A handler may raise RpcError; any other exception is logged and answered INTERNAL.
-    """
-
-    unary: dict[str, UnaryHandler] = field(default_factory=dict)
-    streams: dict[str, StreamHandler] = field(default_factory=dict)
-
-    def include(self, other: Service) -> None:
-        """Add all of another service's methods."""
-        self.unary.update(other.unary)
-        self.streams.update(other.streams)
-
-
-class Listener(Protocol):
-    """A bound, listening port."""
-
-    @property
-    def port(self) -> int: ...
-
-    async def close(self, *, grace_s: float = 0.0) -> None:
-        """Accept no more; end what is open after ``grace_s`` seconds."""
-        ...
-
-
 class Connector(Protocol):
     """The half of the network that a client needs."""
 
@@ -271,29 +103,3 @@ class Connector(Protocol):
         ...
 
     def channel(self, host: str, port: int) -> Channel: ...
-
-
-class Network(Connector, Protocol):
-    """Both planes, both directions."""
-
-    async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
-    ) -> Listener:
-        """Listen for byte connections (data plane). Port 0 picks one. Raises OSError."""
-        ...
-
-    async def serve(
-        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
-    ) -> Listener:
-        """Serve the control plane. ``health`` maps service names to serving or not."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """All that a node gets from outside."""
-
-    clock: Clock
-    disk: Disk
-    network: Network
-    rng: Rng

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stele.ids import decode_uuid, encode_uuid
-from stele.world import Disk
 from storage.errors import CorruptLogError, LogDirectoryError
+from world.disk import Disk
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from stele.world import Disk
 from storage.errors import LogDirectoryError
+from world.disk import Disk
 
 CUT_FILE: Final = "cut-under-way"
 

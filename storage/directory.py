@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from stele.world import Clock, Disk, ReadFailedError
+from stele.world import Clock
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CORRUPT_FILE,
@@ -41,6 +41,7 @@ from storage.offset_checkpoints import OffsetCheckpoints
 from storage.retention import retained_from
 from storage.steps import Steps, Sync, Turn, finish, take_turns
 from storage.turns import Slices
+from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)
 

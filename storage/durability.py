@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stele.world import Disk
 from storage.config import LogConfig
 from storage.log_types import SyncTicket
+from world.disk import Disk
 
 
 class Durability:

@@ -7,7 +7,7 @@ import errno
 from typing import Final
 
 from stele.errors import ApiError, ErrorCode, SteleError
-from stele.world import ReadFailedError, SyncFailedError
+from world.disk import ReadFailedError, SyncFailedError
 
 
 class Failure(enum.Enum):

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from stele.world import Disk
 from storage.errors import StorageError
 from storage.log import SyncTicket
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stele.world import Disk
+from world.disk import Disk
 
 
 def write_entries(disk: Disk, path: str, kept_bytes: int, entries: bytes) -> None:

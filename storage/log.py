@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
-from stele.world import Buffer, Clock, Disk
+from stele.world import Buffer, Clock
 from storage import time_search
 from storage.checkpoints import LEADER_EPOCH_FILE, TopicPartition, encode_epochs
 from storage.config import LogConfig
@@ -56,6 +56,7 @@ from storage.snapshots import (
     newest_snapshot,
 )
 from storage.steps import Steps, finish
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from stele.world import Disk
 from storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -19,6 +18,7 @@ from storage.checkpoints import (
 from storage.errors import StorageError, is_disk_full
 from storage.log import PartitionLog
 from storage.turns import Slices
+from world.disk import Disk
 
 _EPOCH_FILES_PER_TURN: Final = 16
 _NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way

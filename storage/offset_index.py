@@ -15,8 +15,9 @@ from bisect import bisect_left, bisect_right
 from operator import lt
 from typing import Final
 
-from stele.world import Buffer, Disk, ReadFailedError
+from stele.world import Buffer
 from storage.index_file import write_entries
+from world.disk import Disk, ReadFailedError
 
 ENTRY_SIZE: Final = 8
 _ENTRY = struct.Struct(">ii")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-from stele.world import Disk
 from storage.producer_state import ProducerStates
 from storage.snapshots import snapshot_path, write_snapshot
+from world.disk import Disk
 
 REPLAY_BATCHES: Final = 8192
 """Replaying so many headers takes some 20 ms."""

@@ -40,7 +40,7 @@ from stele.wire.batch import (
     check_crc,
     read_header,
 )
-from stele.world import Buffer, Disk
+from stele.world import Buffer
 from storage.checkpoints import LEADER_EPOCH_FILE, read_epochs
 from storage.cuts import cut_path, read_cut
 from storage.errors import CorruptLogError
@@ -58,6 +58,7 @@ from storage.segment import (
 )
 from storage.snapshots import newest_snapshot
 from storage.steps import BATCHES_PER_TURN, Pace, Steps, Sync, Turn, Warm
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from stele.world import ReadFailedError
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.segment import Segment
 from storage.turns import Slices
+from world.disk import ReadFailedError
 
 if TYPE_CHECKING:
     from storage.log import PartitionLog

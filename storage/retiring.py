@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stele.world import Disk
 from storage.segment import DELETED_SUFFIX
 from storage.snapshots import snapshot_offsets, snapshot_path
 from storage.turns import Slices
+from world.disk import Disk
 
 if TYPE_CHECKING:
     from storage.log import PartitionLog

@@ -18,12 +18,13 @@ from stele.wire.batch import (
     check_crc,
     read_header,
 )
-from stele.world import Buffer, Disk, File, ReadFailedError
+from stele.world import Buffer
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from storage.offset_index import OffsetIndex
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
+from world.disk import Disk, File, ReadFailedError
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from stele.world import Disk
 from storage.cuts import cut_path, encode_cut
 from storage.errors import is_disk_full
 from storage.segment import Segment, SegmentRead
+from world.disk import Disk
 
 _CURSORS: Final = 32  # readers whose next position is remembered
 _LOADED_SEALED: Final = 4  # sealed segments kept open for reading

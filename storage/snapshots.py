@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from stele.world import Disk, ReadFailedError
 from storage.producer_state import ProducerStates, SnapshotError
 from storage.segment import SNAPSHOT_SUFFIX, file_name, parse_file_name
+from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from stele.world import Disk
+from world.disk import Disk
 
 T = TypeVar("T")
 

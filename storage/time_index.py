@@ -13,8 +13,8 @@ from collections.abc import Callable
 from operator import lt
 from typing import Final, NamedTuple
 
-from stele.world import Disk, File, ReadFailedError
 from storage.index_file import write_entries
+from world.disk import Disk, File, ReadFailedError
 
 ENTRY_SIZE: Final = 12
 _ENTRY = struct.Struct(">qi")

@@ -13,7 +13,7 @@ from runtime.config.node import ConfigError, NamedAddress, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.metrics.registry import MetricsRegistry
-from stele.world import Listener, Network
+from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,8 @@ from stele.wire.v1.raft_pb2 import (
     TransferLeadershipResponse,
     VoterChangeResponse,
 )
-from stele.world import RpcCode, RpcError, Service
+from stele.world import RpcCode, RpcError
+from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)

@@ -30,7 +30,8 @@ from metadata.image import GRPC, NO_LEADER, MetadataImage, PartitionState, Topic
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import data_pb2 as pb
-from stele.world import RpcCode, RpcError, Service, Stream
+from stele.world import RpcCode, RpcError, Stream
+from world.network import Service
 
 PRODUCE_IN_FLIGHT = 64
 FETCH_IN_FLIGHT = 16

@@ -8,7 +8,8 @@ from typing import TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
-from stele.world import RpcCode, RpcError, UnaryHandler
+from stele.world import RpcCode, RpcError
+from world.network import UnaryHandler
 
 M = TypeVar("M", bound=Message)
 

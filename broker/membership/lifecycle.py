@@ -29,7 +29,8 @@ from stele.wire.v1.controller_pb2 import (
     RegisterBrokerRequest,
 )
 from stele.wire.v1.metadata_pb2 import Endpoint
-from stele.world import Clock, RpcCode, RpcError, Service, Stream
+from stele.world import Clock, RpcCode, RpcError, Stream
+from world.network import Service
 
 logger = logging.getLogger(__name__)
 

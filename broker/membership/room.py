@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from stele.world import Clock, Disk
+from stele.world import Clock
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from broker.partition.ids import PartitionId
 from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
-from stele.world import Disk
 from storage.directory import LogDirectory
 from storage.producer_state import ProducerEntry
+from world.disk import Disk
 
 TURN_REPLICAS = 200
 """After so many the event loop has its turn: a broker may hold tens of thousands."""

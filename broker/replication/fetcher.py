@@ -20,8 +20,8 @@ from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, 
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.replica import Replica
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
-from stele.kafka_connection import KafkaConnection
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
 from storage.errors import CorruptLogError

@@ -46,11 +46,11 @@ from metadata.effective import throttled_rate
 from metadata.image import CLUSTER, NO_LEADER, ConfigResource, MetadataImage
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
-from stele.world import World
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, UnreadableLogError
 from storage.log import PartitionLog
 from storage.producer_state import ProducerEntry
+from world.world import World
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.partition.ids import PartitionId
-from stele.world import Disk
 from storage.checkpoints import TopicPartition, encode_offsets, read_offsets
 from storage.directory import LogDirectory
 from storage.errors import StorageError
+from world.disk import Disk
 
 FILE = "relaxed-flush-checkpoint"
 

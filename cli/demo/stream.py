@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cli.orders import OrderLine
 from stele.aio import Producer
 from stele.errors import SteleError
-from stele.partitioner import partition_of
+from stele.producer.partitioner import partition_of
 from stele.records import RecordMetadata
 from stele.world import Clock
 

@@ -15,7 +15,7 @@ from typing import cast
 
 from runtime.metrics import health
 from runtime.metrics.registry import CONTENT_TYPE, MetricsRegistry
-from stele.world import Listener, Network
+from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum.control import voters_in
 from runtime.quorum.snapshots import SnapshotStore
 from stele.wire.batch import BatchError, batches, check_crc
-from stele.world import Disk
+from world.disk import Disk
 
 _LOG_SUFFIX = ".log"
 

@@ -24,7 +24,7 @@ from stele.wire.batch import (
     batches,
     decode,
 )
-from stele.world import Buffer, World
+from stele.world import Buffer
 from storage.checkpoints import (
     RECOVERY_POINT_FILE,
     TopicPartition,
@@ -34,6 +34,7 @@ from storage.checkpoints import (
 from storage.config import NO_LIMIT, LogConfig
 from storage.errors import CorruptLogError, StorageError, is_device_failure
 from storage.log import PartitionLog, SyncTicket
+from world.world import World
 
 _log = logging.getLogger(__name__)
 

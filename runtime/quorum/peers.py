@@ -23,7 +23,8 @@ from runtime.quorum.messages import (
 from stele.errors import ApiError, ErrorCode
 from stele.ids import encode_uuid
 from stele.wire.v1 import raft_pb2 as pb
-from stele.world import Channel, Network, RpcCode, RpcError
+from stele.world import Channel, RpcCode, RpcError
+from world.network import Network
 
 _log = logging.getLogger(__name__)
 

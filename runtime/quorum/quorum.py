@@ -44,8 +44,10 @@ from runtime.quorum.snapshot_writer import SnapshotSource, SnapshotWriter
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from stele.world import RpcCode, Service, World
+from stele.world import RpcCode
 from storage.errors import StorageError, is_device_failure
+from world.network import Service
+from world.world import World
 
 _log = logging.getLogger(__name__)
 

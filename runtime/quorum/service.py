@@ -44,8 +44,9 @@ from runtime.quorum.messages import (
 from runtime.quorum.peers import Endpoints, NoAnswerError, ask_features
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from stele.world import Network, RpcCode, RpcError, Service
+from stele.world import RpcCode, RpcError
 from storage.errors import CorruptLogError, StorageError
+from world.network import Network, Service
 
 _log = logging.getLogger(__name__)
 

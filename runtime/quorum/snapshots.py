@@ -35,7 +35,8 @@ from stele.wire.batch import (
     control_type,
     decode,
 )
-from stele.world import Buffer, Disk
+from stele.world import Buffer
+from world.disk import Disk
 
 BOOTSTRAP: Final = SnapshotId(0, 0)
 """What `stele format` writes: it holds the first voters and no records, for an empty log."""

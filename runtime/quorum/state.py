@@ -9,7 +9,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import HardState
 from stele.errors import SteleError
 from stele.ids import decode_uuid, encode_uuid
-from stele.world import Disk
+from world.disk import Disk
 
 FILE_NAME: Final = "quorum-state"
 _VERSION: Final = 1

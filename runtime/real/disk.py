@@ -1,4 +1,4 @@
-"""The real file system behind ``stele.world.Disk``. Linux first; macOS works for development."""
+"""The real file system behind ``world.disk.Disk``. Linux first; macOS works for development."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import Final
 from runtime.real.file_handles import FileHandles
 from runtime.real.helper import HelperDiedError, HelperProcess
 from runtime.real.sync_process import HelperSyncError, replace_file, sync_path
-from stele.world import Buffer, ReadFailedError, SyncFailedError
+from stele.world import Buffer
 from storage.errors import Failure
+from world.disk import ReadFailedError, SyncFailedError
 
 logger = logging.getLogger(__name__)
 

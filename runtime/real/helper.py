@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from runtime.real import sync_process
 from runtime.real.sync_process import LENGTH
-from stele.world import ReadFailedError, SyncFailedError
+from world.disk import ReadFailedError, SyncFailedError
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
 from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_delay
-from stele.world import Listener, RpcCode, RpcError, Service, StreamHandler, UnaryHandler
+from stele.world import RpcCode, RpcError
+from world.network import Listener, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime.real.clock import RealClock, real_rng
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
-from stele.world import World
+from world.world import World
 
 
 class RealWorld:

@@ -16,8 +16,8 @@ from runtime.real.network import RealNetwork
 from stele.aio import Producer
 from stele.ids import decode_uuid
 from stele.wire.v1.raft_pb2 import SupportedFeaturesResponse
-from stele.world import Service
 from tests.support.quorum_processes import QuorumProcesses
+from world.network import Service
 
 pytestmark = pytest.mark.processes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from stele.admin import NewTopic
+from stele.admin.admin import NewTopic
 from stele.aio import Admin, Consumer, Producer
 
 pytestmark = pytest.mark.processes

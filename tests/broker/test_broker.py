@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from broker.api import SERVED
 from broker.api.call import Served
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
-from stele.kafka_connection import KafkaConnection
 from stele.wire.kafka import Api, Struct
 from stele.wire.kafka.messages import (
     create_topics,
@@ -28,11 +28,12 @@ from stele.wire.kafka.messages import (
     produce,
 )
 from stele.wire.v1 import admin_pb2, data_pb2
-from stele.world import RpcCode, RpcError, World
+from stele.world import RpcCode, RpcError
 from tests.support.broker import make_batch
 from tests.support.broker_apis import aim
 from tests.support.one_node import HOST, OneNode, ask, run_node
 from tests.support.wire import messages
+from world.world import World
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)

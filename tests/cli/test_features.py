@@ -8,7 +8,7 @@ from types import TracebackType
 import pytest
 
 from cli import features, main
-from stele.feature_admin import FeatureDescription, SupportedLevels
+from stele.admin.features import FeatureDescription, SupportedLevels
 
 
 class _Admin:

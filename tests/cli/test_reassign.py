@@ -12,7 +12,7 @@ from cli import reassignment_throttles as throttles
 from cli.output import CommandError
 from cli.reassign import _spread
 from cli.reassignment_file import Assignments, document, read_assignments, read_topics
-from stele.admin import BrokerDescription, ConfigResource, PartitionDescription
+from stele.admin.admin import BrokerDescription, ConfigResource, PartitionDescription
 
 
 def write(path: Path, content: object) -> Path:

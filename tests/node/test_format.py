@@ -17,8 +17,8 @@ from raft.quorum import NO_DIRECTORY
 from runtime.config.node import ConfigError, NodeConfig, from_settings
 from runtime.quorum.inspection import voters_on_disk
 from stele.ids import decode_uuid, encode_uuid
-from stele.world import Disk
 from storage.errors import LogDirectoryError
+from world.disk import Disk
 
 RNG = random.Random(1)
 

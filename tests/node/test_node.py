@@ -11,8 +11,8 @@ from node.format import directories_of, format_directory
 from node.node import Node, build
 from runtime.config.node import NodeConfig, from_settings
 from runtime.real.world import RealWorld
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
-from stele.kafka_connection import KafkaConnection
 from stele.wire.kafka.messages import metadata
 from stele.wire.v1 import admin_pb2, raft_pb2
 from tests.support.sim import combined_config

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
-from stele.admin import NewTopic
+from stele.admin.admin import NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 

@@ -10,9 +10,9 @@ from node.format import format_directory
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.log import QuorumLog
 from stele.wire.batch import BatchBuilder
-from stele.world import Disk
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
+from world.disk import Disk
 
 DELAYS_S = (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.004, 0.006)
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stele.world import File, ReadFailedError, SyncFailedError
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError
 from storage.log import PartitionLog
 from tests.support.storage import NAME_MAX_BYTES, HandClock, MemoryDisk, append, make_batch
+from world.disk import File, ReadFailedError, SyncFailedError
 
 PATH = "/data"
 TOPIC_ID = bytes(range(16))

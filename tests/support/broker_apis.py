@@ -42,10 +42,10 @@ from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1 import metadata_pb2 as pb
-from stele.world import Service
 from storage.producer_state import ProducerEntry
 from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
 from tests.support.decisions import deciding
+from world.network import Service
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)

@@ -8,7 +8,8 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from stele.world import RpcCode, RpcError, Service
+from stele.world import RpcCode, RpcError
+from world.network import Service
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
-from stele.world import RpcError, Service, Stream
+from stele.world import RpcError, Stream
 from storage.errors import StorageError
 from tests.support.controller import CLUSTER_ID, endpoints, incarnation
+from world.network import Service
 
 COMMIT_S = 0.002
 

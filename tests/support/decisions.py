@@ -9,8 +9,8 @@ from controller import cluster, configs, elections, partition_counts
 from controller.machine import Context, ControllerResult
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
-from stele.world import UnaryHandler
 from tests.support.broker_edges import fake_rng
+from world.network import UnaryHandler
 
 if TYPE_CHECKING:
     from tests.support.broker_apis import Edges

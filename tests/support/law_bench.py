@@ -22,11 +22,11 @@ from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
 from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
-from stele.world import Disk
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.storage import HandClock
+from world.disk import Disk
 
 if TYPE_CHECKING:
     from chaos.sim.cluster.cluster import SimCluster, SimNode

@@ -9,7 +9,7 @@ from chaos.sim.world.simulation import Simulation
 from node.format import format_directory
 from node.node import Node, build
 from runtime.config.node import from_settings
-from stele.world import World
+from world.world import World
 
 HOST = "b1"
 SETTINGS = {

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
 from stele.wire.compression import Compression
-from stele.world import Buffer, ReadFailedError, SyncFailedError
+from stele.world import Buffer
 from storage.log import PartitionLog
+from world.disk import ReadFailedError, SyncFailedError
 
 NAME_MAX_BYTES = 255
 
@@ -79,7 +80,7 @@ class Tear(Protocol):
 
 
 class MemoryDisk:
-    """A ``stele.world.Disk`` that loses at ``power_loss`` whatever was not synced."""
+    """A ``world.disk.Disk`` that loses at ``power_loss`` whatever was not synced."""
 
     def __init__(self) -> None:
         self.inodes: dict[str, Inode] = {}

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from metadata.image import ConfigResource
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
-from stele.kafka_connection import KafkaConnection
 from stele.wire.batch import BatchBuilder, batches, decode
 from stele.wire.kafka.messages import fetch, metadata, produce
 from stele.wire.v1 import admin_pb2
-from stele.world import Channel, RpcError, World
+from stele.world import Channel, RpcError
+from world.world import World
 
 _CONNECT_TIMEOUT_S = 5.0
 _ADMIN_TIMEOUT_S = 30.0

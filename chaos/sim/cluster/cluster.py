@@ -19,7 +19,7 @@ from node.node import SUPPORTED_FEATURES, Node, build
 from runtime.config.node import Address, NodeConfig, from_settings
 from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
-from stele.world import World
+from world.world import World
 
 logger = logging.getLogger(__name__)
 

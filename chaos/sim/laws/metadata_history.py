@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from chaos.sim.laws.register import Register
 from metadata.image import EMPTY, MetadataImage
 from metadata.image import ConfigResource as ImageResource
-from stele.admin import PartitionDescription, TopicDescription
+from stele.admin.admin import PartitionDescription, TopicDescription
 
 ABSENT, THERE, GONE = "absent", "there", "gone"
 UNSET = "unset"

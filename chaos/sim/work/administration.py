@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, Change, MetadataHistory
 from controller.topics import NAME_LENGTH_MAX
-from stele.admin import Admin, ConfigResource, NewTopic
+from stele.admin.admin import Admin, ConfigResource, NewTopic
 from stele.errors import OutcomeUnknownError, SteleError
 
 

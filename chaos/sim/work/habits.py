@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from chaos.sim.cluster.client import SimClient
 from chaos.sim.world.clock import EPOCH_MS
-from stele.accumulator import Delivery
 from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
+from stele.producer.accumulator import Delivery
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import produce
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse, NewTopic

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, GRPC_PORT, SimCluster
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataHistory, Question
 from metadata.effective import DYNAMIC_TOPIC
-from stele.admin import TOPIC_RESOURCE, Admin, ConfigEntry, ConfigResource, _topic
+from stele.admin.admin import TOPIC_RESOURCE, Admin, ConfigEntry, ConfigResource, _topic
 from stele.errors import ErrorCode, SteleError
 from stele.wire.v1 import admin_pb2 as pb
 from stele.world import Channel, RpcError

@@ -18,7 +18,7 @@ from chaos.sim.work.administration import Administration
 from chaos.sim.work.habits import Impatient, Rude, Streamer
 from chaos.sim.work.readers import Reader
 from chaos.sim.work.remade import AGAIN, Remade
-from stele.admin import Admin
+from stele.admin.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from stele.world import Buffer, ReadFailedError, SyncFailedError
+from stele.world import Buffer
+from world.disk import ReadFailedError, SyncFailedError
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512  # a device writes each whole or not at all

@@ -27,7 +27,7 @@ def _check_name(path: str) -> None:
 
 
 class SimDisk:
-    """One process's view of its machine's disk: ``stele.world.Disk``."""
+    """One process's view of its machine's disk: ``world.disk.Disk``."""
 
     def __init__(self, disk: VirtualDisk, owner: Owner) -> None:
         self._disk = disk
@@ -207,7 +207,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file: ``stele.world.File``. It outlives its name, as files do."""
+    """An open file: ``world.disk.File``. It outlives its name, as files do."""
 
     def __init__(self, disk: VirtualDisk, owner: Owner, inode: Inode, path: str) -> None:
         self._disk = disk

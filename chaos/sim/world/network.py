@@ -1,4 +1,4 @@
-"""One process's way to the simulated network: ``stele.world.Network``."""
+"""One process's way to the simulated network: ``world.network.Network``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from chaos.sim.world.fabric import Route
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.rpc import RpcServer, SimChannel
 from chaos.sim.world.transport import SimTransport, pair
-from stele.world import Channel, Listener, Service
+from stele.world import Channel
+from world.network import Listener, Service
 
 if TYPE_CHECKING:
     from chaos.sim.world.simulation import Simulation

@@ -15,7 +15,7 @@ from chaos.sim.world.clock import SimClock
 from chaos.sim.world.disk import VirtualDisk
 from chaos.sim.world.disk_view import SimDisk
 from chaos.sim.world.loop import Scheduler, SimLoop
-from stele.world import World
+from world.world import World
 
 if TYPE_CHECKING:
     from chaos.sim.world.network import SimNetwork

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from chaos.sim.world.fabric import Route
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.wire import Said, Stage
-from stele.world import RpcCode, RpcError, Service, Stream
+from stele.world import RpcCode, RpcError, Stream
+from world.network import Service
 
 if TYPE_CHECKING:
     from chaos.sim.world.network import SimNetwork

@@ -12,15 +12,15 @@ import pytest
 from broker.api import SERVED
 from chaos.sim.world.loop import SimLoop
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES
-from stele.kafka_connection import KafkaConnection
+from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka
 from stele.wire.kafka import definitions
 from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
-from stele.world import World
 from tests.support.broker import make_batch
 from tests.support.dense_requests import distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, run_node
+from world.world import World
 
 LIMIT_BYTES = 8 * 1024 * 1024
 BATCH_BYTES = 500_000

@@ -10,8 +10,9 @@ from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from stele.world import RpcCode, RpcError, Service
+from stele.world import RpcCode, RpcError
 from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
+from world.network import Service
 
 METHOD = "/stele.v1.Controller/AllocateProducerIds"
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093), 3: ("c3", 9093)}

@@ -22,8 +22,9 @@ from stele.wire.v1.controller_pb2 import (
     RegisterBrokerResponse,
 )
 from stele.wire.v1.metadata_pb2 import Endpoint
-from stele.world import RpcCode, RpcError, Service, Stream
+from stele.world import RpcCode, RpcError, Stream
 from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
+from world.network import Service
 
 INCARNATION = b"i" * 16
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}

@@ -13,8 +13,8 @@ import pytest
 
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from runtime.real.network import RealNetwork
+from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.errors import ApiError, ErrorCode
-from stele.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.wire import kafka
 from stele.wire.kafka.messages import (
     api_versions,

@@ -15,7 +15,7 @@ import pytest
 
 from runtime.real.limits import raise_open_file_limit
 from runtime.real.network import RealNetwork
-from stele.world import Listener, Service
+from world.network import Listener, Service
 
 HOST = "127.0.0.1"
 CLIENTS = 1000

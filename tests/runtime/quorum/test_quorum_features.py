@@ -14,8 +14,8 @@ from runtime.quorum.messages import ADD_VOTER, SUPPORTED_FEATURES, UPDATE_VOTER
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.metadata_pb2 import FeatureRange
-from stele.world import Service
 from tests.support.raft_quorum import PORT, QuorumCluster, Replica
+from world.network import Service
 
 OLD, NEW = (("f", 1, 1),), (("f", 1, 2),)
 

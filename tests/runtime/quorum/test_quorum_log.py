@@ -13,8 +13,8 @@ from raft.ready import HardState
 from runtime.quorum import state as quorum_state
 from runtime.quorum.log import CorruptMetadataLogError
 from runtime.quorum.state import QuorumStateError
-from stele.world import Disk
 from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
+from world.disk import Disk
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
 

@@ -14,8 +14,9 @@ from runtime.quorum.quorum import Quorum
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
 from stele.real import RealClock
-from stele.world import Listener, World
 from tests.support.raft_quorum import Witness
+from world.network import Listener
+from world.world import World
 
 
 class Node:

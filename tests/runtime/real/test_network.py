@@ -19,7 +19,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from stele.real import CHANNEL_OPTIONS, RealClock, RealConnector
-from stele.world import RpcCode, RpcError, Service, Stream
+from stele.world import RpcCode, RpcError, Stream
+from world.network import Service
 
 ECHO = "/stele.v1.Test/Echo"
 TALK = "/stele.v1.Test/Talk"
@@ -297,7 +298,7 @@ async def test_a_refused_connection_is_unavailable() -> None:
 _SERVER = """
 import asyncio, sys
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
-from stele.world import Service
+from world.network import Service
 
 async def echo(request):
     return request

@@ -11,7 +11,8 @@ import pytest
 
 from runtime.real.network import RealNetwork
 from stele.real import RealConnector
-from stele.world import RpcCode, RpcError, Service, Stream
+from stele.world import RpcCode, RpcError, Stream
+from world.network import Service
 
 HANG = "/stele.v1.Test/Hang"
 TALK = "/stele.v1.Test/Talk"
@@ -109,7 +110,7 @@ async def test_what_nobody_closed_is_stopped_in_the_end(made: list[Any]) -> None
 _FORGETFUL = """
 import asyncio, gc
 from runtime.real.network import RealNetwork
-from stele.world import Service
+from world.network import Service
 
 async def main():
     network = RealNetwork()

@@ -443,7 +443,7 @@ STORAGE = [
 CLIENT = [
     bug(
         "client: repeat a batch without its producer",
-        "stele/idempotence.py",
+        "stele/producer/idempotence.py",
         "        entry.attempt += 1\n",
         "        entry.attempt += 1\n"
         "        if entry.attempt > 1:\n"
@@ -455,9 +455,9 @@ CLIENT = [
         # those of the rude producer (chaos.sim.work.habits), who would tell of the broker alone.
         "client: send on past a batch that failed",
         (
-            Edit("stele/idempotence.py", "            and not self.recovering\n", ""),
+            Edit("stele/producer/idempotence.py", "            and not self.recovering\n", ""),
             Edit(
-                "stele/idempotence.py",
+                "stele/producer/idempotence.py",
                 "        if self.recovering:\n"
                 "            return None if self.any_in_flight or not self.window else "
                 "self.window[0]\n",
@@ -479,17 +479,17 @@ CLIENT = [
         "client: read a batch twice",
         (
             Edit(
-                "stele/positions.py",
+                "stele/consumer/positions.py",
                 "            if header.next_offset <= self.fetch_offset:\n",
                 "            if False:\n",
             ),
             Edit(
-                "stele/positions.py",
+                "stele/consumer/positions.py",
                 "            self.fetch_offset = header.next_offset\n",
                 "            self.fetch_offset = header.base_offset\n",
             ),
             Edit(
-                "stele/positions.py",
+                "stele/consumer/positions.py",
                 "            if offset >= position\n",
                 "            if offset >= 0\n",
             ),
@@ -497,13 +497,13 @@ CLIENT = [
     ),
     bug(
         "client: skip what follows a batch",
-        "stele/positions.py",
+        "stele/consumer/positions.py",
         "            self.fetch_offset = header.next_offset\n",
         "            self.fetch_offset = header.next_offset + 1\n",
     ),
     bug(
         "client: number a batch anew when it is repeated",
-        "stele/idempotence.py",
+        "stele/producer/idempotence.py",
         "        entry.in_flight = True\n",
         "        entry.in_flight = True\n"
         "        if entry.attempt and self.numbered:\n"

@@ -30,6 +30,7 @@ ROOMS = (
     "runtime",
     "stele",
     "storage",
+    "world",
 )
 RECORD = Path(__file__).with_name("record.json")
 """For each planted bug by name the first seed that caught it, when they were last all hunted."""

@@ -80,7 +80,7 @@ READS = [
     ),
     bug(
         "client: forget what it has changed",
-        "stele/admin_requests.py",
+        "stele/admin/requests.py",
         '        self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))\n',
         "",
     ),

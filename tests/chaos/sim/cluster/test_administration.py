@@ -10,9 +10,9 @@ import pytest
 
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster, SimNode
 from node.node import SUPPORTED_FEATURES
-from stele.admin import ConfigResource, NewTopic
+from stele.admin.admin import ConfigResource, NewTopic
+from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from stele.errors import ApiError, BulkError, ErrorCode, OutcomeUnknownError
-from stele.feature_admin import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse

@@ -12,7 +12,7 @@ from chaos.sim.cluster.cluster import SimCluster, SimNode
 from chaos.sim.faults.damage import Damage
 from chaos.sim.laws.membership import directory_id
 from chaos.sim.world.wire import Said
-from stele.admin import Admin
+from stele.admin.admin import Admin
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
 from stele.ids import encode_uuid

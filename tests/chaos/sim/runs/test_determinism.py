@@ -6,7 +6,8 @@ import sys
 _SCRIPT = """
 import asyncio
 from chaos.sim.world.simulation import Simulation
-from stele.world import RpcError, Service
+from stele.world import RpcError
+from world.network import Service
 
 async def main(sim):
     nodes = {name: sim.process(name) for name in ("alpha", "beta", "gamma")}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chaos.sim.world.disk import PAGE_BYTES, DiskFaults, ProcessDeadError
 from chaos.sim.world.simulation import Simulation
-from stele.world import Disk
+from world.disk import Disk
 
 
 def after_power_loss(seed: int, prepare: Callable[[Disk], None]) -> Disk:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.world.simulation import Simulation
-from stele.world import Service
+from world.network import Service
 
 
 class Recorder(asyncio.Protocol):

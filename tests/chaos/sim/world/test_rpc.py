@@ -8,7 +8,8 @@ import pytest
 from chaos.sim.world.process import Process
 from chaos.sim.world.rpc import ClientStream
 from chaos.sim.world.simulation import Simulation
-from stele.world import Channel, RpcCode, RpcError, Service, Stream
+from stele.world import Channel, RpcCode, RpcError, Stream
+from world.network import Service
 
 ECHO = "/stele.v1.Test/Echo"
 TALK = "/stele.v1.Test/Talk"

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from chaos.sim.world.disk import DiskFaults
 from chaos.sim.world.simulation import Simulation
 from stele.wire.batch import batches
-from stele.world import World
 from storage import producer_files
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from tests.support.storage import append, make_batch
+from world.world import World
 
 LOG = "/d/t-0"
 FILE = f"{LOG}/{0:020d}.log"

@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from stele.cluster.kafka_connection import KafkaConnection
+from stele.cluster.waiting import Backoff, WaitReporter
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import ApiError, ClosedError, ErrorCode, SteleError, UnreachableError
-from stele.kafka_connection import KafkaConnection
 from stele.records import TopicPartition
-from stele.waiting import Backoff, WaitReporter
 from stele.wire.kafka.messages import describe_cluster
 from stele.wire.v1 import data_pb2
 from stele.world import Channel, RpcCode, RpcError

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stele.admin_requests import REQUEST_ID_BYTES
-from stele.cluster_view import ClusterView, Message, error_code
+from stele.admin.requests import REQUEST_ID_BYTES
+from stele.cluster.view import ClusterView, Message, error_code
 from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode
 from stele.ids import decode_uuid, encode_uuid

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from stele.admin_requests import AdminRequests
-from stele.cluster_view import ClusterView, error_code
-from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
-from stele.errors import ApiError, BulkError, ErrorCode
-from stele.feature_admin import (
+from stele.admin.features import (
     UPGRADE,
     FeatureAdmin,
     FeatureDescription,
     UpdatedFeature,
     UpgradeType,
 )
-from stele.maintenance_admin import MaintenanceAdmin
-from stele.quorum_admin import QuorumAdmin, QuorumDescription
-from stele.record_deletion import RecordDeletion
+from stele.admin.maintenance import MaintenanceAdmin
+from stele.admin.quorum import QuorumAdmin, QuorumDescription
+from stele.admin.record_deletion import RecordDeletion
+from stele.admin.requests import AdminRequests
+from stele.cluster.view import ClusterView, error_code
+from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
+from stele.errors import ApiError, BulkError, ErrorCode
 from stele.records import TopicPartition
 from stele.wire.v1 import admin_pb2
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from stele.cluster.waiting import Backoff
 from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.records import ConsumerRecord, TimestampType, TopicPartition
-from stele.waiting import Backoff
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
 
 EARLIEST = -2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stele.cluster_view import ClusterView, Message, error_code
+from stele.cluster.view import ClusterView, Message, error_code
 from stele.config import ClientConfig
 from stele.errors import ApiError, ConfigError, ErrorCode, OutcomeUnknownError, UnreachableError
 from stele.world import RpcError

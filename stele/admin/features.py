@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stele.admin_requests import AdminRequests
-from stele.cluster_view import error_code
+from stele.admin.requests import AdminRequests
+from stele.cluster.view import error_code
 from stele.errors import ApiError, BulkError
 from stele.wire.v1 import admin_pb2 as pb
 
@@ -54,7 +54,7 @@ def _levels(
 
 
 class FeatureAdmin:
-    """What ``stele.admin.Admin`` does about features."""
+    """What ``stele.admin.admin.Admin`` does about features."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
-from stele.cluster_view import ClusterView
+from stele.cluster.view import ClusterView
+from stele.cluster.waiting import Backoff
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
+from stele.consumer.fetcher import Fetcher
+from stele.consumer.offset_lookup import OffsetLookup
+from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
-from stele.fetcher import Fetcher
-from stele.offset_lookup import OffsetLookup
-from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
-from stele.waiting import Backoff
 
 PartitionArgument = tuple[str, int]
 

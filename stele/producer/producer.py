@@ -9,8 +9,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Self, Unpack
 
-from stele.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
-from stele.cluster_view import ClusterView, TopicView
+from stele.cluster.view import ClusterView, TopicView
+from stele.cluster.waiting import Backoff
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
     ApiError,
@@ -19,11 +19,11 @@ from stele.errors import (
     ErrorCode,
     SteleError,
 )
-from stele.idempotence import Lane
-from stele.partitioner import StickyPartitioner, partition_of
+from stele.producer.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
+from stele.producer.idempotence import Lane
+from stele.producer.partitioner import StickyPartitioner, partition_of
+from stele.producer.sender import Sender
 from stele.records import RecordMetadata, TopicPartition
-from stele.sender import Sender
-from stele.waiting import Backoff
 from stele.wire.batch import Header
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stele.cluster_view import ClusterView, error_code
+from stele.cluster.view import ClusterView, error_code
+from stele.cluster.waiting import Backoff
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
-from stele.idempotence import Identity
-from stele.waiting import Backoff
+from stele.producer.idempotence import Identity
 from stele.wire.v1 import data_pb2
 
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stele.cluster_view import ClusterView, Leader, error_code
+from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.waiting import Backoff
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.records import OffsetAndTimestamp, TopicPartition
-from stele.waiting import Backoff
 from stele.wire.v1 import data_pb2
 from stele.world import RpcError
 

@@ -10,11 +10,11 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
+from stele.cluster.waiting import Backoff
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
-from stele.idempotence import Entry, Lane
+from stele.producer.idempotence import Entry, Lane
 from stele.records import RecordMetadata, TopicPartition
-from stele.waiting import Backoff
 from stele.wire.batch import BatchBuilder, Header, compute_crc, record_size_bound
 from stele.wire.compression import Compression
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stele.admin_requests import AdminRequests
-from stele.cluster_view import error_code
+from stele.admin.requests import AdminRequests
+from stele.cluster.view import error_code
 from stele.errors import ApiError, BulkError
 from stele.wire.v1 import admin_pb2 as pb
 
 
 class MaintenanceAdmin:
-    """What ``stele.admin.Admin`` does about it."""
+    """What ``stele.admin.admin.Admin`` does about it."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stele.errors import ApiError, DeliveryTimeoutError, ErrorCode, SequenceError
-from stele.idempotence import SEQUENCE_MASK, Entry, Failed, Identity, Lane
+from stele.producer.idempotence import SEQUENCE_MASK, Entry, Failed, Identity, Lane
 
 ONE = Identity(1, 0)
 TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE, "too large")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference
 
-from stele.partitioner import StickyPartitioner, murmur2, partition_of
+from stele.producer.partitioner import StickyPartitioner, murmur2, partition_of
 
 
 @pytest.mark.parametrize(

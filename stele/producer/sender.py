@@ -2,7 +2,7 @@
 
 One loop looks at all partitions that hold something, and is woken by whatever may change what it
 sees: a record, an answer, a refusal, news of a leader, a point in time. What may be sent and what
-an answer means for order and repetition, the lanes decide (``stele.idempotence``).
+an answer means for order and repetition, the lanes decide (``stele.producer.idempotence``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from stele.accumulator import Accumulator, PartitionQueue, PendingBatch
-from stele.broker_stream import BrokerStream, UnsentError
-from stele.cluster_view import ClusterView, Leader, error_code
+from stele.cluster.broker_stream import BrokerStream, UnsentError
+from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.waiting import Backoff
 from stele.config import ProducerConfig
 from stele.errors import (
     ApiError,
@@ -25,9 +25,9 @@ from stele.errors import (
     SequenceError,
     SteleError,
 )
-from stele.idempotence import Entry, Failed
-from stele.producer_ids import ProducerIds
-from stele.waiting import Backoff
+from stele.producer.accumulator import Accumulator, PartitionQueue, PendingBatch
+from stele.producer.idempotence import Entry, Failed
+from stele.producer.producer_ids import ProducerIds
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 

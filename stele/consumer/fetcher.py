@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from stele.broker_stream import BrokerStream
-from stele.cluster_view import ClusterView, Leader, error_code
+from stele.cluster.broker_stream import BrokerStream
+from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.waiting import Backoff
 from stele.config import ConsumerConfig
+from stele.consumer.offset_lookup import OffsetLookup, gone, is_gone
+from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
-from stele.offset_lookup import OffsetLookup, gone, is_gone
-from stele.positions import EARLIEST, LATEST, PartitionPosition
 from stele.records import OffsetAndTimestamp, TopicPartition
-from stele.waiting import Backoff
 from stele.wire.batch import BatchError
 from stele.wire.v1 import data_pb2
 

@@ -21,8 +21,8 @@ from stele.errors import (
     SteleError,
     UnreachableError,
 )
-from stele.partitioner import partition_of
-from stele.producer import Producer, TopicUnknownError
+from stele.producer.partitioner import partition_of
+from stele.producer.producer import Producer, TopicUnknownError
 from tests.support.replica_cluster import until
 from tests.support.stele import Fault, Stage, play
 

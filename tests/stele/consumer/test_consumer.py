@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stele.consumer import Consumer
+from stele.consumer.consumer import Consumer
 from stele.errors import (
     ApiError,
     ClosedError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stele.cluster_view import Leader, error_code
-from stele.offset_lookup import Answer, OffsetLookup
+from stele.cluster.view import Leader, error_code
+from stele.consumer.offset_lookup import Answer, OffsetLookup
 from stele.records import OffsetAndTimestamp, TopicPartition
 from stele.wire.v1 import data_pb2
 

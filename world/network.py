@@ -1,0 +1,56 @@
+"""The network as a node sees it: what a client needs of it, and listening and serving."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stele.world import Connector, Stream
+
+UnaryHandler = Callable[[bytes], Awaitable[bytes]]
+StreamHandler = Callable[[Stream], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Service:
+    """What a node serves on one port of the control plane, by full method name.
+
+    A handler may raise RpcError; any other exception is logged and answered INTERNAL.
+    """
+
+    unary: dict[str, UnaryHandler] = field(default_factory=dict)
+    streams: dict[str, StreamHandler] = field(default_factory=dict)
+
+    def include(self, other: Service) -> None:
+        """Add all of another service's methods."""
+        self.unary.update(other.unary)
+        self.streams.update(other.streams)
+
+
+class Listener(Protocol):
+    """A bound, listening port."""
+
+    @property
+    def port(self) -> int: ...
+
+    async def close(self, *, grace_s: float = 0.0) -> None:
+        """Accept no more; end what is open after ``grace_s`` seconds."""
+        ...
+
+
+class Network(Connector, Protocol):
+    """Both planes, both directions."""
+
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> Listener:
+        """Listen for byte connections (data plane). Port 0 picks one. Raises OSError."""
+        ...
+
+    async def serve(
+        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+    ) -> Listener:
+        """Serve the control plane. ``health`` maps service names to serving or not."""
+        ...

@@ -1,0 +1,19 @@
+"""All that a node gets from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stele.world import Clock, Rng
+from world.disk import Disk
+from world.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a node gets from outside."""
+
+    clock: Clock
+    disk: Disk
+    network: Network
+    rng: Rng
