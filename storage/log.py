@@ -74,7 +74,7 @@ class PartitionLog:
         *,
         key: TopicPartition,
         topic_id: bytes | None,
-        owner: LogOwner | None,
+        owner: LogOwner[PartitionLog] | None,
     ) -> None:
         """Use ``open``."""
         self.directory = directory
@@ -120,7 +120,7 @@ class PartitionLog:
         high_watermark_checkpoint: int = 0,
         clean_shutdown: bool = False,
         topic_id: bytes | None = None,
-        owner: LogOwner | None = None,
+        owner: LogOwner[PartitionLog] | None = None,
     ) -> PartitionLog:
         """Open the log in ``directory``, which is made if absent, and recover it.
 
@@ -157,7 +157,7 @@ class PartitionLog:
         high_watermark_checkpoint: int = 0,
         clean_shutdown: bool = False,
         topic_id: bytes | None = None,
-        owner: LogOwner | None = None,
+        owner: LogOwner[PartitionLog] | None = None,
     ) -> Steps[PartitionLog]:
         """As ``open``, in steps (``storage.steps``).
 

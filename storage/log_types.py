@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import asyncio
+from typing import NamedTuple, Protocol, TypeVar
 
 from stele.wire.batch import NO_TIMESTAMP
 from stele.world import Buffer
+from storage.config import LogConfig
 from storage.segment import ColdRange
+from storage.segments import Segments
 
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
+LogT = TypeVar("LogT", contravariant=True)
 
 
-class LogOwner(Protocol):
+class LogOwner(Protocol[LogT]):
     """What a log tells the directory that it belongs to."""
 
-    def dirty(self, log: PartitionLog) -> None:
+    def dirty(self, log: LogT) -> None:
         """There is something to sync: call ``begin_sync`` when the next group begins."""
         ...
 
-    def unflushed(self, log: PartitionLog) -> None:
+    def unflushed(self, log: LogT) -> None:
         """The log holds something that it asks no sync for yet; ``flush.ms`` begins."""
         ...
 
-    def failed(self, log: PartitionLog, error: OSError) -> None:
+    def failed(self, log: LogT, error: OSError) -> None:
         """The log is offline: the device failed, or a change of the log was cut short."""
         ...
 
-    def refused(self, log: PartitionLog, size_bytes: int) -> None:
+    def refused(self, log: LogT, size_bytes: int) -> None:
         """Nothing of so many bytes was written: the disk is full."""
         ...
 
@@ -35,7 +37,7 @@ class LogOwner(Protocol):
         """These files were renamed and belong to nobody: their space is to be freed soon."""
         ...
 
-    def lower_checkpoints(self, log: PartitionLog, offset: int) -> None:
+    def lower_checkpoints(self, log: LogT, offset: int) -> None:
         """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
 
         Durable before it returns. Raises OSError.
@@ -80,3 +82,37 @@ class TimestampOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
+
+
+class LogView(Protocol):
+    """What the helpers of a log see of it: they search it and take from it while it is in use.
+
+    Across an ``await`` only what is asked again holds: the log may have been cut, or closed.
+    """
+
+    segments: Segments
+    config: LogConfig
+    reindexing: asyncio.Lock
+    offline: OSError | None
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def latest_epoch(self) -> int: ...
+
+    @property
+    def truncation_generation(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> ReadResult: ...
+
+    async def warm(self, cold: ColdRange) -> None: ...

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
+from storage.log_types import LogView
 from storage.segment import Segment
 from storage.turns import Slices
 from world.disk import ReadFailedError
-
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 _BATCHES_PER_TURN: Final = 256
 
 
-async def reindex(log: PartitionLog, path: str) -> None:
+async def reindex(log: LogView, path: str) -> None:
     """Read the headers of the segment whose file is at ``path`` and replace its indexes.
 
     Nothing, if it is gone or its indexes are right by now. What is found wrong with the segment
@@ -36,7 +34,7 @@ async def reindex(log: PartitionLog, path: str) -> None:
             segment.damage = error
 
 
-async def _scan(log: PartitionLog, segment: Segment) -> None:
+async def _scan(log: LogView, segment: Segment) -> None:
     generation = log.truncation_generation
     scanned = segment.beside()
     slices = Slices(_BATCHES_PER_TURN)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stele.wire.batch import NO_TIMESTAMP
 from storage.config import NO_LIMIT
+from storage.log_types import LogView
 from storage.time_search import largest_timestamp
 
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
 
-
-async def retained_from(log: PartitionLog, now_ms: int) -> int:
+async def retained_from(log: LogView, now_ms: int) -> int:
     """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
 
     Whole segments go, oldest first, never the active one and nothing above the high watermark.

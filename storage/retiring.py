@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from storage.log_types import LogView
 from storage.segment import DELETED_SUFFIX
 from storage.snapshots import snapshot_offsets, snapshot_path
 from storage.turns import Slices
 from world.disk import Disk
 
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
-
 _SEGMENTS_PER_TURN: Final = 8
 _SNAPSHOTS_PER_TURN: Final = 32
 
 
-async def retire_dead_segments(log: PartitionLog, disk: Disk, *, in_order: bool) -> int:
+async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> int:
     """Take the segments below the log's start out of it, and free their space; how many.
 
     The start is on disk: what a crash leaves of them, recovery removes. ``in_order``: it is not,
@@ -40,7 +38,7 @@ async def retire_dead_segments(log: PartitionLog, disk: Disk, *, in_order: bool)
     return count
 
 
-async def _set_snapshots_aside(log: PartitionLog, disk: Disk) -> list[str]:
+async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:
     """Those below the first segment: nobody goes back to them."""
     slices = Slices(_SNAPSHOTS_PER_TURN)
     aside: list[str] = []

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stele.errors import SteleError
 from stele.wire.batch import BatchHeader, CorruptBatchError, batches, check_crc
 from storage.errors import OutOfOrderOffsetsError
+from storage.log_types import LogView
 from storage.segment import Segment
-
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
 
 
 class Run(NamedTuple):
@@ -21,7 +19,7 @@ class Run(NamedTuple):
     batches: list[tuple[int, BatchHeader]]  # position in the data, header; never empty
 
 
-def runs_of(data: memoryview, log: PartitionLog, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
+def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
     """The runs of ``data``, each to be appended before the next is asked for.
 
     A faulty batch raises only after the good ones before it were given.
@@ -49,7 +47,7 @@ def runs_of(data: memoryview, log: PartitionLog, *, verify_crc: bool, now_ms: in
         raise fault
 
 
-def _check_follows(log: PartitionLog, header: BatchHeader, expected: int, epoch: int) -> None:
+def _check_follows(log: LogView, header: BatchHeader, expected: int, epoch: int) -> None:
     if header.base_offset < expected:
         raise OutOfOrderOffsetsError(
             f"{log.name}: a batch at {header.base_offset}, the log ends at {expected}"
@@ -62,7 +60,7 @@ def _check_follows(log: PartitionLog, header: BatchHeader, expected: int, epoch:
 
 
 def _must_roll(
-    log: PartitionLog,
+    log: LogView,
     segment: Segment,
     roll: bool,
     run: list[tuple[int, BatchHeader]],

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stele.wire.batch import NO_TIMESTAMP, batches, decode
 from stele.world import Buffer
-from storage.log_types import TimestampOffset
+from storage.log_types import LogView, TimestampOffset
 from storage.segment import ColdRange, Segment
 from storage.turns import Slices
-
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
-
 
 _SEGMENTS_PER_TURN: Final = 32
 _BATCHES_PER_TURN: Final = 64
 
 
-async def first_at_or_after(log: PartitionLog, timestamp_ms: int) -> TimestampOffset | None:
+async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset | None:
     """The first record whose time is at or after ``timestamp_ms``; None if there is none.
 
     Times need not rise with offsets: every segment is asked whether it has such a record at all.
@@ -36,7 +32,7 @@ async def first_at_or_after(log: PartitionLog, timestamp_ms: int) -> TimestampOf
     return None
 
 
-async def newest(log: PartitionLog) -> TimestampOffset | None:
+async def newest(log: LogView) -> TimestampOffset | None:
     """The record with the greatest time (KIP-734), the first of several."""
     slices = Slices(_SEGMENTS_PER_TURN)
     newest_ms = NO_TIMESTAMP
@@ -46,7 +42,7 @@ async def newest(log: PartitionLog) -> TimestampOffset | None:
     return None if newest_ms == NO_TIMESTAMP else await first_at_or_after(log, newest_ms)
 
 
-async def largest_timestamp(log: PartitionLog, segment: Segment) -> int:
+async def largest_timestamp(log: LogView, segment: Segment) -> int:
     """Of all records of the segment; -1 also if it was deleted meanwhile. Raises OSError."""
     while log.offline is None and segment in log.segments:
         found = segment.largest_timestamp()
@@ -56,9 +52,7 @@ async def largest_timestamp(log: PartitionLog, segment: Segment) -> int:
     return NO_TIMESTAMP
 
 
-async def _first_in(
-    log: PartitionLog, segment: Segment, timestamp_ms: int
-) -> TimestampOffset | None:
+async def _first_in(log: LogView, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
     generation = log.truncation_generation
     slices = Slices(_BATCHES_PER_TURN)
     offset = -1
