@@ -9,7 +9,6 @@ from typing import Protocol
 
 from broker.api import KafkaApis
 from broker.api.server import KafkaServer, advertised, bind_error
-from broker.context import BrokerContext
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
 from broker.membership.controller_client import ControllerClient
@@ -19,10 +18,11 @@ from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
 from broker.partition.ids import PartitionId
-from broker.producer_ids import ProducerIds
 from broker.replication.config import ReplicaConfig
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
+from broker.service.context import BrokerContext
+from broker.service.producer_ids import ProducerIds
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener

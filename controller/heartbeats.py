@@ -23,7 +23,7 @@ from stele.wire.v1.controller_pb2 import (
     ProbeResponse,
 )
 from stele.world import Clock, RpcCode, RpcError, Stream
-from world.network import Network
+from world.network import Network, Peer
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Heartbeats:
 
     # ---------------------------------------------------------------- streams
 
-    async def serve(self, stream: Stream) -> None:
+    async def serve(self, stream: Stream, _: Peer) -> None:
         """One broker's stream, until either side ends it."""
         number = self._next_number()
         self._streams[number] = stream

@@ -38,7 +38,7 @@ from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcCode, RpcError
-from world.network import Service, UnaryHandler
+from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
@@ -357,7 +357,7 @@ class ControllerService:
         """A handler of bytes. ``response_type`` carries ``error`` and ``leader_id``; None: a
         description, which has neither and never refuses as a whole."""
 
-        async def handler(payload: bytes) -> bytes:
+        async def handler(payload: bytes, _: Peer) -> bytes:
             try:
                 request = request_type.FromString(payload)
             except DecodeError as error:

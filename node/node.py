@@ -32,7 +32,7 @@ from stele.wire.v1.raft_pb2 import (
 )
 from storage.directory import LOCK_FILE
 from storage.errors import LogDirectoryError
-from world.network import Service, UnaryHandler
+from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
@@ -322,8 +322,8 @@ def controller_port_service(quorum: Quorum, controller: ControllerService) -> Se
 def _for_administrators(handler: UnaryHandler, response_type: type[Message]) -> UnaryHandler:
     """The same answer, but who asks any controller is sent on by NOT_CONTROLLER."""
 
-    async def handle(request: bytes) -> bytes:
-        answer: Any = response_type.FromString(await handler(request))
+    async def handle(request: bytes, peer: Peer) -> bytes:
+        answer: Any = response_type.FromString(await handler(request, peer))
         if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.error = ErrorCode.NOT_CONTROLLER
         answer.message = explain(answer.error, answer.message)

@@ -9,8 +9,16 @@ from typing import Protocol
 
 from stele.world import Connector, Stream
 
-UnaryHandler = Callable[[bytes], Awaitable[bytes]]
-StreamHandler = Callable[[Stream], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who calls, as the network knows it."""
+
+    address: str  # of its machine, without a port
+
+
+UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]
+StreamHandler = Callable[[Stream, Peer], Awaitable[None]]
 
 
 @dataclass(slots=True)

@@ -38,8 +38,10 @@ from broker.api import (
     update_features,
 )
 from broker.api.call import Call, Reply, Served
-from broker.context import BrokerContext
+from broker.api.topic_views import TopicViews
 from broker.replication.types import Cancel
+from broker.service.caller import ANONYMOUS, Caller, Plane
+from broker.service.context import BrokerContext
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
@@ -96,6 +98,7 @@ class KafkaApis:
         # Of each connection: how to withdraw what it waits for. Insertion order, not a set.
         self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
         self._calls = 0
+        self._topic_views = TopicViews()
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def open(self) -> None:
@@ -143,9 +146,10 @@ class KafkaApis:
             logger.info("closing %s: %s", connection.peer, reason)
             connection.close()
 
-        call = Call(
-            header.api_version, connection.listener_name, header.client_id, close, connection
+        caller = Caller(
+            ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
         )
+        call = Call(header.api_version, caller, self._topic_views, close, connection)
         reply = self._measured(ApiKey(header.api_key).name, respond)
 
         def start() -> None:
@@ -237,7 +241,7 @@ class KafkaApis:
             name,
             call.version,
             connection.peer,
-            call.client_id,
+            call.caller.client_id,
             exc_info=error,
         )
         self._context.metrics.failures(name).value += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from broker.api import config_requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import alter_configs as messages
 from stele.wire.kafka.messages.alter_configs import (

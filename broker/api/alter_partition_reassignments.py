@@ -13,7 +13,7 @@ from broker.api.topic_requests import (
     known_here_s,
     patience_s,
 )
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
 from stele.wire.kafka.messages.alter_partition_reassignments import (

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.context import BrokerContext
+from broker.api.topic_views import TopicViews
 from broker.replication.types import Cancel, LeaderHint
-from metadata.image import PLAINTEXT
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api, Struct
 
@@ -21,11 +22,11 @@ class Call:
     """One request's circumstances."""
 
     version: int
-    listener: str  # the name of the listener that it came in on
-    client_id: str | None = None
-    close: Callable[[str], None] = lambda reason: None
+    caller: Caller
+    topic_views: TopicViews
+    close: Callable[[str], None]
     """Closes the connection where the client can be told nothing, but must notice."""
-    connection: object = None
+    connection: object
     """What stands for the connection: its fetch session belongs to it."""
 
 
@@ -62,13 +63,15 @@ class Served:
 
 
 def hinted_endpoints(
-    context: BrokerContext, listener: str, hints: list[LeaderHint]
+    context: BrokerContext, caller: Caller, hints: list[LeaderHint]
 ) -> list[tuple[int, str, int, str | None]]:
     """(id, host, port, rack) of the leaders that the answer's hints name, each once, by id."""
     found = []
     for broker_id in sorted({hint.leader_id for hint in hints if hint.leader_id >= 0}):
         registration = context.image().broker(broker_id)
-        endpoint = registration.endpoint(listener, PLAINTEXT) if registration else None
-        if registration is not None and endpoint is not None:
+        if registration is None:
+            continue
+        endpoint = registration.endpoint(caller.listener, caller.plane.value)
+        if endpoint is not None:
             found.append((broker_id, endpoint.host, endpoint.port, registration.rack))
     return found

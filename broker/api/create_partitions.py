@@ -15,7 +15,7 @@ from broker.api.topic_requests import (
     known_here,
     patience_s,
 )
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_partitions as messages
 from stele.wire.kafka.messages.create_partitions import (

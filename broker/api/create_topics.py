@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from broker.api import topic_requests
 from broker.api.call import Call, Served
 from broker.api.describe_configs import CONFIG_SOURCES
-from broker.config_view import NewTopicConfigs
-from broker.context import BrokerContext
+from broker.service.config_view import NewTopicConfigs
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import create_topics as messages
 from stele.wire.kafka.messages.create_topics import (

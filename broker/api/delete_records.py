@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker import requests
 from broker.api.call import Call, Served
 from broker.api.topic_requests import check_named
-from broker.context import BrokerContext
 from broker.replication.deletion import Deletion, DeletionResult
+from broker.service import requests
+from broker.service.context import BrokerContext
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import delete_records as messages

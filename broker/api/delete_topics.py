@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from broker.api import topic_requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
-from broker.requests import NO_TOPIC_ID
+from broker.service.context import BrokerContext
+from broker.service.requests import NO_TOPIC_ID
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import delete_topics as messages
 from stele.wire.kafka.messages.delete_topics import (

@@ -7,8 +7,8 @@ the listener of the same name. This is how a gRPC client finds them from ``boots
 from __future__ import annotations
 
 from broker.api.call import NO_OPERATIONS, Call, Served
-from broker.context import BrokerContext
-from metadata.image import GRPC, PLAINTEXT
+from broker.service.caller import Plane
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster as messages
 from stele.wire.kafka.messages.describe_cluster import (
@@ -21,7 +21,7 @@ BROKERS = 1
 CONTROLLERS = 2
 GRPC_BROKERS = 3
 
-_PROTOCOLS = {BROKERS: PLAINTEXT, GRPC_BROKERS: GRPC}
+_PLANES = {BROKERS: Plane.KAFKA, GRPC_BROKERS: Plane.GRPC}
 
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """All that may be done to a cluster (KIP-430): there are no ACLs, so everybody may."""
@@ -32,12 +32,12 @@ async def handle(
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         return refuse(call, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
-    protocol = _PROTOCOLS.get(request.endpoint_type)
-    if protocol is None:
+    plane = _PLANES.get(request.endpoint_type)
+    if plane is None:
         return refuse(call, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
     brokers = []
     for registration in context.image().sorted_brokers():
-        endpoint = registration.endpoint(call.listener, protocol)
+        endpoint = registration.endpoint(call.caller.listener, plane.value)
         if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
             continue
         brokers.append(

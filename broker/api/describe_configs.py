@@ -7,8 +7,8 @@ spelling of a broker's key (log.retention.hours), and give the value in the unit
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.config_view import DescribedKey, describe_resource
-from broker.context import BrokerContext
+from broker.service.config_view import DescribedKey, describe_resource
+from broker.service.context import BrokerContext
 from metadata import effective
 from metadata.config_keys import Type
 from stele.errors import ApiError, ErrorCode

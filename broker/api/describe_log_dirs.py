@@ -6,8 +6,8 @@ Deviations: replicas do not move between the directories of a broker, so none is
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
 from broker.replication.descriptions import DirectoryDescription
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_log_dirs as messages
 from stele.wire.kafka.messages.describe_log_dirs import (

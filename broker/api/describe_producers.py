@@ -5,9 +5,9 @@ Deviations: there are no transactions, so no producer has one under way.
 
 from __future__ import annotations
 
-from broker import requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
+from broker.service import requests
+from broker.service.context import BrokerContext
 from metadata.image import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_producers as messages

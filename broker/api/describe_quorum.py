@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from broker.api.call import Call, Served
 from broker.api.topic_requests import error_code
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_quorum as messages
 from stele.wire.kafka.messages.describe_quorum import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.api.metadata import TOPIC_OPERATIONS, is_valid_topic_name
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from metadata.image import PartitionState, Topic
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_topic_partitions as messages

@@ -15,7 +15,7 @@ from broker.api.topic_requests import (
     known_here,
     patience_s,
 )
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import elect_leaders as messages
 from stele.wire.kafka.messages.elect_leaders import (

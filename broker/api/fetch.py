@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Generator, Iterable, Iterator
 
-from broker import requests
 from broker.api.call import Call, Reply, Served, hinted_endpoints
-from broker.context import BrokerContext
 from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import FetchContext
 from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
+from broker.service import requests
+from broker.service.context import BrokerContext
 from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch as messages
@@ -125,7 +125,7 @@ class _Fetch:
         try:
             self.work_off(work)
         except Exception:
-            logger.exception("a fetch of the client %r failed", self._call.client_id)
+            logger.exception("a fetch of the client %r failed", self._call.caller.client_id)
             self._reply(refuse(self._call, self._request, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def begin(self) -> Generator[None, None, None]:
@@ -209,7 +209,7 @@ class _Fetch:
             topics[-1].partitions.append(_partition(result, read_committed))
             if not count % SLICE_STEPS:
                 yield
-        endpoints = hinted_endpoints(self._context, self._call.listener, hints)
+        endpoints = hinted_endpoints(self._context, self._call.caller, hints)
         self._reply(
             FetchResponse(
                 session_id=session.session_id,

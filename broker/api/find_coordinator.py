@@ -10,7 +10,7 @@ it passes the error on once, and reads.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import find_coordinator as messages
 from stele.wire.kafka.messages.find_coordinator import (

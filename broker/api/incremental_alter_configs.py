@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.api import config_requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import incremental_alter_configs as messages
 from stele.wire.kafka.messages.incremental_alter_configs import (

@@ -8,7 +8,7 @@ another id instead, as in Kafka.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import init_producer_id as messages
 from stele.wire.kafka.messages.init_producer_id import (

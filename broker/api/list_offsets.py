@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from broker import requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
 from broker.replication.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
+from broker.service import requests
+from broker.service.context import BrokerContext
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import list_offsets as messages

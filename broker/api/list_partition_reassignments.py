@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.api.topic_requests import check_named, error_code, patience_s
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages
 from stele.wire.kafka.messages.list_partition_reassignments import (

@@ -18,10 +18,10 @@ from broker.api import topic_requests
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.api.describe_cluster import CLUSTER_OPERATIONS
 from broker.api.topic_requests import AT_ONCE
-from broker.context import BrokerContext
-from broker.requests import NO_TOPIC_ID
-from broker.topic_views import Perspective, TopicView
-from metadata.image import PLAINTEXT, MetadataImage, Topic
+from broker.api.topic_views import Perspective, TopicView
+from broker.service.context import BrokerContext
+from broker.service.requests import NO_TOPIC_ID
+from metadata.image import MetadataImage, Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import metadata as messages
 from stele.wire.kafka.messages.metadata import (
@@ -52,11 +52,11 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
     image = context.image()
     wants_operations = request.include_topic_authorized_operations
     perspective = Perspective(
-        call.listener,
+        call.caller.listener,
         knows_listener_errors=call.version >= 6,
         authorized_operations=TOPIC_OPERATIONS if wants_operations else NO_OPERATIONS,
     )
-    view = context.topic_views.of(image, perspective)
+    view = call.topic_views.of(image, perspective)
     if request.topics is None or (call.version == 0 and not request.topics):
         topics = await _in_slices(view, image, image.sorted_topics())
     else:
@@ -76,7 +76,7 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
             MetadataResponseBroker(
                 registration.broker_id, endpoint.host, endpoint.port, registration.rack
             )
-            for registration, endpoint in context.live_endpoints(call.listener, PLAINTEXT)
+            for registration, endpoint in context.live_endpoints(call.caller)
         ],
         cluster_id=context.cluster_id,
         controller_id=context.any_live_broker(),

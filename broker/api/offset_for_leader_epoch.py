@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from broker import requests
 from broker.api.call import Call, Served
-from broker.context import BrokerContext
 from broker.replication.types import EpochQuery, OffsetResult
+from broker.service import requests
+from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import offset_for_leader_epoch as messages
 from stele.wire.kafka.messages.offset_for_leader_epoch import (

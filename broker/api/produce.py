@@ -10,11 +10,11 @@ names of headers that are not UTF-8, are refused, for not every client can read 
 
 from __future__ import annotations
 
-from broker import requests
 from broker.api.call import Call, Reply, Served, hinted_endpoints
-from broker.context import BrokerContext
 from broker.partition.ids import PartitionId
 from broker.replication.types import Cancel, ProduceEntry, ProduceResult
+from broker.service import requests
+from broker.service.context import BrokerContext
 from metadata.image import Topic
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages
@@ -87,7 +87,7 @@ def _response(
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(*endpoint) for endpoint in hinted_endpoints(context, call.listener, hints)
+            NodeEndpoint(*endpoint) for endpoint in hinted_endpoints(context, call.caller, hints)
         ],
     )
 

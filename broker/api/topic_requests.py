@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from broker.changes import forward_change
-from broker.context import BrokerContext
+from broker.service.changes import forward_change
+from broker.service.context import BrokerContext
 from metadata.image import MetadataImage, metric_name
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.api.topic_requests import forwarded, known_here
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import unregister_broker as messages
 from stele.wire.kafka.messages.unregister_broker import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.api.topic_requests import check_named, error_code, forwarded, patience_s
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from metadata.features import KAFKA_NAMES
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import update_features as messages

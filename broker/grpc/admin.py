@@ -14,10 +14,11 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from broker.changes import forward_change
-from broker.config_view import describe_resource
-from broker.context import BrokerContext
 from broker.grpc.messages import unary
+from broker.service.caller import Caller
+from broker.service.changes import forward_change
+from broker.service.config_view import describe_resource
+from broker.service.context import BrokerContext
 from metadata.features import describe as describe_features
 from metadata.image import (
     GRPC,
@@ -73,44 +74,40 @@ class AdminService:
         self._listener = listener
 
     def service(self) -> Service:
-        prefix = "/stele.v1.Admin/"
         forward = self._forward
+        methods: dict[str, tuple[Any, Any]] = {
+            **{
+                name: (request_type, self._change(name, response_type))
+                for name, request_type, response_type in _CHANGES
+            },
+            "ListPartitionReassignments": (
+                pb.ListPartitionReassignmentsRequest,
+                forward("ListPartitionReassignments", pb.ListPartitionReassignmentsResponse),
+            ),
+            "DescribeQuorum": (
+                DescribeQuorumRequest,
+                forward("DescribeQuorum", DescribeQuorumResponse),
+            ),
+            "TransferLeadership": (
+                TransferLeadershipRequest,
+                forward("TransferLeadership", TransferLeadershipResponse),
+            ),
+            "AddVoter": (AddVoterRequest, self._add_voter),
+            "RemoveVoter": (RemoveVoterRequest, forward("RemoveVoter", VoterChangeResponse)),
+            "DescribeCluster": (pb.DescribeClusterRequest, self._describe_cluster),
+            "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
+            "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
+            "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
+        }
         return Service(
             unary={
-                **{
-                    prefix + name: unary(request_type, self._change(name, response_type))
-                    for name, request_type, response_type in _CHANGES
-                },
-                prefix + "ListPartitionReassignments": unary(
-                    pb.ListPartitionReassignmentsRequest,
-                    forward("ListPartitionReassignments", pb.ListPartitionReassignmentsResponse),
-                ),
-                prefix + "DescribeQuorum": unary(
-                    DescribeQuorumRequest, forward("DescribeQuorum", DescribeQuorumResponse)
-                ),
-                prefix + "TransferLeadership": unary(
-                    TransferLeadershipRequest,
-                    forward("TransferLeadership", TransferLeadershipResponse),
-                ),
-                prefix + "AddVoter": unary(AddVoterRequest, self._add_voter),
-                prefix + "RemoveVoter": unary(
-                    RemoveVoterRequest, forward("RemoveVoter", VoterChangeResponse)
-                ),
-                prefix + "DescribeCluster": unary(
-                    pb.DescribeClusterRequest, self._describe_cluster
-                ),
-                prefix + "DescribeTopics": unary(pb.DescribeTopicsRequest, self._describe_topics),
-                prefix + "DescribeConfigs": unary(
-                    pb.DescribeConfigsRequest, self._describe_configs
-                ),
-                prefix + "DescribeFeatures": unary(
-                    pb.DescribeFeaturesRequest, self._describe_features
-                ),
+                f"/stele.v1.Admin/{name}": unary(self._listener, *method)
+                for name, method in methods.items()
             }
         )
 
-    def _change(self, name: str, response_type: type[R]) -> Callable[[Q], Awaitable[R]]:
-        async def change(request: Q) -> R:
+    def _change(self, name: str, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
+        async def change(caller: Caller, request: Q) -> R:
             try:
                 return await forward_change(
                     self._context, name, request, response_type, timeout_s=_ANSWER_S
@@ -122,10 +119,10 @@ class AdminService:
 
         return change
 
-    def _forward(self, name: str, response_type: type[R]) -> Callable[[Q], Awaitable[R]]:
+    def _forward(self, name: str, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
         method = f"/stele.v1.Admin/{name}"
 
-        async def ask(request: Q) -> R:
+        async def ask(caller: Caller, request: Q) -> R:
             try:
                 return await self._context.controller.call(
                     method, request, response_type, timeout_s=_TIMEOUT_S
@@ -136,7 +133,7 @@ class AdminService:
 
         return ask
 
-    async def _add_voter(self, request: AddVoterRequest) -> VoterChangeResponse:
+    async def _add_voter(self, caller: Caller, request: AddVoterRequest) -> VoterChangeResponse:
         """Waits as long as the voter may take to catch up, and asks nobody else meanwhile."""
         timeout_s = request.timeout_ms / 1000 + _TIMEOUT_S
         try:
@@ -194,47 +191,34 @@ class AdminService:
         return answer.metadata_offset
 
     async def _describe_cluster(
-        self, request: pb.DescribeClusterRequest
+        self, caller: Caller, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
         image = await self._present_image(request)
         controller_id = self._context.controller.active_controller
         return pb.DescribeClusterResponse(
             cluster_id=self._context.cluster_id,
             controller_id=-1 if controller_id is None else controller_id,
-            brokers=[self._broker(registration) for registration in image.sorted_brokers()],
+            brokers=[
+                _broker(caller.listener, registration) for registration in image.sorted_brokers()
+            ],
             metadata_offset=image.offset,
         )
 
-    def _broker(self, registration: BrokerRegistration) -> pb.BrokerDescription:
-        kafka = registration.endpoint(self._listener, PLAINTEXT)
-        grpc = registration.endpoint(self._listener, GRPC)
-        return pb.BrokerDescription(
-            broker_id=registration.broker_id,
-            host=kafka.host if kafka else "",
-            port=kafka.port if kafka else -1,
-            rack=registration.rack or "",
-            fenced=registration.fenced,
-            in_controlled_shutdown=registration.in_controlled_shutdown,
-            broker_epoch=registration.broker_epoch,
-            grpc_host=grpc.host if grpc else "",
-            grpc_port=grpc.port if grpc else -1,
-        )
-
     async def _describe_topics(
-        self, request: pb.DescribeTopicsRequest
+        self, caller: Caller, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
         image = await self._present_image(request)
         names = list(request.names) or [topic.name for topic in image.sorted_topics()]
         return pb.DescribeTopicsResponse(topics=[_topic(image, name) for name in names])
 
     async def _describe_features(
-        self, request: pb.DescribeFeaturesRequest
+        self, caller: Caller, request: pb.DescribeFeaturesRequest
     ) -> pb.DescribeFeaturesResponse:
         image = await self._present_image(request)
         return describe_features(image, self._context.controller_features())
 
     async def _describe_configs(
-        self, request: pb.DescribeConfigsRequest
+        self, caller: Caller, request: pb.DescribeConfigsRequest
     ) -> pb.DescribeConfigsResponse:
         await self._present_image(request)
         answer = pb.DescribeConfigsResponse()
@@ -255,6 +239,22 @@ class AdminService:
                     read_only=entry.read_only,
                 )
         return answer
+
+
+def _broker(listener: str, registration: BrokerRegistration) -> pb.BrokerDescription:
+    kafka = registration.endpoint(listener, PLAINTEXT)
+    grpc = registration.endpoint(listener, GRPC)
+    return pb.BrokerDescription(
+        broker_id=registration.broker_id,
+        host=kafka.host if kafka else "",
+        port=kafka.port if kafka else -1,
+        rack=registration.rack or "",
+        fenced=registration.fenced,
+        in_controlled_shutdown=registration.in_controlled_shutdown,
+        broker_epoch=registration.broker_epoch,
+        grpc_host=grpc.host if grpc else "",
+        grpc_port=grpc.port if grpc else -1,
+    )
 
 
 def _topic(image: MetadataImage, name: str) -> pb.DescribeTopicsResponse.Topic:

@@ -7,9 +7,8 @@ answered too, and a topic may be given by its name in every request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from broker import requests
-from broker.context import BrokerContext
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import parse, unary
 from broker.partition.ids import PartitionId
@@ -26,12 +25,15 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
-from metadata.image import GRPC, NO_LEADER, MetadataImage, PartitionState, Topic
+from broker.service import requests
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
+from metadata.image import NO_LEADER, MetadataImage, PartitionState, Topic
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 PRODUCE_IN_FLIGHT = 64
 FETCH_IN_FLIGHT = 16
@@ -49,22 +51,26 @@ class DataService:
 
     def service(self) -> Service:
         prefix = "/stele.v1.Data/"
+        methods: dict[str, tuple[Any, Any]] = {
+            "Metadata": (pb.MetadataRequest, self._metadata),
+            "ListOffsets": (pb.ListOffsetsRequest, self._list_offsets),
+            "DeleteRecords": (pb.DeleteRecordsRequest, self._delete_records),
+            "OffsetForLeaderEpoch": (
+                pb.OffsetForLeaderEpochRequest,
+                self._offset_for_leader_epoch,
+            ),
+            "InitProducerId": (pb.InitProducerIdRequest, self._init_producer_id),
+        }
         return Service(
             unary={
-                prefix + "Metadata": unary(pb.MetadataRequest, self._metadata),
-                prefix + "ListOffsets": unary(pb.ListOffsetsRequest, self._list_offsets),
-                prefix + "DeleteRecords": unary(pb.DeleteRecordsRequest, self._delete_records),
-                prefix + "OffsetForLeaderEpoch": unary(
-                    pb.OffsetForLeaderEpochRequest, self._offset_for_leader_epoch
-                ),
-                prefix + "InitProducerId": unary(pb.InitProducerIdRequest, self._init_producer_id),
+                prefix + name: unary(self._listener, *method) for name, method in methods.items()
             },
             streams={prefix + "Produce": self._produce, prefix + "Fetch": self._fetch},
         )
 
     # ------------------------------------------------------------------ Produce
 
-    async def _produce(self, stream: Stream) -> None:
+    async def _produce(self, stream: Stream, peer: Peer) -> None:
         await Conversation(stream, PRODUCE_IN_FLIGHT).run(self._start_produce)
 
     def _start_produce(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
@@ -83,7 +89,7 @@ class DataService:
 
     # ------------------------------------------------------------------ Fetch
 
-    async def _fetch(self, stream: Stream) -> None:
+    async def _fetch(self, stream: Stream, peer: Peer) -> None:
         await Conversation(stream, FETCH_IN_FLIGHT).run(self._start_fetch)
 
     def _start_fetch(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
@@ -117,7 +123,7 @@ class DataService:
                 f"broker {self._context.broker_id} has not caught up with the metadata yet",
             )
 
-    async def _metadata(self, request: pb.MetadataRequest) -> pb.MetadataResponse:
+    async def _metadata(self, caller: Caller, request: pb.MetadataRequest) -> pb.MetadataResponse:
         self._require_metadata()
         context = self._context
         image = context.image()
@@ -135,13 +141,15 @@ class DataService:
                     grpc_port=endpoint.port,
                     rack=registration.rack or "",
                 )
-                for registration, endpoint in context.live_endpoints(self._listener, GRPC)
+                for registration, endpoint in context.live_endpoints(caller)
             ],
             topics=topics,
             metadata_offset=image.offset,
         )
 
-    async def _list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+    async def _list_offsets(
+        self, caller: Caller, request: pb.ListOffsetsRequest
+    ) -> pb.ListOffsetsResponse:
         self._require_metadata()
         image = self._context.image()
         items: list[OffsetQuery | OffsetResult] = []
@@ -173,7 +181,9 @@ class DataService:
             ]
         )
 
-    async def _delete_records(self, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
+    async def _delete_records(
+        self, caller: Caller, request: pb.DeleteRecordsRequest
+    ) -> pb.DeleteRecordsResponse:
         self._require_metadata()
         image = self._context.image()
         items: list[Deletion | DeletionResult] = []
@@ -198,7 +208,7 @@ class DataService:
         )
 
     async def _offset_for_leader_epoch(
-        self, request: pb.OffsetForLeaderEpochRequest
+        self, caller: Caller, request: pb.OffsetForLeaderEpochRequest
     ) -> pb.OffsetForLeaderEpochResponse:
         image = self._context.image()
         items: list[EpochQuery | OffsetResult] = []
@@ -226,7 +236,7 @@ class DataService:
         )
 
     async def _init_producer_id(
-        self, request: pb.InitProducerIdRequest
+        self, caller: Caller, request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
         if request.transactional_id:
             # Any other error would be tried again.

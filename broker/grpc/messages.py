@@ -7,9 +7,10 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
+from broker.service.caller import ANONYMOUS, Caller, Plane
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import RpcCode, RpcError
-from world.network import UnaryHandler
+from world.network import Peer, UnaryHandler
 
 M = TypeVar("M", bound=Message)
 
@@ -51,10 +52,18 @@ def parse(message_type: type[M], payload: bytes) -> M:
     return message
 
 
-def unary(message_type: type[M], answer: Callable[[M], Awaitable[Message]]) -> UnaryHandler:
-    """A handler on bytes made of one on messages."""
+def caller_of(listener: str, peer: Peer) -> Caller:
+    """Who calls over gRPC, on a listener of that name."""
+    return Caller(ANONYMOUS, None, listener, Plane.GRPC, peer.address)
 
-    async def handler(payload: bytes) -> bytes:
-        return (await answer(parse(message_type, payload))).SerializeToString()
+
+def unary(
+    listener: str, message_type: type[M], answer: Callable[[Caller, M], Awaitable[Message]]
+) -> UnaryHandler:
+    """A handler on bytes made of one on messages, for those who came in over one listener."""
+
+    async def handler(payload: bytes, peer: Peer) -> bytes:
+        request = parse(message_type, payload)
+        return (await answer(caller_of(listener, peer), request)).SerializeToString()
 
     return handler

@@ -30,7 +30,7 @@ from stele.wire.v1.controller_pb2 import (
 )
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Clock, RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ class BrokerLifecycle:
         """BrokerControl, which the controller calls."""
         return Service(unary={"/stele.v1.BrokerControl/Probe": self._probe})
 
-    async def _probe(self, payload: bytes) -> bytes:
+    async def _probe(self, payload: bytes, _: Peer) -> bytes:
         try:
             ProbeRequest.FromString(payload)
         except DecodeError as error:

@@ -46,7 +46,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError
 from storage.errors import CorruptLogError, StorageError
-from world.network import Network, Service
+from world.network import Network, Peer, Service
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class QuorumService:
         if future is not None and not future.done():
             future.set_result(reply)
 
-    async def _serve(self, name: str, data: bytes) -> bytes:
+    async def _serve(self, name: str, data: bytes, _: Peer) -> bytes:
         method = METHODS[name]
         self._running()
         try:
@@ -208,11 +208,11 @@ class QuorumService:
             return replace(message, error=ErrorCode.POSITION_OUT_OF_RANGE)
         return replace(message, data=data, size=size)
 
-    async def _describe_quorum(self, data: bytes) -> bytes:
+    async def _describe_quorum(self, data: bytes, _: Peer) -> bytes:
         self._running()
         return (await self._describe()).SerializeToString()
 
-    async def _transfer_leadership(self, data: bytes) -> bytes:
+    async def _transfer_leadership(self, data: bytes, _: Peer) -> bytes:
         self._running()
         request: pb.TransferLeadershipRequest = _parsed(pb.TransferLeadershipRequest, data)
         answer = pb.TransferLeadershipResponse()
@@ -229,7 +229,7 @@ class QuorumService:
 
     # ------------------------------------------------------------------------------- voters
 
-    async def _add_voter(self, data: bytes) -> bytes:
+    async def _add_voter(self, data: bytes, _: Peer) -> bytes:
         request: pb.AddVoterRequest = _parsed(pb.AddVoterRequest, data)
 
         async def change() -> VoterChange:
@@ -258,7 +258,7 @@ class QuorumService:
             voter = replace(adding.voter, features=supported)
             return AddVoter(voter, max(deadline - loop.time(), _ASK_AGAIN_S))
 
-    async def _remove_voter(self, data: bytes) -> bytes:
+    async def _remove_voter(self, data: bytes, _: Peer) -> bytes:
         request: pb.RemoveVoterRequest = _parsed(pb.RemoveVoterRequest, data)
 
         async def change() -> VoterChange:
@@ -266,7 +266,7 @@ class QuorumService:
 
         return await self._change(REMOVE_VOTER, request, change)
 
-    async def _update_voter(self, data: bytes) -> bytes:
+    async def _update_voter(self, data: bytes, _: Peer) -> bytes:
         request: pb.UpdateVoterRequest = _parsed(pb.UpdateVoterRequest, data)
 
         async def change() -> VoterChange:
@@ -275,7 +275,7 @@ class QuorumService:
 
         return await self._change(UPDATE_VOTER, request, change)
 
-    async def _supported_features(self, data: bytes) -> bytes:
+    async def _supported_features(self, data: bytes, _: Peer) -> bytes:
         self._running()
         request: pb.SupportedFeaturesRequest = _parsed(pb.SupportedFeaturesRequest, data)
         if request.cluster_id != self._config.cluster_id:

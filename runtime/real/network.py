@@ -9,6 +9,7 @@ import logging
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NoReturn, cast
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -18,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 import stele.wire.v1
 from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_delay
 from stele.world import RpcCode, RpcError
-from world.network import Listener, Service, StreamHandler, UnaryHandler
+from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ def _unary_behaviour(
 ) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[bytes]]:
     async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
-            return await handler(request)
+            return await handler(request, _peer(context))
         except RpcError as error:
             await _abort(context, error)
         except Exception:
@@ -268,7 +269,7 @@ def _stream_behaviour(
     ) -> None:
         stream = _ServerStream(context)
         try:
-            await handler(stream)
+            await handler(stream, _peer(context))
         except RpcError as error:
             if not context.done():
                 await _abort(context, error)
@@ -277,6 +278,12 @@ def _stream_behaviour(
             await _abort(context, _INTERNAL_ERROR)
 
     return converse
+
+
+def _peer(context: grpc.aio.ServicerContext[bytes, bytes]) -> Peer:
+    """From gRPC's ``ipv4:127.0.0.1:5000``; in ``ipv6:%5B::1%5D:5000`` brackets are escaped."""
+    _, _, place = unquote(context.peer()).partition(":")
+    return Peer(place.rpartition(":")[0].strip("[]"))
 
 
 _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")

@@ -17,7 +17,7 @@ from stele.aio import Producer
 from stele.ids import decode_uuid
 from stele.wire.v1.raft_pb2 import SupportedFeaturesResponse
 from tests.support.quorum_processes import QuorumProcesses
-from world.network import Service
+from world.network import Peer, Service
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +45,7 @@ class IdleController:
 async def idle_controller(node_id: int, directory_id: str) -> AsyncIterator[IdleController]:
     idle = IdleController()
 
-    async def supported_features(_: bytes) -> bytes:
+    async def supported_features(request: bytes, _: Peer) -> bytes:
         idle.asked.set()
         return SupportedFeaturesResponse(
             node_id=node_id, directory_id=decode_uuid(directory_id), features=supported_ranges()

@@ -9,12 +9,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from broker.api import KafkaApis
-from broker.context import BrokerContext
 from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
 from broker.partition.ids import PartitionId
-from broker.producer_ids import ProducerIds
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription
 from broker.replication.fetch_session import FetchSessions
@@ -29,6 +27,8 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from broker.service.context import BrokerContext
+from broker.service.producer_ids import ProducerIds
 from metadata.delta import MetadataDelta
 from metadata.image import GRPC, PLAINTEXT, MetadataImage
 from metadata.records import encode
@@ -45,7 +45,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from storage.producer_state import ProducerEntry
 from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
 from tests.support.decisions import deciding
-from world.network import Service
+from world.network import Peer, Service
 
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R", bound=Struct)
@@ -204,7 +204,7 @@ class FakeController:
             }
         )
 
-    async def _create(self, payload: bytes) -> bytes:
+    async def _create(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.CreateTopicsRequest.FromString(payload)
         self.created.append(request)
         answer = admin_pb2.CreateTopicsResponse()
@@ -224,7 +224,7 @@ class FakeController:
                 )
         return answer.SerializeToString()
 
-    async def _delete(self, payload: bytes) -> bytes:
+    async def _delete(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.DeleteTopicsRequest.FromString(payload)
         self.deleted.append(request)
         answer = admin_pb2.DeleteTopicsResponse()
@@ -245,7 +245,7 @@ class FakeController:
                 self._edges.remove_topic(topic.name)
         return answer.SerializeToString()
 
-    async def _move(self, payload: bytes) -> bytes:
+    async def _move(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.AlterPartitionReassignmentsRequest.FromString(payload)
         self.moved.append(request)
         answer = admin_pb2.AlterPartitionReassignmentsResponse(error=self.refuse_with)
@@ -262,7 +262,7 @@ class FakeController:
                 result.message = "it names no broker"
         return answer.SerializeToString()
 
-    async def _update_features(self, payload: bytes) -> bytes:
+    async def _update_features(self, payload: bytes, _: Peer) -> bytes:
         """There is only "known", and only up."""
         request = admin_pb2.UpdateFeaturesRequest.FromString(payload)
         self.updated.append(request)
@@ -276,7 +276,7 @@ class FakeController:
                 each.error = ErrorCode.NONE
         return answer.SerializeToString()
 
-    async def _describe_quorum(self, payload: bytes) -> bytes:
+    async def _describe_quorum(self, payload: bytes, _: Peer) -> bytes:
         raft_pb2.DescribeQuorumRequest.FromString(payload)
         if self.refuse_with:
             return raft_pb2.DescribeQuorumResponse(error=self.refuse_with).SerializeToString()
@@ -294,7 +294,7 @@ class FakeController:
         )
         return answer.SerializeToString()
 
-    async def _list_moves(self, payload: bytes) -> bytes:
+    async def _list_moves(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.ListPartitionReassignmentsRequest.FromString(payload)
         named = {(each.topic, each.partition) for each in request.partitions}
         answer = admin_pb2.ListPartitionReassignmentsResponse(error=self.refuse_with)
@@ -309,7 +309,7 @@ class FakeController:
                 )
         return answer.SerializeToString()
 
-    async def _allocate(self, payload: bytes) -> bytes:
+    async def _allocate(self, payload: bytes, _: Peer) -> bytes:
         if self.refuse_with:
             return controller_pb2.AllocateProducerIdsResponse(
                 error=self.refuse_with

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from stele.world import RpcCode, RpcError
-from world.network import Service
+from world.network import Peer, Service
 
 T = TypeVar("T")
 
@@ -103,6 +103,10 @@ class FakeStream:
         self.peer.inbox.put_nowait(error)
 
 
+PEER = Peer("10.0.0.9")
+"""Where every caller is."""
+
+
 class FakeChannel:
     def __init__(self, network: FakeNetwork, address: tuple[str, int]) -> None:
         self._network = network
@@ -118,7 +122,7 @@ class FakeChannel:
             raise RpcError(RpcCode.UNIMPLEMENTED, method)
         try:
             async with asyncio.timeout(timeout_s):
-                return await handler(request)
+                return await handler(request, PEER)
         except TimeoutError:
             raise RpcError(RpcCode.DEADLINE_EXCEEDED, method) from None
 
@@ -133,7 +137,7 @@ class FakeChannel:
 
         async def serve() -> None:
             try:
-                await handler(server)
+                await handler(server, PEER)
                 await server.close()
             except RpcError as error:
                 client.inbox.put_nowait(error)

@@ -17,7 +17,7 @@ from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Stream
 from storage.errors import StorageError
 from tests.support.controller import CLUSTER_ID, endpoints, incarnation
-from world.network import Service
+from world.network import Peer, Service
 
 COMMIT_S = 0.002
 
@@ -162,7 +162,7 @@ class StubBroker:
         port = 9192 + self.broker_id
         await self.process.run(self.process.world.network.serve(self.name, port, probe))
 
-    async def _probe(self, payload: bytes) -> bytes:
+    async def _probe(self, payload: bytes, _: Peer) -> bytes:
         return pb.ProbeResponse(
             broker_id=self.broker_id, incarnation_id=self.incarnation
         ).SerializeToString()

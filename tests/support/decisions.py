@@ -10,7 +10,7 @@ from controller.machine import Context, ControllerResult
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
 from tests.support.broker_edges import fake_rng
-from world.network import UnaryHandler
+from world.network import Peer, UnaryHandler
 
 if TYPE_CHECKING:
     from tests.support.broker_apis import Edges
@@ -39,7 +39,7 @@ def deciding(edges: Edges) -> dict[str, UnaryHandler]:
 
 
 def _handler(edges: Edges, request_type: Any, reply_type: Any, decide: Decide) -> UnaryHandler:
-    async def handle(payload: bytes) -> bytes:
+    async def handle(payload: bytes, _: Peer) -> bytes:
         request = request_type.FromString(payload)
         if edges.controller.refuse_with:
             reply = reply_type(error=edges.controller.refuse_with)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from broker.api import fetch as fetch_api
 from broker.api.call import Call
-from broker.context import BrokerContext
+from broker.api.topic_views import TopicViews
 from broker.metrics import BrokerMetrics
 from broker.partition.ids import PartitionId
 from broker.replication.config import ReplicaConfig
@@ -25,6 +25,8 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from broker.service.caller import ANONYMOUS, Caller, Plane
+from broker.service.context import BrokerContext
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from metadata.delta import MetadataDelta
@@ -215,7 +217,8 @@ class _FetchOnly:
         message: kafka.Struct,
         respond: Respond,
     ) -> None:
-        call = Call(version=header.api_version, listener=LISTENER, connection=connection)
+        caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
+        call = Call(header.api_version, caller, TopicViews(), lambda _: None, connection)
         fetch_api.handle(self._context, call, message, respond)  # type: ignore[arg-type]
 
 

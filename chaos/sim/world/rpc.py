@@ -12,7 +12,7 @@ from chaos.sim.world.fabric import Route
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.wire import Said, Stage
 from stele.world import RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 if TYPE_CHECKING:
     from chaos.sim.world.network import SimNetwork
@@ -234,7 +234,7 @@ class ServerCall:
         try:
             if handler is None:
                 raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            outcome = await handler(request)
+            outcome = await handler(request, Peer(self._client.process.machine.name))
         except RpcError as error:
             outcome = error
         except asyncio.CancelledError:
@@ -465,6 +465,7 @@ class ServerStream(StreamEnd):
         super().__init__(server.network, client.process.machine, _SERVER_KEEPALIVE_S)
         self.other = client
         self._method = client.method
+        self._peer = Peer(client.process.machine.name)
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._began = False
@@ -486,7 +487,7 @@ class ServerStream(StreamEnd):
         try:
             if handler is None:
                 raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            await handler(self)
+            await handler(self, self._peer)
         except RpcError as raised:
             error = raised
         except asyncio.CancelledError:

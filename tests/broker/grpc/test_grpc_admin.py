@@ -17,7 +17,8 @@ from stele.wire.v1.controller_pb2 import ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcCode, RpcError
 from tests.support.broker_apis import CONTROLLER, Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.broker_edges import PEER, run_virtual
+from world.network import Peer
 
 
 def metadata_version(level: int) -> metadata_pb2.MetadataRecord:
@@ -28,7 +29,7 @@ def metadata_version(level: int) -> metadata_pb2.MetadataRecord:
 async def _call(edges: Edges, method: str, request: Message, answer: Any) -> Any:
     service = AdminService(edges.context, "EXTERNAL").service()
     return answer.FromString(
-        await service.unary[f"/stele.v1.Admin/{method}"](request.SerializeToString())
+        await service.unary[f"/stele.v1.Admin/{method}"](request.SerializeToString(), PEER)
     )
 
 
@@ -49,7 +50,7 @@ def test_a_change_without_a_request_id_gets_one_for_all_attempts() -> None:
         edges.commit(metadata_version(2))
         ids: list[bytes] = []
 
-        async def create(payload: bytes) -> bytes:
+        async def create(payload: bytes, _: Peer) -> bytes:
             ids.append(pb.CreateTopicsRequest.FromString(payload).request_id)
             lost = len(ids) < 3  # the leader lost its leadership, twice
             error = ErrorCode.REQUEST_TIMED_OUT if lost else ErrorCode.NONE
@@ -70,7 +71,7 @@ def test_an_outcome_that_stays_unknown_is_said_with_the_request_id() -> None:
     async def main() -> None:
         edges = Edges()
 
-        async def create(payload: bytes) -> bytes:
+        async def create(payload: bytes, _: Peer) -> bytes:
             return pb.CreateTopicsResponse(error=ErrorCode.REQUEST_TIMED_OUT).SerializeToString()
 
         edges.network.services[CONTROLLER].unary["/stele.v1.Admin/CreateTopics"] = create
@@ -89,7 +90,7 @@ def test_a_linearizable_read_waits_for_what_the_active_controller_has_committed(
         edges = Edges()
         offset = edges.publisher.offset + 2  # a topic and its partition
 
-        async def read_index(payload: bytes) -> bytes:
+        async def read_index(payload: bytes, _: Peer) -> bytes:
             return ReadIndexResponse(metadata_offset=offset).SerializeToString()
 
         edges.network.services[CONTROLLER].unary["/stele.v1.Controller/ReadIndex"] = read_index
@@ -140,7 +141,7 @@ def test_describe_quorum_comes_from_the_leader() -> None:
     async def main() -> None:
         edges = Edges()
 
-        async def describe(payload: bytes) -> bytes:
+        async def describe(payload: bytes, _: Peer) -> bytes:
             return DescribeQuorumResponse(leader_id=100, high_watermark=33).SerializeToString()
 
         edges.network.services[CONTROLLER].unary["/stele.v1.Admin/DescribeQuorum"] = describe
@@ -199,7 +200,7 @@ def test_garbage(method: str) -> None:
     async def main() -> None:
         service = AdminService(Edges().context, "EXTERNAL").service()
         with pytest.raises(RpcError) as caught:
-            await service.unary[f"/stele.v1.Admin/{method}"](b"\xff\xff\xff")
+            await service.unary[f"/stele.v1.Admin/{method}"](b"\xff\xff\xff", PEER)
         assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
     run_virtual(main())
@@ -296,7 +297,7 @@ def test_without_the_controllers_history_is_not_told_as_the_present(method: str)
         edges.lease = False
         service = AdminService(edges.context, "EXTERNAL").service()
         with pytest.raises(RpcError) as caught:
-            await service.unary[f"/stele.v1.Admin/{method}"](b"")
+            await service.unary[f"/stele.v1.Admin/{method}"](b"", PEER)
         assert caught.value.code is RpcCode.UNAVAILABLE
 
     run_virtual(main())

@@ -16,7 +16,7 @@ from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import FakeStream, run_virtual
+from tests.support.broker_edges import PEER, FakeStream, run_virtual
 
 BATCH = bytes(make_batch(3))
 A0 = PartitionId(topic_id("a"), 0)
@@ -31,7 +31,7 @@ class _Talk:
 
         async def serve() -> None:
             try:
-                await service.streams[f"/stele.v1.Data/{method}"](server)
+                await service.streams[f"/stele.v1.Data/{method}"](server, PEER)
             finally:
                 await server.close()
 
@@ -247,7 +247,7 @@ def test_garbage_in_a_call(method: str) -> None:
     async def main() -> None:
         service = DataService(Edges().context, "EXTERNAL").service()
         with pytest.raises(RpcError) as caught:
-            await service.unary[f"/stele.v1.Data/{method}"](b"\xff\xff\xff")
+            await service.unary[f"/stele.v1.Data/{method}"](b"\xff\xff\xff", PEER)
         assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
     run_virtual(main())
@@ -255,7 +255,7 @@ def test_garbage_in_a_call(method: str) -> None:
 
 async def _call(edges: Edges, method: str, request: Message, listener: str = "EXTERNAL") -> bytes:
     service = DataService(edges.context, listener).service()
-    return await service.unary[f"/stele.v1.Data/{method}"](request.SerializeToString())
+    return await service.unary[f"/stele.v1.Data/{method}"](request.SerializeToString(), PEER)
 
 
 @pytest.mark.parametrize("request_type", [pb.MetadataRequest, pb.ListOffsetsRequest])

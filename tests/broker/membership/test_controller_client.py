@@ -12,7 +12,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from stele.world import RpcCode, RpcError
 from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
-from world.network import Service
+from world.network import Peer, Service
 
 METHOD = "/stele.v1.Controller/AllocateProducerIds"
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093), 3: ("c3", 9093)}
@@ -33,7 +33,7 @@ class _Controllers:
         )
 
     def start(self, voter_id: int) -> None:
-        async def allocate(payload: bytes) -> bytes:
+        async def allocate(payload: bytes, _: Peer) -> bytes:
             self.asked.append(voter_id)
             if voter_id != self.active:
                 return AllocateProducerIdsResponse(
@@ -117,13 +117,13 @@ def test_two_that_name_each_other_are_no_busy_loop() -> None:
         controllers = _Controllers()
         controllers.active = None
 
-        async def blame_two(payload: bytes) -> bytes:
+        async def blame_two(payload: bytes, _: Peer) -> bytes:
             controllers.asked.append(1)
             return AllocateProducerIdsResponse(
                 error=ErrorCode.NOT_CONTROLLER, leader_id=2
             ).SerializeToString()
 
-        async def blame_one(payload: bytes) -> bytes:
+        async def blame_one(payload: bytes, _: Peer) -> bytes:
             controllers.asked.append(2)
             return AllocateProducerIdsResponse(
                 error=ErrorCode.NOT_CONTROLLER, leader_id=1
@@ -142,7 +142,7 @@ def test_a_silent_controller_does_not_cost_the_whole_deadline() -> None:
     async def main() -> None:
         controllers = _Controllers()
 
-        async def silent(payload: bytes) -> bytes:
+        async def silent(payload: bytes, _: Peer) -> bytes:
             await asyncio.sleep(1000)
             return b""
 
@@ -164,7 +164,7 @@ def test_a_call_refused_as_such_is_not_retried() -> None:
             await controllers.ask()
         assert caught.value.code == RpcCode.UNIMPLEMENTED
 
-        async def garbage(payload: bytes) -> bytes:
+        async def garbage(payload: bytes, _: Peer) -> bytes:
             return b"\xff\xff"
 
         controllers.network.services[VOTERS[1]].unary[METHOD] = garbage

@@ -23,8 +23,8 @@ from stele.wire.v1.controller_pb2 import (
 )
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import RpcCode, RpcError, Stream
-from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
-from world.network import Service
+from tests.support.broker_edges import PEER, FakeClock, FakeNetwork, run_virtual
+from world.network import Peer, Service
 
 INCARNATION = b"i" * 16
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}
@@ -51,11 +51,11 @@ class _Controller:
             streams={"/stele.v1.Controller/Heartbeat": self._heartbeat},
         )
 
-    async def _register(self, payload: bytes) -> bytes:
+    async def _register(self, payload: bytes, _: Peer) -> bytes:
         self.registrations.append(RegisterBrokerRequest.FromString(payload))
         return self.registration.SerializeToString()
 
-    async def _heartbeat(self, stream: Stream) -> None:
+    async def _heartbeat(self, stream: Stream, _: Peer) -> None:
         self.streams.append(stream)
         while (raw := await stream.receive()) is not None:
             request = HeartbeatRequest.FromString(raw)
@@ -438,10 +438,10 @@ def test_controlled_shutdown_does_not_wait_for_controllers_that_are_gone() -> No
 def test_probe_answers_who_this_is() -> None:
     async def body(cluster: _Cluster) -> None:
         probe = cluster.lifecycle.service().unary["/stele.v1.BrokerControl/Probe"]
-        answer = ProbeResponse.FromString(await probe(ProbeRequest().SerializeToString()))
+        answer = ProbeResponse.FromString(await probe(ProbeRequest().SerializeToString(), PEER))
         assert (answer.broker_id, answer.incarnation_id) == (4, INCARNATION)
         with pytest.raises(RpcError) as caught:
-            await probe(b"\xff\xff")
+            await probe(b"\xff\xff", PEER)
         assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
     _test(body)

@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from stele.real import CHANNEL_OPTIONS, RealClock, RealConnector
 from stele.world import RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 ECHO = "/stele.v1.Test/Echo"
 TALK = "/stele.v1.Test/Talk"
@@ -60,11 +60,11 @@ class Collect(asyncio.Protocol):
         self.lost.set_result(exc)
 
 
-async def echo(request: bytes) -> bytes:
+async def echo(request: bytes, _: Peer) -> bytes:
     return b"echo " + request
 
 
-async def talk(stream: Stream) -> None:
+async def talk(stream: Stream, _: Peer) -> None:
     while (message := await stream.receive()) is not None:
         await stream.send(message.upper())
 
@@ -75,6 +75,28 @@ async def served() -> AsyncIterator[int]:
         "127.0.0.1", 0, Service(unary={ECHO: echo}, streams={TALK: talk})
     )
     yield listener.port
+    await listener.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_handlers_are_told_the_address_that_calls(host: str) -> None:
+    peers: list[Peer] = []
+
+    async def call(request: bytes, peer: Peer) -> bytes:
+        peers.append(peer)
+        return request
+
+    async def converse(stream: Stream, peer: Peer) -> None:
+        peers.append(peer)
+
+    network = RealNetwork()
+    service = Service(unary={ECHO: call}, streams={TALK: converse})
+    listener = await network.serve(host, 0, service)
+    channel = network.channel(host, listener.port)
+    await channel.call(ECHO, b"", timeout_s=5.0)
+    assert await channel.stream(TALK).receive() is None
+    assert peers == [Peer(host), Peer(host)]
+    await channel.close()
     await listener.close()
 
 
@@ -127,7 +149,7 @@ async def test_a_connection_has_so_many_calls_under_way(monkeypatch: pytest.Monk
     under_way = highest = 0
     three = asyncio.Event()
 
-    async def linger(request: bytes) -> bytes:
+    async def linger(request: bytes, _: Peer) -> bytes:
         nonlocal under_way, highest
         if request == b"first":
             return request
@@ -154,13 +176,13 @@ async def test_a_connection_has_so_many_calls_under_way(monkeypatch: pytest.Monk
 
 
 async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) -> None:
-    async def refuse(request: bytes) -> bytes:
+    async def refuse(request: bytes, _: Peer) -> bytes:
         raise RpcError(RpcCode.INVALID_ARGUMENT, "no such thing")
 
-    async def fail(request: bytes) -> bytes:
+    async def fail(request: bytes, _: Peer) -> bytes:
         raise ValueError("secret")
 
-    async def hang(request: bytes) -> bytes:
+    async def hang(request: bytes, _: Peer) -> bytes:
         await asyncio.sleep(60)
         return b""
 
@@ -233,7 +255,7 @@ async def test_the_servers_return_ends_the_stream_and_its_close_wakes_the_handle
     streams: list[Stream] = []
     returned = asyncio.Event()
 
-    async def handler(stream: Stream) -> None:
+    async def handler(stream: Stream, _: Peer) -> None:
         streams.append(stream)
         assert await stream.receive() == b"hello"
         await stream.send(b"hi")
@@ -258,7 +280,7 @@ async def test_a_handler_sees_its_client_go() -> None:
     ends: list[object] = []
     gone = asyncio.Event()
 
-    async def handler(stream: Stream) -> None:
+    async def handler(stream: Stream, _: Peer) -> None:
         try:
             while (message := await stream.receive()) is not None:
                 await stream.send(message)
@@ -300,10 +322,10 @@ import asyncio, sys
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from world.network import Service
 
-async def echo(request):
+async def echo(request, peer):
     return request
 
-async def talk(stream):
+async def talk(stream, peer):
     while (message := await stream.receive()) is not None:
         await stream.send(message)
 
@@ -386,7 +408,7 @@ async def test_health_answers_by_service_and_follows_the_node() -> None:
 
 
 async def test_reflection_lists_services_and_describes_them() -> None:
-    async def vote(request: bytes) -> bytes:
+    async def vote(request: bytes, _: Peer) -> bytes:
         return request
 
     service = Service(unary={"/stele.v1.Raft/Vote": vote})

@@ -12,7 +12,7 @@ import pytest
 from runtime.real.network import RealNetwork
 from stele.real import RealConnector
 from stele.world import RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 HANG = "/stele.v1.Test/Hang"
 TALK = "/stele.v1.Test/Talk"
@@ -76,7 +76,7 @@ async def test_a_cancelled_start_leaves_no_server(made: list[Any], steps: int) -
 async def test_a_cancelled_close_stops_at_once(made: list[Any], grace_s: float) -> None:
     called = asyncio.Event()
 
-    async def hang(request: bytes) -> bytes:
+    async def hang(request: bytes, _: Peer) -> bytes:
         called.set()
         await asyncio.sleep(60)
         return b""
@@ -136,7 +136,7 @@ def test_a_server_that_was_forgotten_does_not_hang_the_collector() -> None:
 
 @pytest.mark.parametrize("of", ["stream", "channel"])
 async def test_the_first_message_is_not_waited_for_when_all_is_closed(of: str) -> None:
-    async def talk(stream: Stream) -> None:
+    async def talk(stream: Stream, _: Peer) -> None:
         await stream.receive()
 
     listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: talk}))

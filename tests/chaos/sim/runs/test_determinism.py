@@ -11,7 +11,7 @@ from world.network import Service
 
 async def main(sim):
     nodes = {name: sim.process(name) for name in ("alpha", "beta", "gamma")}
-    async def echo(request):
+    async def echo(request, peer):
         await asyncio.sleep(sim.streams.stream("work").uniform(0, 0.01))
         return request
     for name, process in nodes.items():

@@ -9,7 +9,7 @@ from chaos.sim.world.process import Process
 from chaos.sim.world.rpc import ClientStream
 from chaos.sim.world.simulation import Simulation
 from stele.world import Channel, RpcCode, RpcError, Stream
-from world.network import Service
+from world.network import Peer, Service
 
 ECHO = "/stele.v1.Test/Echo"
 TALK = "/stele.v1.Test/Talk"
@@ -21,7 +21,7 @@ class Rpc:
         self.handled: list[bytes] = []
         self.ends: list[object] = []
 
-    async def echo(self, request: bytes) -> bytes:
+    async def echo(self, request: bytes, _: Peer) -> bytes:
         self.handled.append(request)
         if request == b"hang":
             try:
@@ -33,7 +33,7 @@ class Rpc:
             raise RpcError(RpcCode.INVALID_ARGUMENT, "no")
         return b"echo " + request
 
-    async def talk(self, stream: Stream) -> None:
+    async def talk(self, stream: Stream, _: Peer) -> None:
         try:
             while (message := await stream.receive()) is not None:
                 await stream.send(message.upper())
@@ -57,6 +57,29 @@ class Rpc:
         with pytest.raises(RpcError) as caught:
             await self.call(channel, request, timeout_s)
         return caught.value.code
+
+
+def test_handlers_are_told_the_machine_that_calls() -> None:
+    sim = Simulation(1)
+    peers: list[Peer] = []
+
+    async def call(request: bytes, peer: Peer) -> bytes:
+        peers.append(peer)
+        return request
+
+    async def talk(stream: Stream, peer: Peer) -> None:
+        peers.append(peer)
+
+    async def main() -> None:
+        server, client = sim.process("s"), sim.process("c")
+        service = Service(unary={ECHO: call}, streams={TALK: talk})
+        await server.run(server.world.network.serve("s", 9, service))
+        channel = client.world.network.channel("s", 9)
+        await client.run(channel.call(ECHO, b"", timeout_s=1.0))
+        assert await client.run(channel.stream(TALK).receive()) is None
+        assert peers == [Peer("c"), Peer("c")]
+
+    sim.run(main())
 
 
 def test_calls_and_their_failures() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 

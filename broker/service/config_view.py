@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.context import BrokerContext
+from broker.service.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
 from metadata.image import CLUSTER

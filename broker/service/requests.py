@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from broker.context import BrokerContext
 from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.types import (
@@ -25,6 +24,7 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from broker.service.context import BrokerContext
 from metadata.image import MetadataImage, Topic
 from stele.errors import ErrorCode
 from stele.wire.batch import HEADER_SIZE

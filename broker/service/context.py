@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
-from broker.producer_ids import ProducerIds
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
-from broker.topic_views import TopicViews
+from broker.service.caller import Caller
+from broker.service.producer_ids import ProducerIds
 from metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig
@@ -43,19 +43,16 @@ class BrokerContext:
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
     caught_up: Callable[[], bool] = lambda: True
-    topic_views: TopicViews = field(default_factory=TopicViews)
 
     @property
     def broker_id(self) -> int:
         return self.config.node_id
 
-    def live_endpoints(
-        self, listener: str, protocol: str
-    ) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Every broker that is not fenced and has such an endpoint, by id."""
+    def live_endpoints(self, caller: Caller) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Every broker that is not fenced and has an endpoint like that of the caller, by id."""
         found = []
         for registration in self.image().sorted_brokers():
-            endpoint = registration.endpoint(listener, protocol)
+            endpoint = registration.endpoint(caller.listener, caller.plane.value)
             if endpoint is not None and not registration.fenced:
                 found.append((registration, endpoint))
         return found

@@ -1,0 +1,30 @@
+"""Who asks: what a service knows of a client, whichever plane it came in on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from metadata.image import GRPC, PLAINTEXT
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of whoever has not proven to be somebody; nobody can yet."""
+
+
+class Plane(Enum):
+    """What is spoken on a listener; the value is the protocol of its endpoints in the metadata."""
+
+    KAFKA = PLAINTEXT
+    GRPC = GRPC
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client behind one request."""
+
+    principal: str
+    client_id: str | None  # as it calls itself; over gRPC it does not
+    listener: str  # the name of the listener that it came in on: whose addresses it is told
+    plane: Plane
+    address: str  # of its machine, without a port
