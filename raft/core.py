@@ -104,12 +104,27 @@ class RaftCore:
     # ------------------------------------------------------------------------------- facts
 
     @property
+    def local(self) -> ReplicaKey:
+        """This replica: node and disk."""
+        return self._replica.local
+
+    @property
     def status(self) -> Status:
         return self._replica.status
 
     @property
     def epoch(self) -> int:
         return self._replica.epoch
+
+    @property
+    def vote(self) -> ReplicaKey | None:
+        """Whom it voted for in this epoch; once given it never changes."""
+        return self._replica.voted
+
+    @property
+    def promises_durable(self) -> bool:
+        """Whether the epoch and the vote would survive a crash."""
+        return self._replica.promises_durable
 
     @property
     def timing(self) -> Timing:
@@ -141,6 +156,11 @@ class RaftCore:
     def voters(self) -> VoterSet:
         """The latest in the log, committed or not: by it this replica goes."""
         return self._replica.voters
+
+    @property
+    def voter_history(self) -> VoterHistory:
+        """To be looked at only: all sets of voters that the log holds."""
+        return self._replica.history
 
     @property
     def voters_offset(self) -> int:

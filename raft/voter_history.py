@@ -40,6 +40,12 @@ class VoterHistory:
         """What a truncation of the latest record would bring back; else the latest itself."""
         return self._sets[-2] if len(self._sets) > 1 else self._sets[-1]
 
+    @property
+    def recorded(self) -> list[tuple[int, VoterSet]]:
+        """Every set that a record or a snapshot has made, by its offset."""
+        first = int(self._offsets[0] == NO_RECORD)
+        return list(zip(self._offsets[first:], self._sets[first:], strict=True))
+
     def at(self, end_offset: int) -> VoterSet:
         """The voters as of the records below ``end_offset``: what a snapshot of them holds."""
         return self._sets[max(bisect_left(self._offsets, end_offset) - 1, 0)]

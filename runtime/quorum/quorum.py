@@ -125,6 +125,16 @@ class Quorum:
     # ------------------------------------------------------------------------------- facts
 
     @property
+    def core(self) -> RaftCore | None:
+        """To be looked at only; None before start and after the end."""
+        return self._core
+
+    @property
+    def status(self) -> Status:
+        """As the listeners were last told."""
+        return self._status
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self._status.leader_id, self._status.epoch)
 

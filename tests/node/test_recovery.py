@@ -8,7 +8,9 @@ from typing import cast
 
 import pytest
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.judged import JudgedCluster
 from node.node import Node
 from node.run import EXIT_FAILED, EXIT_OK, _Runner
 from tests.support.sim_cluster import TOPIC, a_topic, write
@@ -62,7 +64,7 @@ def test_a_combined_node_votes_and_has_the_metadata_while_it_recovers_its_logs(s
         await write(cluster, 5, "w")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, combined=True).run(scenario)
+    JudgedCluster(seed, combined=True).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -86,7 +88,7 @@ def test_a_power_loss_in_the_middle_of_a_recovery_costs_nothing(seed: int) -> No
         await write(cluster, 5, "w")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, combined=True).run(scenario)
+    JudgedCluster(seed, combined=True).run(scenario)
 
 
 class _SlowNode:

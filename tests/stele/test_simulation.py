@@ -8,6 +8,7 @@ import random
 import pytest
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
+from chaos.sim.laws.judged import JudgedCluster
 from stele.admin.admin import NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
@@ -101,9 +102,9 @@ async def through_trouble(cluster: SimCluster) -> tuple[int, int]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_acknowledged_is_read_once_and_in_order(seed: int) -> None:
-    rose, _ = SimCluster(seed).run(through_trouble)
+    rose, _ = JudgedCluster(seed).run(through_trouble)
     assert rose > 0, "nothing happened: the test proves nothing"
 
 
 def test_one_seed_is_one_run() -> None:
-    assert SimCluster(3).run(through_trouble) == SimCluster(3).run(through_trouble)
+    assert JudgedCluster(3).run(through_trouble) == JudgedCluster(3).run(through_trouble)

@@ -15,6 +15,7 @@ from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.replica import Replica
 from chaos.sim.laws.committed import Law
+from chaos.sim.world.process import Machine
 from chaos.sim.world.simulation import Simulation
 from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
 from raft.quorum import ReplicaKey, Voter, VoterSet
@@ -29,7 +30,8 @@ from tests.support.storage import HandClock
 from world.disk import Disk
 
 if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
+    from chaos.sim.cluster.cluster import SimCluster
+    from chaos.sim.cluster.node import SimNode
 
 CONTROLLERS = (101, 102, 103)
 BROKERS = (1, 2, 3)
@@ -87,7 +89,7 @@ class Core:
     history: VoterHistory = field(default_factory=history)
     role: Role = Role.FOLLOWER
     epoch: int = 5
-    voted: ReplicaKey | None = None
+    vote: ReplicaKey | None = None
     promises_durable: bool = True
     high_watermark: int = 0
     epoch_start_offset: int | None = None  # while it leads
@@ -104,16 +106,17 @@ class Core:
         return self
 
     @property
-    def _replica(self) -> Core:
-        return self
+    def voter_history(self) -> VoterHistory:
+        return self.history
 
 
 class Node:
     """In the place of a ``SimNode``; what its process holds is given or absent."""
 
-    def __init__(self, node_id: int, host: str) -> None:
+    def __init__(self, node_id: int, machine: Machine) -> None:
         self.id = node_id
-        self.host = host
+        self.host = machine.name
+        self.machine = machine
         self.metadata_directory = "/data"
         self.metadata_log = METADATA_LOG
         self.alive = True
@@ -124,6 +127,14 @@ class Node:
     @property
     def running(self) -> SimpleNamespace | None:
         return self.node if self.alive else None
+
+    @property
+    def core(self) -> Core | None:
+        return None if self.running is None or self.node.quorum is None else self.node.quorum.core
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.host} #{self.process.incarnation}"
 
     def restart(self) -> None:
         self.process = SimpleNamespace(incarnation=self.process.incarnation + 1)
@@ -150,8 +161,10 @@ class LawBench:
 
     def __init__(self) -> None:
         self.simulation = Simulation(1)
-        self.controllers = {each: Node(each, f"c{each}") for each in CONTROLLERS}
-        self.brokers = {each: Node(each, f"b{each}") for each in BROKERS}
+        self.controllers = {
+            each: Node(each, self.simulation.machine(f"c{each}")) for each in CONTROLLERS
+        }
+        self.brokers = {each: Node(each, self.simulation.machine(f"b{each}")) for each in BROKERS}
         self.established_controller: Node | None = None
         self._reports: list[str] = []
 
@@ -182,8 +195,8 @@ class LawBench:
         """What a controller's quorum holds; made at the first call, on the disk of its number."""
         node = self.controllers[node_id].node
         if node.quorum is None:
-            node.quorum = SimpleNamespace(_core=Core(ReplicaKey(node_id, disk_id(node_id))))
-        core = node.quorum._core
+            node.quorum = SimpleNamespace(core=Core(ReplicaKey(node_id, disk_id(node_id))))
+        core = node.quorum.core
         assert isinstance(core, Core)
         return core
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster, SimNode
+from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
+from chaos.sim.cluster.node import SimNode
 from stele.aio import Admin
 from stele.config import ClientWorld
 
@@ -35,5 +36,5 @@ def admin_of(cluster: SimCluster, **options: Any) -> Admin:
 
 def log_bytes(cluster: SimCluster, node: SimNode) -> bytes:
     """A replica's first segment, as its processes see it."""
-    disk = cluster.simulation.machine(node.host).disk
+    disk = node.machine.disk
     return bytes(disk.file(f"/data/{TOPIC}-0/00000000000000000000.log").data)

@@ -251,7 +251,7 @@ class SimClient:
             ]
         )
         answer = admin_pb2.CreateTopicsResponse.FromString(
-            await self._administrate("CreateTopics", request.SerializeToString())
+            await self.administrate("CreateTopics", request.SerializeToString())
         )
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error))
@@ -266,7 +266,7 @@ class SimClient:
         request_id = b"scenario" + self._deletions.to_bytes(8)
         request = admin_pb2.DeleteTopicsRequest(names=[name], request_id=request_id)
         answer = admin_pb2.DeleteTopicsResponse.FromString(
-            await self._administrate("DeleteTopics", request.SerializeToString())
+            await self.administrate("DeleteTopics", request.SerializeToString())
         )
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error))
@@ -288,7 +288,7 @@ class SimClient:
             wish.target.ids.extend(target)
         request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wish])
         answer = admin_pb2.AlterPartitionReassignmentsResponse.FromString(
-            await self._administrate("AlterPartitionReassignments", request.SerializeToString())
+            await self.administrate("AlterPartitionReassignments", request.SerializeToString())
         )
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)
@@ -306,7 +306,7 @@ class SimClient:
         for name, value in values.items():
             changed.changes.add(name=name, value=value)
         answer = admin_pb2.AlterConfigsResponse.FromString(
-            await self._administrate("AlterConfigs", request.SerializeToString())
+            await self.administrate("AlterConfigs", request.SerializeToString())
         )
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)
@@ -314,7 +314,9 @@ class SimClient:
             if each.error != ErrorCode.NONE:
                 raise ApiError(ErrorCode(each.error), each.message)
 
-    async def _administrate(self, method: str, request: bytes) -> bytes:
+    async def administrate(self, method: str, request: bytes) -> bytes:
+        """The answer of the first broker that gives one to a method of the gRPC service. Raises
+        RpcError where none does."""
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
         for broker in self._brokers:
             try:

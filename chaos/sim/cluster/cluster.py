@@ -8,17 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from chaos.sim.cluster import membership
 from chaos.sim.cluster.client import SimClient
-from chaos.sim.laws import membership
-from chaos.sim.laws.invariants import Invariants
-from chaos.sim.world.process import Process
-from chaos.sim.world.simulation import Simulation, SimulationFailedError
+from chaos.sim.cluster.node import CLUSTER_ID, SimNode
+from chaos.sim.world.simulation import Simulation
 from metadata.image import MetadataImage, PartitionState
-from node.format import directories_of, format_directory
-from node.node import SUPPORTED_FEATURES, Node, build
+from node.format import directories_of
+from raft.quorum import VoterSet
 from runtime.config.node import Address, NodeConfig, from_settings
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
-from stele.errors import SteleError
 from world.world import World
 
 logger = logging.getLogger(__name__)
@@ -27,120 +24,8 @@ T = TypeVar("T")
 
 KAFKA_PORT, GRPC_PORT, CONTROLLER_PORT = 9092, 9192, 9093
 FIRST_CONTROLLER_ID = 101
-CLUSTER_ID = "simulated-cluster-0000"
 
 READY_TIMEOUT_S = 60.0
-_LOOK_EVERY_S = 0.01
-
-
-class SimNode:
-    """One node of the cluster: its machine and disk stay, its process comes and goes."""
-
-    def __init__(self, simulation: Simulation, config: NodeConfig, host: str) -> None:
-        self.config = config
-        self.id = config.node_id
-        self.host = host
-        self.process: Process | None = None
-        self.node: Node | None = None
-        self.failure = ""  # why the last process refused to start, or gave up
-        self.on_failed: Callable[[SimNode], None] | None = None
-        self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
-        self._simulation = simulation
-        simulation.machine(host)
-
-    @property
-    def metadata_directory(self) -> str:
-        return self.config.metadata_log_dir
-
-    @property
-    def metadata_log(self) -> str:
-        return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
-
-    @property
-    def shares_metadata_disk(self) -> bool:
-        """Whether the metadata log and replicas of partitions are lost together."""
-        return self.config.is_broker and self.metadata_directory in self.config.log_dirs
-
-    @property
-    def alive(self) -> bool:
-        process = self.process
-        return process is not None and not process.loop.dead
-
-    @property
-    def running(self) -> Node | None:
-        """The node, while its process lives."""
-        process = self.process  # laws ask this more than anything else: one frame, not three
-        return self.node if process is not None and not process.loop.dead else None
-
-    @property
-    def ready(self) -> bool:
-        return self.alive and self.node is not None and self.node.ready
-
-    def stirred(self) -> bool:
-        """Whether anything has run in its process since this was last asked."""
-        process = self.process
-        if process is None or not process.loop.active:
-            return False
-        process.loop.active = False
-        return True
-
-    def start(self) -> None:
-        """Start the process; it formats its directories if they are new."""
-        assert not self.alive, f"node {self.id} runs already"
-        self.node = None
-        self.failure = ""
-        process = self.process = self._simulation.process(self.host)
-        process.start(self._live(process))
-
-    async def _live(self, process: Process) -> None:
-        try:
-            format_directory(
-                process.world.disk,
-                directories_of(self.config),
-                CLUSTER_ID,
-                self.id,
-                process.world.rng,
-                ignore_formatted=True,
-            )
-            node = self.node = build(self.config, process.world, features=self.features)
-            await node.start()
-            failure: BaseException = await node.wait_failed()
-        except (SteleError, OSError) as error:  # it refuses to start
-            failure = error
-        self.failure = f"{type(failure).__name__}: {failure}"
-        self._simulation.note(self.host, "failed", str(failure))
-        if self.on_failed is not None:
-            self.on_failed(self)
-        if self.node is not None:
-            await self.node.stop()
-        self._simulation.scheduler.at(0.0, self._exit, process)
-
-    def _exit(self, process: Process) -> None:
-        if not process.dead:
-            self._simulation.kill(process)
-
-    async def stop(self) -> None:
-        """An orderly shutdown, then the end of the process."""
-        process, node = self.process, self.node
-        assert process is not None
-        assert node is not None
-        await process.run(node.stop())
-        self._simulation.note(self.host, "stopped")
-        process.kill()
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self._simulation.kill(self.process)
-
-    def pause(self) -> None:
-        assert self.process is not None
-        self._simulation.note(self.host, "pause")
-        self.process.pause()
-
-    def resume(self) -> None:
-        assert self.process is not None
-        self._simulation.note(self.host, "resume")
-        self.process.resume()
 
 
 class SimCluster:
@@ -183,14 +68,12 @@ class SimCluster:
         )
         self.nodes = {**self.controllers, **self.brokers}
         self.removals = membership.Removals(self.simulation.fabric.wire)
-        self.invariants = Invariants(self)
         self._client_process = self.simulation.process("client")
         self.client_world: World = self._client_process.world
         self.client = SimClient(
             self.client_world,
             {i: (broker.host, KAFKA_PORT, GRPC_PORT) for i, broker in self.brokers.items()},
         )
-        self.client.on_acknowledged = self.invariants.fenced.acknowledged
 
     # --------------------------------------------------------------------------------- voters
 
@@ -217,31 +100,40 @@ class SimCluster:
         Raises ApiError: refused, not caught up, or the outcome is unknown; RpcError: no broker
         answers. So does ``remove_voter``.
         """
-        endpoint = f"{self.controllers[node_id].host}:{CONTROLLER_PORT}"
-        await membership.add(self, node_id, endpoint)
+        node = self.controllers[node_id]
+        await membership.add(self.client, node, f"{node.host}:{CONTROLLER_PORT}")
 
     async def remove_voter(self, node_id: int) -> None:
-        await membership.remove(self, node_id)
+        await membership.remove(self.client, self.controllers, node_id)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
         """By the newest voters that any controller knows; they may not be committed."""
-        return membership.newest_voters(self).ids
+        return self.newest_voters.ids
+
+    @property
+    def newest_voters(self) -> VoterSet:
+        """Of all that controllers know; they may not be committed."""
+        return membership.newest_voters(self.controllers.values())
+
+    @property
+    def settled_voters(self) -> VoterSet:
+        """The committed voters, of which each disk is known; none while that cannot be told."""
+        leading = self.established_controller
+        return VoterSet([]) if leading is None else membership.settled_voters(leading)
 
     def wipe(self, node: SimNode) -> None:
         """A node that is down gets an empty disk. As a voter it has to be removed and added."""
         assert not node.alive, f"node {node.id} runs"
         for directory in directories_of(node.config):
-            self.simulation.machine(node.host).disk.lose(directory)
+            node.machine.disk.lose(directory)
 
     # -------------------------------------------------------------------------------- running
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
-        """Start everything, run the scenario to its end, with the invariants looked at often."""
+        """Start everything, and run the scenario to its end."""
 
         async def whole() -> T:
-            # What runs or stands still is looked at all the same.
-            self.simulation.scheduler.watch(_LOOK_EVERY_S, self.invariants.check)
             for node in self.nodes.values():
                 node.start()
             await self.until(
@@ -251,12 +143,7 @@ class SimCluster:
             await self.client.close()
             return result
 
-        result = self.simulation.run(self._client_process.run(whole()))
-        if self.invariants.violations:
-            raise SimulationFailedError(
-                f"seed {self.simulation.seed}: " + "; ".join(self.invariants.violations[:5])
-            )
-        return result
+        return self.simulation.run(self._client_process.run(whole()))
 
     async def until(
         self,
@@ -300,7 +187,9 @@ class SimCluster:
         One that stands still or is cut off may go by metadata and voters of long ago.
         """
         active = self.active_controller
-        if active is None or not active.ready or not membership.is_followed(self, active):
+        if active is None or not active.ready:
+            return None
+        if not membership.is_followed(self.controllers.values(), active):
             return None
         return active
 

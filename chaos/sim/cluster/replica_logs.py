@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.disk import Inode
 from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 
 class Place(NamedTuple):
@@ -28,11 +26,11 @@ START = Place()
 
 
 def batches_from(
-    cluster: SimCluster, node: SimNode, partition: str, place: Place = START
+    node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
     """Each batch from a place on, as processes see them. Where its segment is gone, from the next
     one on. Raises BatchError where there is something else."""
-    segments = _segments(cluster, node, partition)
+    segments = _segments(node, partition)
     first = bisect_left(segments, place.segment, key=lambda segment: segment[0])
     for name, inode in segments[first:]:
         start = place.position if name == place.segment else 0
@@ -42,10 +40,10 @@ def batches_from(
 
 
 def sound_batches_from(
-    cluster: SimCluster, node: SimNode, partition: str, place: Place = START
+    node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
     """The same up to what was damaged on purpose: no process may have looked there since."""
-    segments = _segments(cluster, node, partition)
+    segments = _segments(node, partition)
     first = bisect_left(segments, place.segment, key=lambda segment: segment[0])
     for name, inode in segments[first:]:
         start = place.position if name == place.segment else 0
@@ -57,11 +55,11 @@ def sound_batches_from(
 
 
 def readable_batches_from(
-    cluster: SimCluster, node: SimNode, partition: str, place: Place = START
+    node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
     """The same up to what a power loss has torn: the node may be down."""
     try:
-        yield from batches_from(cluster, node, partition, place)
+        yield from batches_from(node, partition, place)
     except BatchError:
         return
 
@@ -74,28 +72,28 @@ def whole_batches(data: bytes | bytearray, position: int = 0) -> Iterator[tuple[
         return
 
 
-def first_base(cluster: SimCluster, node: SimNode, partition: str) -> int | None:
+def first_base(node: SimNode, partition: str) -> int | None:
     """The base offset of the first segment; None if there is none."""
-    segments = _segments(cluster, node, partition)
+    segments = _segments(node, partition)
     return int(segments[0][0].removesuffix(".log")) if segments else None
 
 
-def is_durable(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
+def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
     """Whether a power loss would leave it, file and all; it is near the end as a rule, and in one
     segment."""
-    disk = cluster.simulation.machine(node.host).disk
+    disk = node.machine.disk
     return any(
         inode.durable.rfind(value) >= 0
         for inode in disk.durable_files(f"/data/{partition}", ".log")
     )
 
 
-def was_destroyed(cluster: SimCluster, node: SimNode, partition: str, value: bytes) -> bool:
+def was_destroyed(node: SimNode, partition: str, value: bytes) -> bool:
     """Whether the storm took a durable record away."""
-    destroyed = cluster.simulation.machine(node.host).disk.destroyed
+    destroyed = node.machine.disk.destroyed
     directory = f"/data/{partition}/"
     return any(path.startswith(directory) and value in data for path, data in destroyed.items())
 
 
-def _segments(cluster: SimCluster, node: SimNode, partition: str) -> list[tuple[str, Inode]]:
-    return cluster.simulation.machine(node.host).disk.files(f"/data/{partition}", ".log")
+def _segments(node: SimNode, partition: str) -> list[tuple[str, Inode]]:
+    return node.machine.disk.files(f"/data/{partition}", ".log")

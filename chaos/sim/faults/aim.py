@@ -11,14 +11,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import newest_image, replica_of
 from chaos.sim.faults.damage import Damage
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
-from chaos.sim.laws.committed import newest_image
-from chaos.sim.laws.wire import ALTER_PARTITION, FETCH_METADATA, replica_of
+from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.wire import ALTER_PARTITION, FETCH_METADATA
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
 from metadata.image import PartitionState
@@ -27,9 +29,6 @@ from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 from stele.world import RpcError
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _FAVOURITES = 3  # of a run, which it aims at most of the time
 _RISKY = "extra-risky"  # a topic of which nobody expects anything
@@ -70,7 +69,7 @@ class Aims(QuorumAims):
 
     def __init__(
         self,
-        cluster: SimCluster,
+        cluster: JudgedCluster,
         *,
         kill: Callable[[SimNode], bool],
         cut_power: Callable[[SimNode], bool],
@@ -267,7 +266,7 @@ class Aims(QuorumAims):
         resource.changes.add(name="min.insync.replicas", value=str(replicas))
         request = admin_pb2.AlterConfigsRequest(resources=[resource])
         with suppress(RpcError, OSError):  # nobody is there to ask
-            await self._cluster.client._administrate("AlterConfigs", request.SerializeToString())
+            await self._cluster.client.administrate("AlterConfigs", request.SerializeToString())
 
     async def _unclean_election(self) -> None:
         """Of a partition that may lose records the last one in sync is gone."""
@@ -448,7 +447,7 @@ class Aims(QuorumAims):
         )
         request = admin_pb2.ElectLeadersRequest(partitions=[partition])
         try:
-            await self._cluster.client._administrate("ElectLeaders", request.SerializeToString())
+            await self._cluster.client.administrate("ElectLeaders", request.SerializeToString())
         except (RpcError, OSError):
             return  # nobody is there to ask: then it is not elected
 

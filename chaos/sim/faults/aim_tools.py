@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.wire import ALTER_PARTITION
 from chaos.sim.world.wire import Hold, Listener, Said
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _POLL_S = 0.002
 
@@ -22,7 +20,7 @@ class AimTools:
 
     def __init__(
         self,
-        cluster: SimCluster,
+        cluster: JudgedCluster,
         *,
         kill: Callable[[SimNode], bool],
         cut_power: Callable[[SimNode], bool],

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.partition.ids import PartitionId
 from broker.replication.replica import ReplicaState
-from chaos.sim.laws import membership
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
@@ -38,9 +39,6 @@ from storage.checkpoints import (
     TopicPartition,
     decode_offsets,
 )
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 ROOT = "/data"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
@@ -198,7 +196,7 @@ class Damage:
     # ------------------------------------------------------------------------ what may be hurt
 
     def _disk(self, node: SimNode) -> VirtualDisk:
-        return self._cluster.simulation.machine(node.host).disk
+        return node.machine.disk
 
     def _is_controller(self, node: SimNode) -> bool:
         return node.id in self._cluster.controllers
@@ -216,7 +214,7 @@ class Damage:
 
     def has_voter_to_spare(self, node: SimNode) -> bool:
         """The same where somebody else sees to it that a lost voter is replaced."""
-        voters = membership.settled_voters(self._cluster)
+        voters = self._cluster.settled_voters
         return not self.lost_voters and node.id in voters.ids and self.is_one_to_lose(node, voters)
 
     def is_one_to_lose(self, node: SimNode, voters: VoterSet) -> bool:

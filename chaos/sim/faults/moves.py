@@ -7,7 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from stele.errors import ApiError
 from stele.world import RpcError
 
@@ -119,7 +120,7 @@ def strays(cluster: SimCluster) -> Iterator[str]:
 
 def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
     """But for those that only wait to be deleted, and for corrupt ones kept aside."""
-    disk = cluster.simulation.machine(node.host).disk
+    disk = node.machine.disk
     return [
         name
         for name in disk.names("/data")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import newest_image
 from chaos.sim.faults.aim_tools import AimTools
-from chaos.sim.laws import membership
-from chaos.sim.laws.committed import core_of, newest_image
 from chaos.sim.laws.wire import VOTE
 from chaos.sim.world.wire import Said, Stage
 from raft.quorum import VoterSet
@@ -22,9 +21,6 @@ from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, Ne
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import RemoveVoterRequest, VoteRequest, VoteResponse
 from stele.world import RpcError
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimNode
 
 READ_INDEX = "/stele.v1.Controller/ReadIndex"
 CREATE_TOPICS = "/stele.v1.Admin/CreateTopics"
@@ -163,7 +159,7 @@ class QuorumAims(AimTools):
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
             return
-        voters = membership.settled_voters(self._cluster)
+        voters = self._cluster.settled_voters
         others = self._rng.sample(voters.others(active.id), len(voters) - 1)
         rest = [self._cluster.controllers[voter] for voter in others[: voters.majority]]
         few = [node for node in self._controllers if node not in rest]
@@ -187,7 +183,7 @@ class QuorumAims(AimTools):
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
             return
-        voters = membership.settled_voters(self._cluster)
+        voters = self._cluster.settled_voters
         heard: set[tuple[str, str]] = set()
         late_s = self._rng.uniform(0.2, 1.0)
 
@@ -212,7 +208,7 @@ class QuorumAims(AimTools):
 
     def _leader_but(self, former: SimNode) -> SimNode | None:
         """Of the newest epoch, whether it is established or not."""
-        cores = [(node, core) for node in self._controllers if (core := core_of(node)) is not None]
+        cores = [(node, core) for node in self._controllers if (core := node.core) is not None]
         leading = [(core.epoch, node) for node, core in cores if core.status.role is Role.LEADER]
         _, leader = max(leading, key=lambda each: each[0], default=(0, None))
         return None if leader is former else leader
@@ -263,7 +259,7 @@ class QuorumAims(AimTools):
 
     async def _cut_in_half(self) -> None:
         active = self._cluster.active_controller
-        voters = membership.settled_voters(self._cluster)
+        voters = self._cluster.settled_voters
         if active is None or active.id not in voters.ids or len(voters) % 2:
             return
         others = self._rng.sample(voters.others(active.id), len(voters) - 1)
@@ -298,7 +294,7 @@ class QuorumAims(AimTools):
         return alone and self._damage.has_voter_to_spare(active)
 
     def _wipe_shortly(self, node: SimNode) -> None:
-        voters = membership.newest_voters(self._cluster)
+        voters = self._cluster.newest_voters
         if not self._damage.is_one_to_lose(node, voters):
             return  # a removal was asked for since the aim began
         self._kill(node)

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.aim import NAMES, Aims
 from chaos.sim.faults.damage import Damage
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.disk import DiskFaults
 from chaos.sim.world.process import ProcessEndedError
 
@@ -62,7 +63,7 @@ class Storm:
 
     def __init__(
         self,
-        cluster: SimCluster,
+        cluster: JudgedCluster,
         *,
         pace_s: float = 2.0,
         kinds: Collection[str] = KINDS,

@@ -6,11 +6,13 @@ and what machines have on disk, and disturb neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol, Self
 
 from broker.partition.ids import PartitionId
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import (
     START,
     Place,
@@ -20,15 +22,13 @@ from chaos.sim.cluster.replica_logs import (
     readable_batches_from,
     was_destroyed,
 )
+from chaos.sim.cluster.view import newest_image, online
 from metadata.image import MetadataImage, PartitionState
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import Role
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 Report = Callable[[str], None]
 
@@ -52,17 +52,17 @@ class OneVotePerEpoch:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
-            core = core_of(node)
+            core = node.core
             if core is None:
                 continue
-            replica = core._replica
-            if replica.voted is None or not replica.promises_durable:
+            vote = core.vote
+            if vote is None or not core.promises_durable:
                 continue
-            first = self._votes.setdefault((replica.local, replica.epoch), replica.voted)
-            if first != replica.voted:
+            first = self._votes.setdefault((core.local, core.epoch), vote)
+            if first != vote:
                 report(
-                    f"controller {node.id} voted for {first.id} and for {replica.voted.id} "
-                    f"in epoch {replica.epoch}"
+                    f"controller {node.id} voted for {first.id} and for {vote.id} "
+                    f"in epoch {core.epoch}"
                 )
 
 
@@ -76,14 +76,14 @@ class MajorityHolds:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         ends = durable_ends(cluster)
-        cores = [(node, core) for node in cluster.controllers.values() if (core := core_of(node))]
+        cores = [(node, core) for node in cluster.controllers.values() if (core := node.core)]
         for node, core in cores:
-            process, high_watermark = process_of(node), core.high_watermark
+            process, high_watermark = node.incarnation, core.high_watermark
             before = self._high_watermarks.get(process, -1)
             if high_watermark < before:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
-            if core._replica.role is Role.LEADER and not any(
+            if core.status.role is Role.LEADER and not any(
                 is_held(voters, ends, high_watermark) for voters in deciding(core)
             ):
                 report(f"{process} committed {high_watermark}; {ends} are on disk")
@@ -92,7 +92,7 @@ class MajorityHolds:
 def deciding(core: RaftCore) -> list[VoterSet]:
     """By whose majority a leader may have committed: until the newest voters are committed
     themselves, those before them."""
-    history = core._replica.history
+    history = core.voter_history
     settled = core.high_watermark > history.latest_offset
     return [history.latest] if settled else [history.latest, history.previous]
 
@@ -102,8 +102,8 @@ def durable_ends(cluster: SimCluster) -> dict[ReplicaKey, int]:
 
     One that is down, or lost its disk, may have acknowledged more than it was seen with.
     """
-    cores = [core for node in cluster.controllers.values() if (core := core_of(node))]
-    return {core._replica.local: core.log.durable_end_offset for core in cores}
+    cores = [core for node in cluster.controllers.values() if (core := node.core)]
+    return {core.local: core.log.durable_end_offset for core in cores}
 
 
 def is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bool:
@@ -243,7 +243,7 @@ class CommittedRecordsStay:
 
     def _keep_what_it_has(self, cluster: SimCluster, node: SimNode, leading: Replica) -> None:
         known, kept, end = self._batches.get(leading.id, {}), {}, 0
-        for _, header in batches_from(cluster, node, repr(leading)):
+        for _, header in batches_from(node, repr(leading)):
             found = Committed.of(header)
             if known.get(header.base_offset) != found:
                 break
@@ -257,7 +257,7 @@ class CommittedRecordsStay:
         self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
     ) -> None:
         log = replica.log
-        key = process_of(node), replica.id
+        key = node.incarnation, replica.id
         fresh = log, log.truncation_generation, START
         read_log, generation, place = self._read.get(key, fresh)
         if read_log is not log:
@@ -269,7 +269,7 @@ class CommittedRecordsStay:
             return
         committed = min(replica.machine.high_watermark, log.end_offset)
         known = self._batches.setdefault(replica.id, {})
-        for at, header in batches_from(cluster, node, repr(replica), place):
+        for at, header in batches_from(node, repr(replica), place):
             if header.next_offset > committed:
                 break
             found = Committed.of(header)
@@ -369,18 +369,18 @@ class SomeoneHasEverything:
         place = self._places.get((node.id, name), START)
         if not self._begins_at_or_before(cluster, node, name, place, known[0]):
             place = START
-        for at, header in readable_batches_from(cluster, node, name, place):
+        for at, header in readable_batches_from(node, name, place):
             if header.base_offset == known[0]:
                 self._places[node.id, name] = at
                 return (header.base_offset, header.last_offset, header.crc) == known
-        first = first_base(cluster, node, name)
+        first = first_base(node, name)
         return first is not None and first > known[0]
 
     def _begins_at_or_before(
         self, cluster: SimCluster, node: SimNode, name: str, place: Place, offset: int
     ) -> bool:
         """Whether a batch stands at ``place`` still, and it is not behind ``offset``."""
-        found = next(readable_batches_from(cluster, node, name, place), None)
+        found = next(readable_batches_from(node, name, place), None)
         return found is not None and found[0] == place and found[1].base_offset <= offset
 
 
@@ -399,7 +399,7 @@ class Acknowledged:
         self.asked += 1
         holders = []
         for node in cluster.brokers.values():
-            if is_durable(cluster, node, partition, value):
+            if is_durable(node, partition, value):
                 holders.append(node.id)
                 if len(holders) == needed:
                     return
@@ -407,55 +407,10 @@ class Acknowledged:
         holders += [
             node.id
             for node in cluster.brokers.values()
-            if node.id not in holders and was_destroyed(cluster, node, partition, value)
+            if node.id not in holders and was_destroyed(node, partition, value)
         ]
         if len(holders) < needed:
             report(
                 f"{partition}: {value!r} was acknowledged, and is on the disks of {holders} only; "
                 f"{needed} were promised"
             )
-
-
-# ---------------------------------------------------------------------------------- looking
-
-
-def core_of(node: SimNode) -> RaftCore | None:
-    running = node.running
-    quorum = None if running is None else running.quorum
-    return None if quorum is None else quorum._core
-
-
-def process_of(node: SimNode) -> str:
-    assert node.process is not None
-    return f"{node.host} #{node.process.incarnation}"
-
-
-def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:
-    """The committed metadata as each part of each node that runs knows it."""
-    for node in cluster.nodes.values():
-        running = node.running
-        if running is not None and running.controller is not None:
-            yield running.controller.image
-        if running is not None and running.broker is not None:
-            yield running.broker.image
-
-
-def newest_image(cluster: SimCluster) -> MetadataImage | None:
-    """Of the controllers that run now; others may have known more (``CommittedMetadata``)."""
-    newest = None
-    for node in cluster.controllers.values():
-        running = node.running
-        if running is not None and running.controller is not None:
-            image = running.controller.image
-            if newest is None or image.offset > newest.offset:
-                newest = image
-    return newest
-
-
-def online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
-    for node in cluster.brokers.values():
-        running = node.running
-        if running is not None and running.broker is not None:
-            for replica in running.broker.replicas:
-                if replica.state is ReplicaState.ONLINE:
-                    yield node, replica

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from chaos.sim.laws.committed import CommittedMetadata, Report, online
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed import CommittedMetadata, Report
 
 
 class DeletedRecordsStayDeleted:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.partition.ids import PartitionId
-from chaos.sim.laws.committed import Report, online, process_of
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed import Report
 
 _TRIES = 20
 """So many reads of a bad sector may be on their way, or come from those who have not heard yet."""
@@ -24,11 +22,11 @@ class DirectoriesFailWithTheirDevice:
             running = node.running
             if running is None or running.broker is None:
                 continue
-            if cluster.simulation.machine(node.host).disk.has_failed:
+            if node.machine.disk.has_failed:
                 continue
             for directory in running.broker.directories:
                 if directory.offline is not None:
-                    report(f"{process_of(node)}: {directory.path} is offline: {directory.offline}")
+                    report(f"{node.incarnation}: {directory.path} is offline: {directory.offline}")
 
 
 class UnreadableReplicasAreGivenUp:
@@ -44,18 +42,16 @@ class UnreadableReplicasAreGivenUp:
         self._failed: dict[tuple[str, PartitionId], int] = {}
 
     def check(self, cluster: SimCluster, report: Report) -> None:
-        if not any(
-            cluster.simulation.machine(node.host).disk.spoiled for node in cluster.brokers.values()
-        ):
+        if not any(node.machine.disk.spoiled for node in cluster.brokers.values()):
             return
         for node, replica in online(cluster):
             failed = self._failed_reads(cluster, node, repr(replica))
-            key = process_of(node), replica.id
+            key = node.incarnation, replica.id
             if not failed or not any(each != node.id for each in replica.machine.state.isr):
                 self._failed.pop(key, None)
             elif failed - self._failed.setdefault(key, failed) > _TRIES:
-                report(f"{replica!r} on {process_of(node)}: {failed} reads of bad sectors failed")
+                report(f"{replica!r} on {node.incarnation}: {failed} reads of bad sectors failed")
 
     def _failed_reads(self, cluster: SimCluster, node: SimNode, name: str) -> int:
-        disk = cluster.simulation.machine(node.host).disk
+        disk = node.machine.disk
         return sum(inode.failed_reads for _, inode in disk.files(f"/data/{name}", ".log"))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from chaos.sim.laws.committed import Report, online
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed import Report
 from storage.checkpoints import LOG_START_FILE, TopicPartition, decode_offsets
-
-if TYPE_CHECKING:
-    from broker.replication.replica import Replica
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _LOOKED_AT = 3  # of a log's segments: what is behind them was looked at when it was new
 
@@ -27,7 +25,7 @@ class DurableIsDurable:
 
     def _check(self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report) -> None:
         log = replica.log
-        disk = cluster.simulation.machine(node.host).disk
+        disk = node.machine.disk
         directory = f"/data/{replica!r}"
         kept = {id(inode) for inode in disk.durable_files(directory, ".log")}
         newest = disk.files(directory, ".log")[-_LOOKED_AT:]
@@ -62,5 +60,5 @@ class DurableStartsAreDurable:
 
     def _kept(self, cluster: SimCluster, node: SimNode) -> dict[TopicPartition, int]:
         path = f"/data/{LOG_START_FILE}"
-        content = cluster.simulation.machine(node.host).disk.durable_file(path)
+        content = node.machine.disk.durable_file(path)
         return decode_offsets(content.decode(), path) if content else {}

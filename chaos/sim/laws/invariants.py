@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from broker.broker import Broker
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica, ReplicaState
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.committed import (
     CommittedMetadata,
     CommittedRecordsStay,
@@ -16,7 +17,6 @@ from chaos.sim.laws.committed import (
     MajorityHolds,
     OneVotePerEpoch,
     SomeoneHasEverything,
-    process_of,
 )
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.disks import DirectoriesFailWithTheirDevice, UnreadableReplicasAreGivenUp
@@ -37,16 +37,9 @@ from chaos.sim.laws.retention import CheckpointsClaimWhatIsThere, RetentionTakes
 from chaos.sim.laws.room import LeadersHaveRoom
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
-from chaos.sim.laws.wire import (
-    FencedBrokersAcknowledgeNothing,
-    IsrProposalsAreFresh,
-    VotesAreKept,
-)
+from chaos.sim.laws.wire import FencedBrokersAcknowledgeNothing, IsrProposalsAreFresh, VotesAreKept
 from metadata.image import MetadataImage, PartitionState
 from raft.ready import Role, Status
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _IMAGES_KEPT = 200
 _COSTLY_EVERY_LOOKS = 10
@@ -63,8 +56,8 @@ class Invariants:
 
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
-        self._metadata = CommittedMetadata(cluster)
-        self.committed = CommittedRecordsStay(self._metadata)
+        self.metadata = CommittedMetadata(cluster)
+        self.committed = CommittedRecordsStay(self.metadata)
         self.everything = SomeoneHasEverything(self.committed)
         # Of what controllers hold in memory: checked whenever one of them has run.
         self._quorum_laws: list[Law] = [
@@ -82,7 +75,7 @@ class Invariants:
             (self.committed, _COSTLY_EVERY_LOOKS),
             (self.everything, _COSTLIEST_EVERY_LOOKS),
         ]
-        self.deletions = DeletedRecordsStayDeleted(self._metadata)
+        self.deletions = DeletedRecordsStayDeleted(self.metadata)
         self._laws.append((self.deletions, _COSTLY_EVERY_LOOKS))
         self.violations: list[str] = []
         self.fenced = FencedBrokersAcknowledgeNothing(cluster, self._violated)
@@ -94,12 +87,10 @@ class Invariants:
             self.fenced,
             self.reads,
         ]
-        self.logs = LogsRememberWhatTheyHold(
-            cluster, self._metadata, self.committed, self._violated
-        )
+        self.logs = LogsRememberWhatTheyHold(cluster, self.metadata, self.committed, self._violated)
         self._laws += [
             (self.logs, _COSTLY_EVERY_LOOKS),
-            (MembersHaveEverything(self._metadata, self.highest), _COSTLY_EVERY_LOOKS),
+            (MembersHaveEverything(self.metadata, self.highest), _COSTLY_EVERY_LOOKS),
             (FollowersKnowTheEpoch(), _COSTLY_EVERY_LOOKS),
             (NothingGoesUnnoticed(), _COSTLY_EVERY_LOOKS),
             (LeadersHaveRoom(), _COSTLIEST_EVERY_LOOKS),
@@ -116,7 +107,7 @@ class Invariants:
         # These listen.
         VotesAreKept(cluster, self._violated)
         CommitsAreCounted(cluster, self._violated)
-        IsrProposalsAreFresh(cluster, self._metadata, self._violated, self.highest)
+        IsrProposalsAreFresh(cluster, self.metadata, self._violated, self.highest)
         self._leaders = LeadersGoByTheirMetadata()
         self._cluster = cluster
         # The one node that ever led a quorum epoch, and the highest epoch each process was seen in.
@@ -160,9 +151,9 @@ class Invariants:
         if any(node.id in controllers for node in running):
             for law in self._quorum_laws:
                 law.check(self._cluster, self._violated)
-            image = self._metadata.newest
+            image = self.metadata.newest
         else:
-            image = self._metadata.seen
+            image = self.metadata.seen
         whole = image is not self._newest
         if whole:
             self._newest = image
@@ -202,7 +193,7 @@ class Invariants:
         quorum = node.node.quorum
         if quorum is None:
             return
-        status = quorum._status
+        status = quorum.status
         if self._statuses.get(node.id) is status:
             return
         self._statuses[node.id] = status
@@ -211,7 +202,7 @@ class Invariants:
             leader = self._quorum_leaders.setdefault(epoch, node.id)
             if leader != node.id:
                 self._violated(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
-        process = process_of(node)
+        process = node.incarnation
         if epoch < self._quorum_epochs.get(process, 0):
             self._violated(f"{process} went back to the quorum's epoch {epoch}")
         self._quorum_epochs[process] = epoch
@@ -258,7 +249,7 @@ class Invariants:
     def _check_leader(self, node: SimNode, replica: Replica) -> None:
         machine = replica.machine
         key = replica.id, machine.leader_epoch
-        process = process_of(node)
+        process = node.incarnation
         leader, high_watermark = self._partition_leaders.get(key, (process, 0))
         if leader != process:
             self._violated(f"{leader} and {process} both lead {replica!r} in epoch {key[1]}")

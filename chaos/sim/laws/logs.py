@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import START, Place, batches_from, sound_batches_from
-from chaos.sim.laws.committed import (
-    CommittedMetadata,
-    CommittedRecordsStay,
-    Report,
-    online,
-    process_of,
-)
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed import CommittedMetadata, CommittedRecordsStay, Report
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _MAX_SEQUENCE = 0x7FFFFFFF
 
@@ -139,7 +132,7 @@ class LogsRememberWhatTheyHold:
         for replica in self._replicas(node, partition):
             if _was_unclean(self._metadata, replica):
                 continue
-            for _, header in batches_from(self._cluster, node, partition, place):
+            for _, header in batches_from(node, partition, place):
                 if header.base_offset >= replica.log.end_offset:
                     break
                 if self._committed.is_committed(replica.id, header):
@@ -168,7 +161,7 @@ class LogsRememberWhatTheyHold:
 
     def _compare(self, node: SimNode, replica: Replica, report: Report) -> _Twin:
         log = replica.log
-        key = process_of(node), replica.id
+        key = node.incarnation, replica.id
         twin = self._twins.get(key)
         generation = log.truncation_generation
         if twin is None or twin.log is not log or twin.generation != generation:
@@ -182,7 +175,7 @@ class LogsRememberWhatTheyHold:
         return twin
 
     def _read_on(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
-        for at, header in sound_batches_from(self._cluster, node, repr(replica), twin.place):
+        for at, header in sound_batches_from(node, repr(replica), twin.place):
             if header.next_offset > twin.log.end_offset:
                 break
             wrong = twin.take(header)

@@ -7,12 +7,13 @@ been said by somebody, and in a simulation all of it can be heard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import whole_batches
-from chaos.sim.laws.committed import Report, core_of, deciding, process_of
+from chaos.sim.laws.committed import Report, deciding
 from chaos.sim.laws.wire import VOTE
 from chaos.sim.world.wire import Said, Stage
+from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from runtime.quorum.messages import FETCH
 from stele.wire.batch import decode
@@ -24,10 +25,6 @@ from stele.wire.v1.raft_pb2 import (
     VoteRequest,
     VoteResponse,
 )
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
-    from raft.core import RaftCore
 
 _ADD_VOTER, _REMOVE_VOTER = "/AddVoter", "/RemoveVoter"
 # Of Kafka's LeaderChangeMessage: behind version and leader, and a voter with its tagged fields.
@@ -57,7 +54,7 @@ class LeadersAreElected:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
-            core = core_of(node)
+            core = node.core
             start = None if core is None else core.epoch_start_offset
             if core is None or start is None or (node.id, core.epoch) in self._judged:
                 continue
@@ -65,7 +62,7 @@ class LeadersAreElected:
             if counted is None:
                 continue  # the record is still on its way to the disk
             self._judged.add((node.id, core.epoch))
-            voters, leads = core.voters_at(start), f"{process_of(node)} leads epoch {core.epoch}"
+            voters, leads = core.voters_at(start), f"{node.incarnation} leads epoch {core.epoch}"
             if len(counted.intersection(voters.ids)) < voters.majority:
                 report(f"{leads} with the votes of {sorted(counted)}, and {voters} vote")
             granted = {node.id, *self._granted.get((node.id, core.epoch), ())}
@@ -76,7 +73,7 @@ class LeadersAreElected:
 def _granting(cluster: SimCluster, node: SimNode, start: int) -> set[int] | None:
     """Who elected a leader, by the LeaderChangeMessage at the beginning of its epoch; None if that
     is not in the log."""
-    for _, inode in cluster.simulation.machine(node.host).disk.files(node.metadata_log, ".log"):
+    for _, inode in node.machine.disk.files(node.metadata_log, ".log"):
         for position, header in whole_batches(inode.data):
             if header.base_offset == start:
                 return _granting_voters(next(iter(decode(inode.data, position))).value or b"")
@@ -116,7 +113,7 @@ class CommitsAreCounted:
     def _hear(self, stage: Stage, said: Said) -> None:
         if said.method == VOTE and stage is Stage.SENT:
             request = VoteRequest.FromString(said.request)
-            core = core_of(self._cluster.controllers[request.candidate_id])
+            core = self._cluster.controllers[request.candidate_id].core
             if core is not None and not request.pre_vote:
                 key = request.candidate_id, request.epoch
                 self._stood_with.setdefault(key, core.high_watermark)
@@ -133,7 +130,7 @@ class CommitsAreCounted:
 
     def _look_at(self, host: str) -> None:
         node = next((n for n in self._cluster.controllers.values() if n.host == host), None)
-        core = None if node is None else core_of(node)
+        core = None if node is None else node.core
         if node is None or core is None:
             return
         key, high_watermark = (node.id, core.epoch), core.high_watermark
@@ -143,7 +140,7 @@ class CommitsAreCounted:
         if start is None:
             return
         self._judged[key] = high_watermark
-        committed = f"{process_of(node)} committed up to {high_watermark} in epoch {core.epoch}"
+        committed = f"{node.incarnation} committed up to {high_watermark} in epoch {core.epoch}"
         stood_with = self._stood_with.get(key, high_watermark)
         if max(stood_with, 0) < high_watermark <= start:
             self._report(f"{committed}, which begins at {start}; it stood with {stood_with}")
@@ -159,7 +156,7 @@ class CommitsAreCounted:
         return sum(self._has(core, voter) for voter in voters.voters) >= voters.majority
 
     def _has(self, core: RaftCore, voter: Voter) -> bool:
-        if voter.id == core._replica.local.id:
+        if voter.id == core.local.id:
             return core.log.durable_end_offset >= core.high_watermark
         return any(
             end >= core.high_watermark and voter.key.matches(key)
@@ -192,10 +189,10 @@ class VotersChangeAsAsked:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
-            core = core_of(node)
+            core = node.core
             if core is None:
                 continue
-            history = core._replica.history
+            history = core.voter_history
             before, after = history.previous, history.latest
             if before is after or (before, after) == self._seen.get(node.id):
                 continue
@@ -205,7 +202,7 @@ class VotersChangeAsAsked:
             wrong = [key for key in gone if not _is_named(key, self._removed)]
             wrong += [key for key in new if not _is_named(key, self._added)]
             if wrong:
-                report(f"{process_of(node)} has {after} after {before}; nobody asked for {wrong}")
+                report(f"{node.incarnation} has {after} after {before}; nobody asked for {wrong}")
 
 
 def _is_named(key: ReplicaKey, asked: set[ReplicaKey]) -> bool:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from chaos.sim.laws.committed import (
-    Report,
-    core_of,
-    durable_ends,
-    is_held,
-    newest_image,
-    process_of,
-)
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.view import newest_image
+from chaos.sim.laws.committed import Report, durable_ends, is_held
+from raft.core import RaftCore
+from raft.quorum import VoterSet
 from raft.ready import Role
-from raft.voter_history import NO_RECORD
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster
-    from raft.core import RaftCore
-    from raft.quorum import VoterSet
 
 
 class VotersChangeOneByOne:
@@ -38,17 +28,16 @@ class VotersChangeOneByOne:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
-            core = core_of(node)
+            core = node.core
             if core is None:
                 continue
-            what = f"{process_of(node)} in epoch {core.epoch}"
+            what = f"{node.incarnation} in epoch {core.epoch}"
             self._check_neighbours(core, what, report)
-            if core._replica.role is Role.LEADER:
+            if core.status.role is Role.LEADER:
                 self._check_leader(cluster, core, what, report)
 
     def _check_neighbours(self, core: RaftCore, what: str, report: Report) -> None:
-        history = core._replica.history
-        sets = history._sets[history._offsets[0] == NO_RECORD :]  # without the configuration's
+        sets = [voters for _, voters in core.voter_history.recorded]
         if sets == self._seen.get(what):
             return
         self._seen[what] = sets
@@ -60,12 +49,13 @@ class VotersChangeOneByOne:
                 report(f"{what}: the voters went from {before} to {after} at once")
 
     def _check_leader(self, cluster: SimCluster, core: RaftCore, what: str, report: Report) -> None:
-        start, history = core.epoch_start_offset, core._replica.history
+        start, history = core.epoch_start_offset, core.voter_history
         if start is None or history.latest_offset < start:
             return  # an earlier leader's
-        before = history._offsets[-2] if len(history._offsets) > 1 else NO_RECORD
-        if before == NO_RECORD:
+        recorded = history.recorded
+        if len(recorded) < 2:
             return  # the first record only says what the configuration said
+        before, _ = recorded[-2]
         if (what, history.latest_offset) in self._judged:
             return
         self._judged.add((what, history.latest_offset))

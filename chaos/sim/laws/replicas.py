@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.replication.replica import Replica, ReplicaState
-from chaos.sim.laws.committed import Report, newest_image
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import newest_image
+from chaos.sim.laws.committed import Report
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 
 class ReplicasFitTogether:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
-from chaos.sim.laws.committed import CommittedRecordsStay, Report, online, process_of
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed import CommittedRecordsStay, Report
 from storage.config import NO_LIMIT
 from storage.log import PartitionLog
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster
 
 _SHORTENED = "extra-"
 """Topics of which administrators delete records, however young."""
@@ -41,14 +38,14 @@ class RetentionTakesNoMore:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.brokers.values():
-            clock = cluster.simulation.machine(node.host).clock
+            clock = node.machine.clock
             self._latest_ms = max(self._latest_ms, clock.time_ms())
         shortened: dict[PartitionId, int] = {}  # where they began before
         largest: dict[
             PartitionId, int
         ] = {}  # of the replicas of a partition: bytes behind the start
         for node, replica in online(cluster):
-            self._count((process_of(node), replica.id), replica.log)
+            self._count((node.incarnation, replica.id), replica.log)
             start, before = replica.log.start_offset, self.starts.get(replica.id, 0)
             if start > before:
                 self.starts[replica.id] = start

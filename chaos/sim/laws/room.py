@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.committed import Report
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 WITHIN_S: Final = 20.0
 """A broker notices within a second, waits two for others, and its heartbeat may get lost."""
@@ -62,4 +61,4 @@ class LeadersHaveRoom:
 
 
 def _is_full(cluster: SimCluster, node: SimNode) -> bool:
-    return cluster.simulation.machine(node.host).disk.faults.quota_bytes is not None
+    return node.machine.disk.faults.quota_bytes is not None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from broker.replication.fetch_session import FetchSession, FetchSessions
 from broker.replication.leader_throttle import is_held_back
 from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.types import FetchEntry
+from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.committed import Report
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster
 
 
 class NothingGoesUnnoticed:

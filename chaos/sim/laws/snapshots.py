@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import whole_batches
 from chaos.sim.laws.committed import Report
 from metadata.delta import MetadataDelta
@@ -14,9 +16,6 @@ from raft.quorum import VoterSet
 from runtime.quorum.control import voters_in
 from runtime.quorum.snapshots import parse_name, read
 from stele.wire.batch import check_crc, decode
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 _SUFFIX = ".checkpoint"
 
@@ -43,7 +42,7 @@ class SnapshotsEqualTheLog:
 
     def check(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.nodes.values():
-            files = cluster.simulation.machine(node.host).disk.files(node.metadata_log, _SUFFIX)
+            files = node.machine.disk.files(node.metadata_log, _SUFFIX)
             for name, inode in files:
                 snapshot = parse_name(name)
                 if snapshot is None or (node.host, snapshot) in self._seen:
@@ -96,7 +95,7 @@ class SnapshotsEqualTheLog:
             end, epoch, (records, voters) = before.end_offset, before.epoch, self._known[before]
             image = image_of(end, records)
         delta = MetadataDelta(image)
-        disk = cluster.simulation.machine(node.host).disk
+        disk = node.machine.disk
         for _, inode in disk.files(node.metadata_log, ".log"):
             for position, header in whole_batches(inode.data):
                 if header.base_offset > end or end == snapshot.end_offset:

@@ -6,12 +6,13 @@ They see what goes wrong before it has done any harm, and so in many more schedu
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from broker.partition.ids import PartitionId
-from broker.replication.replica import Replica, ReplicaState
-from chaos.sim.laws.committed import CommittedMetadata, Report, core_of, newest_image
-from chaos.sim.laws.membership import directory_id
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.membership import directory_id
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import newest_image, replica_of
+from chaos.sim.laws.committed import CommittedMetadata, Report
 from chaos.sim.world.wire import Said, Stage
 from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY
@@ -20,9 +21,6 @@ from stele.errors import ErrorCode
 from stele.ids import encode_uuid
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
-
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
 
 VOTE = "/stele.v1.Raft/Vote"
 ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
@@ -76,7 +74,7 @@ class VotesAreKept:
 
     def _vote_on_disk(self, node: SimNode) -> tuple[int, int]:
         """(epoch, whom it voted for or -1) as a power loss would leave it; (-1, -1): nothing."""
-        disk = self._cluster.simulation.machine(node.host).disk
+        disk = node.machine.disk
         data = disk.durable_file(f"{node.metadata_log}/{QUORUM_STATE_FILE}")
         if not data:
             return -1, -1
@@ -84,7 +82,7 @@ class VotesAreKept:
         return fields["leaderEpoch"], fields["votedId"]
 
     def _disk_of(self, voter: int) -> bytes:
-        return directory_id(self._cluster, self._cluster.controllers[voter]) or NO_DIRECTORY
+        return directory_id(self._cluster.controllers[voter]) or NO_DIRECTORY
 
     def _check_disk(self, request: VoteRequest) -> None:
         asked, present = request.voter_directory_id, self._disk_of(request.voter_id)
@@ -96,7 +94,7 @@ class VotesAreKept:
             )
 
     def _remember_log(self, said: Said, request: VoteRequest) -> None:
-        core, log = core_of(self._cluster.controllers[request.voter_id]), None
+        core, log = self._cluster.controllers[request.voter_id].core, None
         if core is not None and not _has_voted(core, request):  # else it will repeat itself
             log = core.log.last_epoch, core.log.end_offset
         if log is not None:
@@ -115,12 +113,12 @@ class VotesAreKept:
             )
 
     def _log_of(self, voter: int) -> tuple[int, int] | None:
-        core = core_of(self._cluster.controllers[voter])
+        core = self._cluster.controllers[voter].core
         return None if core is None else (core.log.last_epoch, core.log.end_offset)
 
 
 def _has_voted(core: RaftCore, request: VoteRequest) -> bool:
-    voted = core._replica.voted
+    voted = core.vote
     return core.epoch == request.epoch and voted is not None and voted.id == request.candidate_id
 
 
@@ -271,13 +269,3 @@ def _registered_as(node: SimNode) -> int:
     running = node.running
     broker = None if running is None else running.broker
     return -1 if broker is None else broker.replicas._broker_epoch
-
-
-def replica_of(node: SimNode, partition: PartitionId) -> Replica | None:
-    """A running broker's replica, if it is online."""
-    if not node.alive or node.node is None or node.node.broker is None:
-        return None
-    for replica in node.node.broker.replicas:
-        if replica.id == partition and replica.state is ReplicaState.ONLINE:
-            return replica
-    return None

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.faults.operators import Operators
 from chaos.sim.faults.storm import KINDS, ONE_AIM, Storm
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Streams
 
@@ -138,7 +138,7 @@ class _Run:
         settings |= dict(self._load.wear.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
-        self._cluster = SimCluster(
+        self._cluster = JudgedCluster(
             plan.seed,
             settings=settings,
             controllers=shape.controllers,
@@ -183,7 +183,7 @@ class _Run:
             self._check_not_vacuous()
         return outcome
 
-    async def _until_violated(self, cluster: SimCluster) -> None:
+    async def _until_violated(self, cluster: JudgedCluster) -> None:
         scenario = asyncio.create_task(self._scenario(cluster))
         while not scenario.done():
             if (
@@ -197,7 +197,7 @@ class _Run:
             await asyncio.sleep(_HASTE_S)
         await scenario
 
-    async def _scenario(self, cluster: SimCluster) -> None:
+    async def _scenario(self, cluster: JudgedCluster) -> None:
         plan, workload, storm = self._plan, self._workload, self._storm
         await workload.prepare()
         storm.draw_conditions()

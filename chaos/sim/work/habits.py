@@ -188,7 +188,7 @@ class Impatient:
         """Until there is an answer that says what became of it."""
         while not is_done():
             try:
-                data = await self.client._administrate("CreateTopics", request.SerializeToString())
+                data = await self.client.administrate("CreateTopics", request.SerializeToString())
             except (RpcError, OSError):
                 await asyncio.sleep(0.2)
                 continue

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker.partition.ids import PartitionId
-from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.laws.committed import Acknowledged, images_of, online
+from chaos.sim.cluster.view import images_of, online
+from chaos.sim.laws.committed import Acknowledged
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.work.administration import Administration
 from chaos.sim.work.habits import Impatient, Rude, Streamer
@@ -138,7 +139,7 @@ class History:
 class Workload:
     """``prepare``, ``start``, ``finish`` when the cluster is whole again, then ``judge``."""
 
-    def __init__(self, cluster: SimCluster, load: Load) -> None:
+    def __init__(self, cluster: JudgedCluster, load: Load) -> None:
         self.history = History()
         self.acknowledged = Acknowledged()
         self._cluster = cluster

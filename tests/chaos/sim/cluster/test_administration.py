@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster, SimNode
+from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.judged import JudgedCluster
 from node.node import SUPPORTED_FEATURES
 from stele.admin.admin import ConfigResource, NewTopic
 from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
@@ -59,7 +61,7 @@ def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms:
             topics=[pb.NewTopic(name="once", partitions=3, replication_factor=3)], request_id=ID
         )
         first = asyncio.ensure_future(
-            cluster.client._administrate("CreateTopics", request.SerializeToString())
+            cluster.client.administrate("CreateTopics", request.SerializeToString())
         )
         await asyncio.sleep(delay_ms / 1000)
         dead = active(cluster)
@@ -67,7 +69,7 @@ def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms:
         await another_active(cluster, dead)
         answers = [pb.CreateTopicsResponse.FromString(await first)]
         for _ in range(2):
-            again = await cluster.client._administrate("CreateTopics", request.SerializeToString())
+            again = await cluster.client.administrate("CreateTopics", request.SerializeToString())
             answers.append(pb.CreateTopicsResponse.FromString(again))
         assert [answer.error for answer in answers] == [ErrorCode.NONE] * 3
         assert [answer.already_done for answer in answers][1:] == [True, True]
@@ -77,7 +79,7 @@ def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms:
         assert answers[0].topics[0].topic_id == cluster.image.topic_ids["once"]
         assert len(cluster.image.topics) == 2
 
-    SimCluster(delay_ms).run(scenario)
+    JudgedCluster(delay_ms).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,7 +118,7 @@ def test_the_admin_client_never_doubles_and_never_lies(seed: int) -> None:
                 await cluster.until_isr(name, 3)
         assert unknown, "no outcome was ever unknown: this test shows nothing"
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
@@ -138,7 +140,7 @@ def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
             )
         assert cluster.image.topic_ids["later"] == created.topic_id
 
-    SimCluster(7).run(scenario)
+    JudgedCluster(7).run(scenario)
 
 
 # ------------------------------------------------------------------------ linearizable
@@ -212,7 +214,7 @@ def test_a_deposed_leader_never_answers_with_an_old_state(seed: int, pause_s: fl
         async with admin_of(cluster) as admin:
             assert [topic.name for topic in await admin.list_topics()] == ["new", TOPIC]
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -239,7 +241,7 @@ def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(see
                     assert await reader.describe_configs([resource])
         fabric.heal()
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 # ---------------------------------------------------------------------------- features
@@ -276,7 +278,7 @@ def test_levels_survive_controllers_and_snapshots() -> None:
                 broker.start()
             await cluster.until_isr(TOPIC, 3)
 
-    SimCluster(3).run(scenario)
+    JudgedCluster(3).run(scenario)
 
 
 def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
@@ -321,7 +323,7 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
             assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
             assert cluster.voter_ids == before
 
-    SimCluster(5).run(scenario)
+    JudgedCluster(5).run(scenario)
 
 
 # -------------------------------------------------------------------------- gone for good
@@ -353,4 +355,4 @@ def test_a_broker_that_is_gone_is_forgotten_and_comes_back_as_a_new_one() -> Non
                 await admin.unregister_broker(99)
             assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
-    SimCluster(1).run(scenario)
+    JudgedCluster(1).run(scenario)

@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
 from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
 
 
-async def kill_the_leader(cluster: SimCluster) -> None:
+async def kill_the_leader(cluster: JudgedCluster) -> None:
     await a_topic(cluster)
     await write(cluster, 20)
     leader = cluster.leader(TOPIC)
@@ -33,12 +34,12 @@ async def kill_the_leader(cluster: SimCluster) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(seed: int) -> None:
-    SimCluster(seed).run(kill_the_leader)
+    JudgedCluster(seed).run(kill_the_leader)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_combined_nodes_survive_the_loss_of_one_that_is_everything(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 10)
         active = cluster.active_controller
@@ -54,12 +55,12 @@ def test_combined_nodes_survive_the_loss_of_one_that_is_everything(seed: int) ->
         await write(cluster, 10, "x")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, combined=True).run(scenario)
+    JudgedCluster(seed, combined=True).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_active_controller_is_replaced(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         active = cluster.active_controller
         assert active is not None
@@ -76,15 +77,15 @@ def test_a_killed_active_controller_is_replaced(seed: int) -> None:
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 _TRANSCRIPT = """
 import sys
 sys.path.insert(0, ".")
-from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.judged import JudgedCluster
 from tests.chaos.sim.cluster.test_cluster import kill_the_leader
-cluster = SimCluster({seed})
+cluster = JudgedCluster({seed})
 cluster.run(kill_the_leader)
 print(cluster.simulation.transcript.digest())
 """
@@ -100,7 +101,7 @@ def test_the_same_seed_gives_the_same_transcript_in_any_process() -> None:
             check=True,
         ).stdout.strip()
 
-    cluster = SimCluster(7)
+    cluster = JudgedCluster(7)
     cluster.run(kill_the_leader)
     here = cluster.simulation.transcript.digest()
     assert digest(7, "1") == here
@@ -110,7 +111,7 @@ def test_the_same_seed_gives_the_same_transcript_in_any_process() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_power_loss_of_all_nodes_at_once_loses_nothing_acknowledged(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         writers = [asyncio.create_task(write(cluster, 30, f"writer{n} ")) for n in range(5)]
         for _ in range(2):
@@ -128,12 +129,12 @@ def test_power_loss_of_all_nodes_at_once_loses_nothing_acknowledged(seed: int) -
         logs = {log_bytes(cluster, node) for node in cluster.brokers.values()}
         assert len(logs) == 1, "the replicas differ"
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_leader_paused_past_its_session_acknowledges_nothing_afterwards(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 10)
         zombie = cluster.leader(TOPIC)
@@ -158,12 +159,12 @@ def test_a_leader_paused_past_its_session_acknowledges_nothing_afterwards(seed: 
         records = await cluster.client.check_promises(TOPIC)
         assert not any(value.startswith(b"late") for _, value in records)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_too_few_replicas_refuse_and_recover(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         leader = cluster.leader(TOPIC)
@@ -190,10 +191,10 @@ def test_too_few_replicas_refuse_and_recover(seed: int) -> None:
         assert end == 5
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
-async def lose_the_last_leader(cluster: SimCluster) -> tuple[SimNode, SimNode]:
+async def lose_the_last_leader(cluster: JudgedCluster) -> tuple[SimNode, SimNode]:
     """Leave one replica behind, then take the others away; (who lagged, who led last)."""
     first = cluster.leader(TOPIC)
     behind, ahead = (node for node in cluster.brokers.values() if node is not first)
@@ -213,7 +214,7 @@ async def lose_the_last_leader(cluster: SimCluster) -> tuple[SimNode, SimNode]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_without_unclean_election_the_partition_waits_and_loses_nothing(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster, {"min.insync.replicas": "1"})
         await write(cluster, 5)
         behind, last = await lose_the_last_leader(cluster)
@@ -227,12 +228,12 @@ def test_without_unclean_election_the_partition_waits_and_loses_nothing(seed: in
         await cluster.client.check_promises(TOPIC)
         assert cluster.partition(TOPIC).unclean_elections == 0
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_with_unclean_election_the_partition_serves_and_the_loss_is_recorded(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(
             cluster, {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
         )
@@ -251,12 +252,12 @@ def test_with_unclean_election_the_partition_serves_and_the_loss_is_recorded(see
         logs = {log_bytes(cluster, node) for node in cluster.brokers.values()}
         assert len(logs) == 1, "the replicas differ"
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_replica_that_was_away_truncates_its_diverging_tail(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         old = cluster.leader(TOPIC)
@@ -278,7 +279,7 @@ def test_a_replica_that_was_away_truncates_its_diverging_tail(seed: int) -> None
         logs = {log_bytes(cluster, node) for node in cluster.brokers.values()}
         assert len(logs) == 1, "the replicas differ"
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -288,7 +289,7 @@ def test_a_leader_without_contact_acknowledges_nothing_past_its_session(
 ) -> None:
     """Clients still reach it and nobody can tell it that it was replaced: only its clock can."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         old = cluster.leader(TOPIC)
         await cluster.client.produce(TOPIC, b"before", broker=old.id, acks=1)
@@ -311,7 +312,7 @@ def test_a_leader_without_contact_acknowledges_nothing_past_its_session(
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("slow_is_leader", [True, False])
@@ -319,7 +320,7 @@ def test_a_leader_without_contact_acknowledges_nothing_past_its_session(
 def test_an_acknowledgement_waits_for_the_disk_of_every_replica_in_sync(
     seed: int, slow_is_leader: bool
 ) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
         leader = cluster.leader(TOPIC)
@@ -348,11 +349,11 @@ def test_an_acknowledgement_waits_for_the_disk_of_every_replica_in_sync(
         await write(cluster, 3, "w")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 def test_broken_invariants_are_seen() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
         assert cluster.invariants.looks > 5
@@ -370,7 +371,7 @@ def test_broken_invariants_are_seen() -> None:
         leader.process.loop.call_soon(move, -100)
         await asyncio.sleep(0.05)
 
-    cluster = SimCluster(1)
+    cluster = JudgedCluster(1)
     with pytest.raises(SimulationFailedError):
         cluster.run(scenario)
     found = "; ".join(cluster.invariants.violations)

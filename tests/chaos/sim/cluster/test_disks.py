@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from broker.partition.ids import PartitionId
-from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.laws.committed import online
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
 from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
@@ -15,7 +15,7 @@ from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
 @pytest.mark.parametrize("of_leader", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_disk_that_fails_its_sync_takes_its_replica_out(seed: int, of_leader: bool) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         leader = cluster.leader(TOPIC)
@@ -36,12 +36,12 @@ def test_a_disk_that_fails_its_sync_takes_its_replica_out(seed: int, of_leader: 
         await cluster.client.check_promises(TOPIC)
         assert len({log_bytes(cluster, node) for node in cluster.brokers.values()}) == 1
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_full_disk_of_the_leader_is_an_error_and_loses_nothing(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         leader = cluster.leader(TOPIC)
@@ -64,14 +64,14 @@ def test_a_full_disk_of_the_leader_is_an_error_and_loses_nothing(seed: int) -> N
         )
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_follower_with_room_for_some_batches_takes_them_back(seed: int) -> None:
     """It has others' committed batches in its file for a moment, and not in its log."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         leader = cluster.leader(TOPIC)
@@ -99,11 +99,11 @@ def test_a_follower_with_room_for_some_batches_takes_them_back(seed: int) -> Non
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 def test_a_follower_that_cuts_what_is_committed_is_found() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 5)
         await asyncio.sleep(1.0)
@@ -114,7 +114,7 @@ def test_a_follower_that_cuts_what_is_committed_is_found() -> None:
         await asyncio.sleep(1.0)
 
     with pytest.raises(SimulationFailedError, match="cuts off offset 3, which is committed"):
-        SimCluster(1).run(scenario)
+        JudgedCluster(1).run(scenario)
 
 
 @pytest.mark.parametrize("of_leader", [True, False])
@@ -122,7 +122,7 @@ def test_a_follower_that_cuts_what_is_committed_is_found() -> None:
 def test_corruption_is_found_at_recovery_and_made_good_from_the_others(
     seed: int, of_leader: bool
 ) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 20)
         await asyncio.sleep(0.1)
@@ -141,21 +141,19 @@ def test_corruption_is_found_at_recovery_and_made_good_from_the_others(
         assert len(records) == 25
         assert len({log_bytes(cluster, node) for node in cluster.brokers.values()}) == 1
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 20)
         for node in cluster.brokers.values():
             node.kill()
         cluster.invariants.everything.damaged.add(f"{TOPIC}-0")
         for node in cluster.brokers.values():
-            cluster.simulation.machine(node.host).disk.flip_bit(
-                f"/data/{TOPIC}-0/00000000000000000000.log", 200
-            )
+            node.machine.disk.flip_bit(f"/data/{TOPIC}-0/00000000000000000000.log", 200)
             node.start()
         await cluster.until(
             lambda: all(node.ready for node in cluster.brokers.values()), "they are back"
@@ -166,10 +164,10 @@ def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int
         with pytest.raises(ApiError):
             await cluster.client.find_leader(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
-def last_committed(cluster: SimCluster) -> int:
+def last_committed(cluster: JudgedCluster) -> int:
     """The last offset that the law of committed records has seen."""
     cluster.invariants.check_everything()
     topic = cluster.image.topic(TOPIC)
@@ -180,7 +178,7 @@ def last_committed(cluster: SimCluster) -> int:
 
 
 def test_after_an_unclean_election_only_what_it_cut_is_forgotten() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
         await a_topic(cluster, configs)
         await write(cluster, 5)
@@ -210,4 +208,4 @@ def test_after_an_unclean_election_only_what_it_cut_is_forgotten() -> None:
         assert last_committed(cluster) == 7
         assert cluster.partition(TOPIC).unclean_elections == 1
 
-    SimCluster(1).run(scenario)
+    JudgedCluster(1).run(scenario)

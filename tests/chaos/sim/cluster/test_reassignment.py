@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.moves import Moves
 from chaos.sim.faults.storm import Storm
+from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Admin
 from stele.config import ClientWorld
 from stele.errors import ApiError, BulkError, ErrorCode
@@ -23,7 +24,7 @@ from tests.support.sim_cluster import TOPIC, a_topic, write
 SETTINGS = {"replica.lag.time.max.ms": "2000"}
 
 
-async def load(cluster: SimCluster, done: asyncio.Event) -> None:
+async def load(cluster: JudgedCluster, done: asyncio.Event) -> None:
     """Writes with acks=all, one after the other, until told to end."""
     number = 0
     while not done.is_set():
@@ -32,7 +33,7 @@ async def load(cluster: SimCluster, done: asyncio.Event) -> None:
         await asyncio.sleep(0.005)
 
 
-async def a_loaded_topic(cluster: SimCluster) -> tuple[asyncio.Event, asyncio.Task[None]]:
+async def a_loaded_topic(cluster: JudgedCluster) -> tuple[asyncio.Event, asyncio.Task[None]]:
     await a_topic(cluster)
     done = asyncio.Event()
     loading = asyncio.create_task(load(cluster, done))
@@ -40,14 +41,14 @@ async def a_loaded_topic(cluster: SimCluster) -> tuple[asyncio.Event, asyncio.Ta
     return done, loading
 
 
-async def until_acknowledged(cluster: SimCluster, more: int) -> None:
+async def until_acknowledged(cluster: JudgedCluster, more: int) -> None:
     wanted = len(cluster.client.acknowledged) + more
     await cluster.until(
         lambda: len(cluster.client.acknowledged) >= wanted, f"{more} more records are acknowledged"
     )
 
 
-async def until_moved(cluster: SimCluster, target: tuple[int, ...]) -> None:
+async def until_moved(cluster: JudgedCluster, target: tuple[int, ...]) -> None:
     def moved() -> bool:
         if cluster.active_controller is None:
             return False  # the others may not know the newest
@@ -57,7 +58,7 @@ async def until_moved(cluster: SimCluster, target: tuple[int, ...]) -> None:
     await cluster.until(moved, f"the partition is on {target}")
 
 
-async def reassign(cluster: SimCluster, target: Iterable[int] | None) -> None:
+async def reassign(cluster: JudgedCluster, target: Iterable[int] | None) -> None:
     """Once more while the outcome is unknown: the same target twice is no other decision."""
     wanted = None if target is None else tuple(target)
     while True:
@@ -70,7 +71,7 @@ async def reassign(cluster: SimCluster, target: Iterable[int] | None) -> None:
             return
 
 
-async def until_logs(cluster: SimCluster, owners: Iterable[int]) -> None:
+async def until_logs(cluster: JudgedCluster, owners: Iterable[int]) -> None:
     """Exactly these brokers have a log of it; of the others not even files remain."""
     wanted = set(owners)
 
@@ -80,19 +81,22 @@ async def until_logs(cluster: SimCluster, owners: Iterable[int]) -> None:
     await cluster.until(settled, f"only {sorted(wanted)} have a log")
 
 
-def has_log(cluster: SimCluster, node: SimNode) -> bool:
-    disk = cluster.simulation.machine(node.host).disk
+def has_log(cluster: JudgedCluster, node: SimNode) -> bool:
+    disk = node.machine.disk
     return disk.find(f"/data/{TOPIC}-0") is not None
 
 
-def others(cluster: SimCluster) -> tuple[int, ...]:
+def others(cluster: JudgedCluster) -> tuple[int, ...]:
     """The brokers without a replica, and one with."""
     replicas = cluster.partition(TOPIC).replicas
     return (*(each for each in cluster.brokers if each not in replicas), replicas[-1])
 
 
 async def finish(
-    cluster: SimCluster, done: asyncio.Event, loading: asyncio.Task[None], target: tuple[int, ...]
+    cluster: JudgedCluster,
+    done: asyncio.Event,
+    loading: asyncio.Task[None],
+    target: tuple[int, ...],
 ) -> None:
     await until_moved(cluster, target)
     await cluster.until_isr(TOPIC, len(target))
@@ -106,7 +110,7 @@ async def finish(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_move_under_load(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         leader, epoch = cluster.leader(TOPIC).id, cluster.partition(TOPIC).leader_epoch
         target = others(cluster)
@@ -115,12 +119,12 @@ def test_a_move_under_load(seed: int) -> None:
         await finish(cluster, done, loading, target)
         assert cluster.partition(TOPIC).leader_epoch == epoch + 1, "one election, at the end"
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_leader_dies_meanwhile(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         target = others(cluster)
         leader = cluster.leader(TOPIC)
@@ -135,14 +139,14 @@ def test_the_leader_dies_meanwhile(seed: int) -> None:
             leader.start()
         await finish(cluster, done, loading, target)
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_log_that_was_moved_away_while_its_broker_was_down(seed: int) -> None:
     """It is deleted when the broker comes back."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         target = others(cluster)
         away = cluster.leader(TOPIC)
@@ -153,12 +157,12 @@ def test_a_log_that_was_moved_away_while_its_broker_was_down(seed: int) -> None:
         away.start()
         await finish(cluster, done, loading, target)
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_target_loses_power_meanwhile(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         target = others(cluster)
         victim = cluster.brokers[target[seed % len(target)]]
@@ -170,14 +174,14 @@ def test_a_target_loses_power_meanwhile(seed: int) -> None:
         victim.start()
         await finish(cluster, done, loading, target)
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_cancelled_half_way(seed: int) -> None:
     """One of the target is down, so it cannot be completed; what was added goes again."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         before = cluster.partition(TOPIC).replicas
         target = others(cluster)
@@ -197,14 +201,14 @@ def test_it_is_cancelled_half_way(seed: int) -> None:
                 node.start()
         await finish(cluster, done, loading, before)
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_there_and_back_again(seed: int) -> None:
     """Replicas that are removed and added anew begin with nothing."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         home = cluster.partition(TOPIC).replicas
         for target in (others(cluster), home, others(cluster), (*home, *others(cluster)[:1])):
@@ -212,16 +216,16 @@ def test_there_and_back_again(seed: int) -> None:
             await until_moved(cluster, target)
         await finish(cluster, done, loading, (*home, *others_of(cluster, home)))
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
-def others_of(cluster: SimCluster, home: tuple[int, ...]) -> tuple[int, ...]:
+def others_of(cluster: JudgedCluster, home: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(each for each in cluster.partition(TOPIC).replicas if each not in home)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_active_controller_dies_meanwhile(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         target = others(cluster)
         active = cluster.active_controller
@@ -233,13 +237,13 @@ def test_the_active_controller_dies_meanwhile(seed: int) -> None:
         active.start()
         await finish(cluster, done, loading, target)
 
-    SimCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
 
 
 def test_one_replica_moves_though_two_must_be_in_sync_where_there_are_two() -> None:
     """While it moves the partition needs no more in sync than before."""
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await cluster.client.create_topic(
             TOPIC, replication_factor=1, configs={"min.insync.replicas": "2"}
         )
@@ -255,11 +259,11 @@ def test_one_replica_moves_though_two_must_be_in_sync_where_there_are_two() -> N
         await until_logs(cluster, target)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(0, settings=SETTINGS).run(scenario)
+    JudgedCluster(0, settings=SETTINGS).run(scenario)
 
 
 def test_the_topic_is_deleted_meanwhile() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         target = others(cluster)
         cluster.brokers[target[0]].kill()
@@ -272,12 +276,12 @@ def test_the_topic_is_deleted_meanwhile() -> None:
         cluster.brokers[target[0]].start()
         await until_logs(cluster, ())
 
-    SimCluster(0, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(0, brokers=5, settings=SETTINGS).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_moves_drawn_by_lot_among_faults(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
         moves = Moves(cluster, [(TOPIC, 0)])
         storm = Storm(cluster, pace_s=1.0, kinds=("kill", "cut_power", "isolate", "pause"))
@@ -295,11 +299,11 @@ def test_moves_drawn_by_lot_among_faults(seed: int) -> None:
         assert moves.counts["start"]
         assert sum(storm.counts.values()) > 3
 
-    SimCluster(seed, brokers=4 + seed % 2, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, brokers=4 + seed % 2, settings=SETTINGS).run(scenario)
 
 
 def test_our_own_client_starts_follows_and_cancels() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         target, before = others(cluster), cluster.partition(TOPIC).replicas
         world = cluster.client_world
@@ -334,4 +338,4 @@ def test_our_own_client_starts_follows_and_cancels() -> None:
             (topic,) = await admin.describe_topics([TOPIC])
             assert topic.partitions[0].replicas == before
 
-    SimCluster(0, brokers=5, settings=SETTINGS).run(scenario)
+    JudgedCluster(0, brokers=5, settings=SETTINGS).run(scenario)

@@ -8,7 +8,9 @@ import random
 import pytest
 
 from broker.membership.room import Room
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
@@ -16,12 +18,12 @@ WITHIN_S = 5.0  # less than any follower's lag: nobody waits for one that is ful
 
 
 def fill(cluster: SimCluster, node: SimNode) -> None:
-    disk = cluster.simulation.machine(node.host).disk
+    disk = node.machine.disk
     disk.faults.quota_bytes = disk.used_bytes() + 100
 
 
 def empty(cluster: SimCluster, node: SimNode) -> None:
-    cluster.simulation.machine(node.host).disk.faults.quota_bytes = None
+    node.machine.disk.faults.quota_bytes = None
 
 
 def complaints(node: SimNode) -> list[str]:
@@ -55,7 +57,7 @@ def test_a_leader_without_room_leaves_its_partitions_to_others(seed: int) -> Non
         await write_large(cluster, 5)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -76,7 +78,7 @@ def test_an_active_controller_without_room_leaves_that_to_others(seed: int) -> N
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, combined=True).run(scenario)
+    JudgedCluster(seed, combined=True).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -98,7 +100,7 @@ def test_when_all_nodes_are_full_the_quorum_keeps_its_leader(seed: int) -> None:
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, combined=True).run(scenario)
+    JudgedCluster(seed, combined=True).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,7 +118,7 @@ def test_a_follower_without_room_is_not_waited_for(seed: int) -> None:
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -145,7 +147,7 @@ def test_when_all_are_full_nothing_goes_back_and_forth(seed: int) -> None:
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -166,7 +168,7 @@ def test_whoever_is_full_writes_go_on_while_enough_have_room(seed: int) -> None:
             await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 def test_a_leader_that_keeps_its_lack_of_room_to_itself_is_found() -> None:
@@ -180,4 +182,4 @@ def test_a_leader_that_keeps_its_lack_of_room_to_itself_is_found() -> None:
         await asyncio.sleep(30.0)
 
     with pytest.raises(SimulationFailedError, match="by a broker without room"):
-        SimCluster(1).run(scenario)
+        JudgedCluster(1).run(scenario)

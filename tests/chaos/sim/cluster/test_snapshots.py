@@ -8,6 +8,7 @@ import random
 import pytest
 
 from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.judged import JudgedCluster
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
 SETTINGS = {
@@ -41,7 +42,7 @@ def test_nodes_that_were_away_are_told_everything(seed: int, combined: bool) -> 
             for role in (node.node.broker, node.node.controller):
                 assert role is None or len(role.image.topics) == 25
 
-    SimCluster(seed, combined=combined, settings=SETTINGS).run(scenario)
+    JudgedCluster(seed, combined=combined, settings=SETTINGS).run(scenario)
 
 
 def test_a_cluster_starts_from_its_snapshots() -> None:
@@ -61,4 +62,4 @@ def test_a_cluster_starts_from_its_snapshots() -> None:
         await write(cluster, 5, "again")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(7, settings=SETTINGS).run(scenario)
+    JudgedCluster(7, settings=SETTINGS).run(scenario)

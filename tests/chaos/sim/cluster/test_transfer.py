@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.judged import JudgedCluster
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1 import raft_pb2 as pb
@@ -15,7 +16,7 @@ from tests.support.sim_cluster import TOPIC, a_topic, write
 
 async def transfer(cluster: SimCluster, to: int) -> pb.TransferLeadershipResponse:
     request = pb.TransferLeadershipRequest(voter_id=to).SerializeToString()
-    answer = await cluster.client._administrate("TransferLeadership", request)
+    answer = await cluster.client.administrate("TransferLeadership", request)
     return pb.TransferLeadershipResponse.FromString(answer)
 
 
@@ -39,7 +40,7 @@ def test_the_active_controller_is_chosen(seed: int) -> None:
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 2, 5, 10, 50])
@@ -51,10 +52,10 @@ def test_a_request_that_is_sent_again_makes_one_topic_and_says_so(delay_ms: int)
         ).SerializeToString()
         active = cluster.active_controller
         assert active is not None
-        first = asyncio.ensure_future(cluster.client._administrate("CreateTopics", request))
+        first = asyncio.ensure_future(cluster.client.administrate("CreateTopics", request))
         await asyncio.sleep(delay_ms / 1000)
         active.kill()
-        answers = [await first, await cluster.client._administrate("CreateTopics", request)]
+        answers = [await first, await cluster.client.administrate("CreateTopics", request)]
         parsed = [admin_pb2.CreateTopicsResponse.FromString(answer) for answer in answers]
         # Each answer is a success, or says that the topic is there, or that nobody knows.
         known = [answer.topics[0].error for answer in parsed if not answer.error]
@@ -66,4 +67,4 @@ def test_a_request_that_is_sent_again_makes_one_topic_and_says_so(delay_ms: int)
         assert cluster.image.topic("once") is not None
         assert len(cluster.image.topics) == 2
 
-    SimCluster(delay_ms).run(scenario)
+    JudgedCluster(delay_ms).run(scenario)

@@ -8,9 +8,11 @@ import random
 import pytest
 from google.protobuf.message import Message
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.membership import directory_id
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
-from chaos.sim.laws.membership import directory_id
+from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.wire import Said
 from stele.admin.admin import Admin
 from stele.config import ClientWorld
@@ -65,7 +67,7 @@ def test_one_controller_becomes_five_and_three_again(seed: int) -> None:
         await cluster.client.create_topic("after-the-leader")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed, controllers=1).run(scenario)
+    JudgedCluster(seed, controllers=1).run(scenario)
 
 
 def test_a_wiped_controller_votes_again_when_it_is_removed_and_added() -> None:
@@ -89,7 +91,7 @@ def test_a_wiped_controller_votes_again_when_it_is_removed_and_added() -> None:
         other.kill()  # so that the wiped one is needed
         await cluster.client.create_topic("needs-the-wiped-one")
 
-    SimCluster(3).run(scenario)
+    JudgedCluster(3).run(scenario)
 
 
 def test_brokers_follow_a_quorum_of_which_nobody_is_left() -> None:
@@ -112,7 +114,7 @@ def test_brokers_follow_a_quorum_of_which_nobody_is_left() -> None:
         await write(cluster, 3, "restarted")
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(4, controllers=1).run(scenario)
+    JudgedCluster(4, controllers=1).run(scenario)
 
 
 def test_combined_nodes_leave_the_quorum_and_go_on_as_brokers() -> None:
@@ -133,7 +135,7 @@ def test_combined_nodes_leave_the_quorum_and_go_on_as_brokers() -> None:
         assert leader.id not in cluster.voter_ids
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(6, combined=True).run(scenario)
+    JudgedCluster(6, combined=True).run(scenario)
 
 
 def test_no_voter_is_spared_while_the_removal_of_another_may_take_effect() -> None:
@@ -159,7 +161,7 @@ def test_no_voter_is_spared_while_the_removal_of_another_may_take_effect() -> No
         # A copy of the request may still be under way.
         assert not any(damage.has_voter_to_spare(node) for node in others)
 
-    SimCluster(0).run(scenario)
+    JudgedCluster(0).run(scenario)
 
 
 def test_a_refused_removal_may_take_effect_as_long_as_the_voter_has_that_disk() -> None:
@@ -180,14 +182,14 @@ def test_a_refused_removal_may_take_effect_as_long_as_the_voter_has_that_disk() 
         await cluster.add_voter(second.id)
         await cluster.until(lambda: damage.has_voter_to_spare(third), "three vote again")
 
-    SimCluster(0).run(scenario)
+    JudgedCluster(0).run(scenario)
 
 
 # --------------------------------------------------------------------------- asking again
 
 
 def removal(cluster: SimCluster, node: SimNode, request_id: bytes) -> pb.RemoveVoterRequest:
-    directory = directory_id(cluster, node)
+    directory = directory_id(node)
     assert directory is not None
     return pb.RemoveVoterRequest(
         voter_id=node.id, voter_directory_id=directory, request_id=request_id
@@ -195,7 +197,7 @@ def removal(cluster: SimCluster, node: SimNode, request_id: bytes) -> pb.RemoveV
 
 
 async def ask(cluster: SimCluster, method: str, request: Message) -> pb.VoterChangeResponse:
-    answer = await cluster.client._administrate(method, request.SerializeToString())
+    answer = await cluster.client.administrate(method, request.SerializeToString())
     return pb.VoterChangeResponse.FromString(answer)
 
 
@@ -233,7 +235,7 @@ def test_a_removal_that_comes_again_when_the_voter_is_back_does_nothing(
         assert (await ask(cluster, "RemoveVoter", request)).error == ErrorCode.NONE
         assert node.id not in cluster.voter_ids
 
-    SimCluster(3).run(scenario)
+    JudgedCluster(3).run(scenario)
 
 
 def test_an_addition_that_comes_again_when_the_voter_is_gone_does_nothing() -> None:
@@ -242,7 +244,7 @@ def test_an_addition_that_comes_again_when_the_voter_is_gone_does_nothing() -> N
         await cluster.remove_voter(node.id)
         request = pb.AddVoterRequest(
             voter_id=node.id,
-            voter_directory_id=directory_id(cluster, node),
+            voter_directory_id=directory_id(node),
             endpoint=f"{node.host}:9093",
             timeout_ms=5000,
             request_id=b"i" * 16,
@@ -254,14 +256,14 @@ def test_an_addition_that_comes_again_when_the_voter_is_gone_does_nothing() -> N
         assert late.error == ErrorCode.OPERATION_NOT_ATTEMPTED
         assert node.id not in cluster.voter_ids
 
-    SimCluster(4).run(scenario)
+    JudgedCluster(4).run(scenario)
 
 
 def test_an_id_of_another_request_is_refused() -> None:
     async def scenario(cluster: SimCluster) -> None:
         node = await one_to_spare(cluster)
         other = pb.TransferLeadershipRequest(voter_id=node.id, request_id=b"i" * 16)
-        await cluster.client._administrate("TransferLeadership", other.SerializeToString())
+        await cluster.client.administrate("TransferLeadership", other.SerializeToString())
         request = removal(cluster, node, b"i" * 16)
         for request_id in (b"i" * 16, b"short"):
             request.request_id = request_id
@@ -272,7 +274,7 @@ def test_an_id_of_another_request_is_refused() -> None:
             )
         assert cluster.voter_ids == (101, 102, 103)
 
-    SimCluster(5).run(scenario)
+    JudgedCluster(5).run(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -284,7 +286,7 @@ def test_copies_that_come_late_undo_nothing(seed: int) -> None:
 
     async def scenario(cluster: SimCluster) -> None:
         node = await one_to_spare(cluster)
-        directory = encode_uuid(directory_id(cluster, node) or b"")
+        directory = encode_uuid(directory_id(node) or b"")
         world = cluster.client_world
         servers = ",".join(f"{each.host}:9092" for each in cluster.brokers.values())
         client = ClientWorld(world.clock, world.network, world.rng)
@@ -298,4 +300,4 @@ def test_copies_that_come_late_undo_nothing(seed: int) -> None:
         await asyncio.sleep(10)
         assert cluster.voter_ids == (101, 102, 103)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)

@@ -7,8 +7,10 @@ import random
 
 import pytest
 
-from chaos.sim.cluster.cluster import SimCluster, SimNode
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
+from chaos.sim.laws.judged import JudgedCluster
 from storage.checkpoints import LOG_START_FILE, TopicPartition, encode_offsets
 from storage.errors import UnreadableLogError
 from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
@@ -52,7 +54,7 @@ def test_a_voter_loses_its_metadata_and_keeps_its_replicas() -> None:
         assert not any(damage.may_lose_voter(node) for node in cluster.controllers.values())
         await replace(cluster, victim)
 
-    SimCluster(1, combined=True, settings=APART).run(scenario)
+    JudgedCluster(1, combined=True, settings=APART).run(scenario)
 
 
 def test_metadata_on_a_disk_of_its_own_is_damaged_and_replaced() -> None:
@@ -66,7 +68,7 @@ def test_metadata_on_a_disk_of_its_own_is_damaged_and_replaced() -> None:
         damage.replace_metadata(victim)
         await replace(cluster, victim)
 
-    SimCluster(2, combined=True, settings=APART).run(scenario)
+    JudgedCluster(2, combined=True, settings=APART).run(scenario)
 
 
 def test_a_shared_disk_takes_the_replicas_along() -> None:
@@ -79,7 +81,7 @@ def test_a_shared_disk_takes_the_replicas_along() -> None:
         assert damage.hurt(partition) == victim.id
         await replace(cluster, victim)
 
-    SimCluster(3, combined=True).run(scenario)
+    JudgedCluster(3, combined=True).run(scenario)
 
 
 @pytest.mark.parametrize("settings", [{}, APART])
@@ -92,7 +94,7 @@ def test_no_voter_is_lost_whose_replicas_are_needed_and_go_with_it(
         await cluster.until_isr("loose", 3)
         assert damage.may_lose_voter(victim) == bool(settings)
 
-    SimCluster(4, combined=True, settings=settings).run(scenario)
+    JudgedCluster(4, combined=True, settings=settings).run(scenario)
 
 
 def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> None:
@@ -119,7 +121,7 @@ def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> No
         file.data[:] = file.durable[:] = encode_offsets({TopicPartition(topic, 0): 0})
         assert lose_all() == set()
 
-    SimCluster(7).run(scenario)
+    JudgedCluster(7).run(scenario)
 
 
 def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
@@ -141,7 +143,7 @@ def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:
         assert cluster.established_controller is None
         assert not damage.has_voter_to_spare(third)
 
-    SimCluster(6).run(scenario)
+    JudgedCluster(6).run(scenario)
 
 
 def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads() -> None:
@@ -165,7 +167,7 @@ def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads
         cluster.simulation.machine(first.host).disk.faults.failing_read = False
         assert damage.spoil_sector(second)
 
-    SimCluster(7).run(scenario)
+    JudgedCluster(7).run(scenario)
 
 
 def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
@@ -189,7 +191,7 @@ def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
         first.kill()
         assert not damage.spoil_sector(second)
 
-    SimCluster(8).run(scenario)
+    JudgedCluster(8).run(scenario)
 
 
 def test_a_disk_fails_reads_only_where_nothing_is_hurt_elsewhere() -> None:
@@ -205,4 +207,4 @@ def test_a_disk_fails_reads_only_where_nothing_is_hurt_elsewhere() -> None:
         controller = next(iter(cluster.controllers.values()))
         assert damage.fail_reads(controller)  # it has no replicas
 
-    SimCluster(9).run(scenario)
+    JudgedCluster(9).run(scenario)

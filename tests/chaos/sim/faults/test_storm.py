@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.faults.storm import Storm
+from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import SteleError
@@ -17,7 +17,7 @@ SECONDS = 25.0
 class Writers:
     """Four that write record by record, and one real idempotent producer."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: JudgedCluster) -> None:
         self.cluster = cluster
         self.done = False
         world = cluster.client_world
@@ -70,11 +70,11 @@ class Writers:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_storm_takes_nothing_that_was_promised(seed: int) -> None:
-    cluster = SimCluster(seed)
+    cluster = JudgedCluster(seed)
     storm = Storm(cluster)
     writers = Writers(cluster)
 
-    async def scenario(_: SimCluster) -> None:
+    async def scenario(_: JudgedCluster) -> None:
         for topic, partitions in ((PLAIN, 1), (EXACT, 3)):
             await cluster.client.create_topic(
                 topic, partitions=partitions, configs={"min.insync.replicas": "2"}
@@ -111,7 +111,7 @@ def check_exactly_once(records: list[tuple[bytes, bytes]], delivered: int) -> No
 
 
 def test_a_storm_is_the_same_every_time() -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await cluster.client.create_topic(PLAIN)
         storm = Storm(cluster, pace_s=0.5)
         storm.draw_conditions()
@@ -122,7 +122,7 @@ def test_a_storm_is_the_same_every_time() -> None:
             cluster.simulation.note("scenario", "failed")
 
     def digest(seed: int) -> str:
-        cluster = SimCluster(seed)
+        cluster = JudgedCluster(seed)
         cluster.run(scenario)
         return cluster.simulation.transcript.digest()
 

@@ -32,35 +32,35 @@ def bench() -> LawBench:
 
 def test_a_voter_may_keep_its_vote_and_vote_anew_in_another_epoch(bench: LawBench) -> None:
     law, core = OneVotePerEpoch(), bench.core(101)
-    core.voted = ReplicaKey(102)
+    core.vote = ReplicaKey(102)
     assert not bench.broken(law)
     assert not bench.broken(law)
-    core.epoch, core.voted = 6, ReplicaKey(103)
+    core.epoch, core.vote = 6, ReplicaKey(103)
     assert not bench.broken(law)
 
 
 def test_another_vote_in_the_epoch_breaks_it_also_after_a_crash(bench: LawBench) -> None:
     law, core = OneVotePerEpoch(), bench.core(101)
-    core.voted = ReplicaKey(102)
+    core.vote = ReplicaKey(102)
     assert not bench.broken(law)
     bench.controllers[101].restart()
-    core.voted = ReplicaKey(103)
+    core.vote = ReplicaKey(103)
     assert bench.broken(law) == ["controller 101 voted for 102 and for 103 in epoch 5"]
 
 
 def test_a_vote_that_is_not_durable_has_promised_nothing(bench: LawBench) -> None:
     law, core = OneVotePerEpoch(), bench.core(101)
-    core.voted, core.promises_durable = ReplicaKey(102), False
+    core.vote, core.promises_durable = ReplicaKey(102), False
     assert not bench.broken(law)
-    core.voted, core.promises_durable = ReplicaKey(103), True
+    core.vote, core.promises_durable = ReplicaKey(103), True
     assert not bench.broken(law)
 
 
 def test_on_another_disk_it_is_another_voter(bench: LawBench) -> None:
     law, core = OneVotePerEpoch(), bench.core(101)
-    core.voted = ReplicaKey(102)
+    core.vote = ReplicaKey(102)
     assert not bench.broken(law)
-    core.local, core.voted = ReplicaKey(101, disk_id(9)), ReplicaKey(103)
+    core.local, core.vote = ReplicaKey(101, disk_id(9)), ReplicaKey(103)
     assert not bench.broken(law)
 
 

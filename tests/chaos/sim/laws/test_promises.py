@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from broker.partition.ids import PartitionId
-from chaos.sim.cluster.cluster import SimCluster, SimNode
-from chaos.sim.laws.committed import CommittedMetadata, newest_image
-from chaos.sim.laws.wire import ALTER_PARTITION, IsrProposalsAreFresh, replica_of
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import newest_image, replica_of
+from chaos.sim.laws.committed import CommittedMetadata
+from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.wire import ALTER_PARTITION, IsrProposalsAreFresh
 from chaos.sim.world.wire import Said, Stage
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from tests.support.sim_cluster import TOPIC, a_topic, write
@@ -15,7 +17,7 @@ from tests.support.sim_cluster import TOPIC, a_topic, write
 LOOKS_S = 3.0  # long enough for every law to look while something runs
 
 
-def registered_as(cluster: SimCluster, node: SimNode) -> int:
+def registered_as(cluster: JudgedCluster, node: SimNode) -> int:
     registration = cluster.image.broker(node.id)
     assert registration is not None
     return registration.broker_epoch
@@ -23,7 +25,7 @@ def registered_as(cluster: SimCluster, node: SimNode) -> int:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_controller_cut_off_does_not_say_who_leads_when_the_others_are_down(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
         deposed = cluster.leader(TOPIC)
@@ -36,7 +38,7 @@ def test_a_controller_cut_off_does_not_say_who_leads_when_the_others_are_down(se
         await write(cluster, 3, "w")
         await asyncio.sleep(0.5)  # for the laws to see that it is committed
         others = [node for node in cluster.controllers.values() if node is not cut_off]
-        metadata = cluster.invariants._metadata
+        metadata = cluster.invariants.metadata
         newest = metadata.newest
         for node in others:
             node.kill()
@@ -52,13 +54,13 @@ def test_a_controller_cut_off_does_not_say_who_leads_when_the_others_are_down(se
         await cluster.until_isr(TOPIC, 3)
         await cluster.client.check_promises(TOPIC)
 
-    SimCluster(seed).run(scenario)
+    JudgedCluster(seed).run(scenario)
 
 
 def test_a_member_has_to_have_everything_in_the_registration_that_is_proposed() -> None:
     violations: list[str] = []
 
-    async def scenario(cluster: SimCluster) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
         leader, lost = cluster.leader(TOPIC), cluster.brokers[1]
@@ -99,4 +101,4 @@ def test_a_member_has_to_have_everything_in_the_registration_that_is_proposed() 
         cluster.simulation.fabric.heal()
         await cluster.until_isr(TOPIC, 3)
 
-    SimCluster(0).run(scenario)
+    JudgedCluster(0).run(scenario)

@@ -211,7 +211,7 @@ def test_a_log_that_was_no_worse_when_it_came_or_when_it_is_answered_will_do(
 
 def test_who_has_voted_already_may_say_so_again_with_more_in_its_log(votes: LawBench) -> None:
     core, asked = votes.core(102), asks(101, 102, last_offset=9)
-    core.epoch, core.voted = 6, ReplicaKey(101)
+    core.epoch, core.vote = 6, ReplicaKey(101)
     say(votes, Stage.ARRIVED, asked)
     vote_on_disk(votes, 102, 6, 101)
     assert not say(votes, Stage.ANSWERED, granted(asked))
@@ -222,7 +222,7 @@ def test_who_has_voted_for_another_or_in_another_epoch_has_no_such_excuse(
     votes: LawBench, voted: ReplicaKey | None
 ) -> None:
     core, asked = votes.core(102), asks(101, 102, last_offset=9)
-    core.epoch, core.voted = (6, voted) if voted else (5, ReplicaKey(101))
+    core.epoch, core.vote = (6, voted) if voted else (5, ReplicaKey(101))
     say(votes, Stage.ARRIVED, asked)
     vote_on_disk(votes, 102, 6, 101)
     assert say(votes, Stage.ANSWERED, granted(asked))

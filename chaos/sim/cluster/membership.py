@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from chaos.sim.cluster.client import SimClient
+from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.wire import Said, Stage, Wire
-from raft.core import RaftCore
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from stele.errors import ApiError, ErrorCode
 from stele.ids import decode_uuid
 from stele.wire.v1 import raft_pb2 as pb
 from storage.checkpoints import META_PROPERTIES_FILE
 
-if TYPE_CHECKING:
-    from chaos.sim.cluster.cluster import SimCluster, SimNode
-
 CATCH_UP_S = 10.0
 
 
-def directory_id(cluster: SimCluster, node: SimNode) -> bytes | None:
+def directory_id(node: SimNode) -> bytes | None:
     """Of the disk with the node's metadata as it is now; None while it is not formatted."""
-    disk = cluster.simulation.machine(node.host).disk
+    disk = node.machine.disk
     path = f"{node.metadata_directory}/{META_PROPERTIES_FILE}"
     if disk.find(path) is None:
         return None
@@ -29,17 +27,16 @@ def directory_id(cluster: SimCluster, node: SimNode) -> bytes | None:
     return decode_uuid(text)
 
 
-def newest_voters(cluster: SimCluster) -> VoterSet:
+def newest_voters(controllers: Iterable[SimNode]) -> VoterSet:
     """The newest voters that any controller that runs knows of; they may not be committed."""
-    cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
+    cores = [core for node in controllers if (core := node.core) is not None]
     newest = max(cores, key=lambda core: (core.log.last_epoch, core.voters_offset), default=None)
     return VoterSet([]) if newest is None else newest.voters
 
 
-def settled_voters(cluster: SimCluster) -> VoterSet:
+def settled_voters(established: SimNode) -> VoterSet:
     """The committed voters, of which each disk is known; none while that cannot be told."""
-    leading = cluster.established_controller
-    core = None if leading is None else _core(leading)
+    core = established.core
     if (
         core is None
         or core.change_pending
@@ -49,37 +46,33 @@ def settled_voters(cluster: SimCluster) -> VoterSet:
     return core.voters
 
 
-def is_followed(cluster: SimCluster, leading: SimNode) -> bool:
+def is_followed(controllers: Iterable[SimNode], leading: SimNode) -> bool:
     """Whether a majority of the voters it goes by is in its epoch, and so has had no other leader
     since."""
-    leader = _core(leading)
-    cores = [core for node in cluster.controllers.values() if (core := _core(node)) is not None]
+    leader = leading.core
+    cores = [core for node in controllers if (core := node.core) is not None]
     return leader is not None and leader.voters.majority <= sum(
-        core.epoch == leader.epoch and core._replica.local in leader.voters for core in cores
+        core.epoch == leader.epoch and core.local in leader.voters for core in cores
     )
 
 
-async def add(cluster: SimCluster, node_id: int, endpoint: str) -> None:
-    node = cluster.controllers[node_id]
+async def add(client: SimClient, node: SimNode, endpoint: str) -> None:
     request = pb.AddVoterRequest(
-        voter_id=node_id,
-        voter_directory_id=directory_id(cluster, node) or b"",
+        voter_id=node.id,
+        voter_directory_id=directory_id(node) or b"",
         endpoint=endpoint,
         timeout_ms=int(CATCH_UP_S * 1000),
     )
-    await _change(cluster, "AddVoter", request)
+    await _change(client, "AddVoter", request)
 
 
-async def remove(cluster: SimCluster, node_id: int) -> None:
+async def remove(client: SimClient, controllers: Mapping[int, SimNode], node_id: int) -> None:
     """As the newest voters know it: with the directory id of a disk that may be lost."""
-    voter = newest_voters(cluster).get(node_id)
+    voter = newest_voters(controllers.values()).get(node_id)
     known = None if voter is None else voter.key.directory_id
-    directory = known or directory_id(cluster, cluster.controllers[node_id]) or b""
-    await _change(
-        cluster,
-        "RemoveVoter",
-        pb.RemoveVoterRequest(voter_id=node_id, voter_directory_id=directory),
-    )
+    directory = known or directory_id(controllers[node_id]) or b""
+    request = pb.RemoveVoterRequest(voter_id=node_id, voter_directory_id=directory)
+    await _change(client, "RemoveVoter", request)
 
 
 class Removals:
@@ -109,15 +102,9 @@ class Removals:
 
 
 async def _change(
-    cluster: SimCluster, method: str, request: pb.AddVoterRequest | pb.RemoveVoterRequest
+    client: SimClient, method: str, request: pb.AddVoterRequest | pb.RemoveVoterRequest
 ) -> None:
-    data = await cluster.client._administrate(method, request.SerializeToString())
+    data = await client.administrate(method, request.SerializeToString())
     answer = pb.VoterChangeResponse.FromString(data)
     if answer.error != ErrorCode.NONE:
         raise ApiError(ErrorCode(answer.error), answer.message)
-
-
-def _core(node: SimNode) -> RaftCore | None:
-    if not node.alive or node.node is None or node.node.quorum is None:
-        return None
-    return node.node.quorum._core

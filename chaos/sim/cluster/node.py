@@ -1,0 +1,139 @@
+"""One node of a simulated cluster: its machine and disk stay, its process comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
+from node.format import directories_of, format_directory
+from node.node import SUPPORTED_FEATURES, Node, build
+from raft.core import RaftCore
+from runtime.config.node import NodeConfig
+from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
+from stele.errors import SteleError
+
+CLUSTER_ID = "simulated-cluster-0000"
+
+
+class SimNode:
+    """One node of the cluster: its machine and disk stay, its process comes and goes."""
+
+    def __init__(self, simulation: Simulation, config: NodeConfig, host: str) -> None:
+        self.config = config
+        self.id = config.node_id
+        self.host = host
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self.failure = ""  # why the last process refused to start, or gave up
+        self.on_failed: Callable[[SimNode], None] | None = None
+        self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
+        self.machine = simulation.machine(host)
+        self._simulation = simulation
+
+    @property
+    def metadata_directory(self) -> str:
+        return self.config.metadata_log_dir
+
+    @property
+    def metadata_log(self) -> str:
+        return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
+
+    @property
+    def shares_metadata_disk(self) -> bool:
+        """Whether the metadata log and replicas of partitions are lost together."""
+        return self.config.is_broker and self.metadata_directory in self.config.log_dirs
+
+    @property
+    def alive(self) -> bool:
+        process = self.process
+        return process is not None and not process.loop.dead
+
+    @property
+    def running(self) -> Node | None:
+        """The node, while its process lives."""
+        process = self.process  # laws ask this more than anything else: one frame, not three
+        return self.node if process is not None and not process.loop.dead else None
+
+    @property
+    def core(self) -> RaftCore | None:
+        """Of the metadata quorum, while its process lives."""
+        running = self.running
+        quorum = None if running is None else running.quorum
+        return None if quorum is None else quorum.core
+
+    @property
+    def incarnation(self) -> str:
+        """The name of its present process, or of its last one."""
+        assert self.process is not None
+        return f"{self.host} #{self.process.incarnation}"
+
+    @property
+    def ready(self) -> bool:
+        return self.alive and self.node is not None and self.node.ready
+
+    def stirred(self) -> bool:
+        """Whether anything has run in its process since this was last asked."""
+        process = self.process
+        if process is None or not process.loop.active:
+            return False
+        process.loop.active = False
+        return True
+
+    def start(self) -> None:
+        """Start the process; it formats its directories if they are new."""
+        assert not self.alive, f"node {self.id} runs already"
+        self.node = None
+        self.failure = ""
+        process = self.process = self._simulation.process(self.host)
+        process.start(self._live(process))
+
+    async def _live(self, process: Process) -> None:
+        try:
+            format_directory(
+                process.world.disk,
+                directories_of(self.config),
+                CLUSTER_ID,
+                self.id,
+                process.world.rng,
+                ignore_formatted=True,
+            )
+            node = self.node = build(self.config, process.world, features=self.features)
+            await node.start()
+            failure: BaseException = await node.wait_failed()
+        except (SteleError, OSError) as error:  # it refuses to start
+            failure = error
+        self.failure = f"{type(failure).__name__}: {failure}"
+        self._simulation.note(self.host, "failed", str(failure))
+        if self.on_failed is not None:
+            self.on_failed(self)
+        if self.node is not None:
+            await self.node.stop()
+        self._simulation.scheduler.at(0.0, self._exit, process)
+
+    def _exit(self, process: Process) -> None:
+        if not process.dead:
+            self._simulation.kill(process)
+
+    async def stop(self) -> None:
+        """An orderly shutdown, then the end of the process."""
+        process, node = self.process, self.node
+        assert process is not None
+        assert node is not None
+        await process.run(node.stop())
+        self._simulation.note(self.host, "stopped")
+        process.kill()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self._simulation.kill(self.process)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self._simulation.note(self.host, "pause")
+        self.process.pause()
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self._simulation.note(self.host, "resume")
+        self.process.resume()

@@ -1,0 +1,35 @@
+"""A simulated cluster of which all laws are looked at while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.invariants import Invariants
+from chaos.sim.world.simulation import SimulationFailedError
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.01
+
+
+class JudgedCluster(SimCluster):
+    """Fails a run that has broken a law."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        """``options``: as ``SimCluster``."""
+        super().__init__(seed, **options)
+        self.invariants = Invariants(self)
+        self.client.on_acknowledged = self.invariants.fenced.acknowledged
+
+    def run(self, scenario: Callable[[JudgedCluster], Coroutine[Any, Any, T]]) -> T:
+        """Start everything, run the scenario to its end, with the invariants looked at often."""
+        # What runs or stands still is looked at all the same.
+        self.simulation.scheduler.watch(_LOOK_EVERY_S, self.invariants.check)
+        result = super().run(lambda _: scenario(self))
+        if self.invariants.violations:
+            raise SimulationFailedError(
+                f"seed {self.simulation.seed}: " + "; ".join(self.invariants.violations[:5])
+            )
+        return result
