@@ -225,7 +225,13 @@ async def table_of_commits(disk: RealDisk, path: str) -> Table:
 
 def table_of_recoveries(disk: RealDisk, path: str) -> Table:
     table = Table(title="opening a log of 64 MiB, ms")
-    for name in ("batches of", "after a kill", "after a clean shutdown"):
+    cases = {
+        # What recovery is told: where it starts, and whether the shutdown was clean.
+        "killed, no checkpoint": (False, False),
+        "killed after a checkpoint": (True, False),
+        "shut down cleanly": (True, True),
+    }
+    for name in ("batches of", *cases):
         table.add_column(name, justify="right")
     for size in SIZES[:2]:
         directory = f"{path}/o{size}"
@@ -238,7 +244,8 @@ def table_of_recoveries(disk: RealDisk, path: str) -> Table:
         log.close()
         end = log.end_offset
         cells = []
-        for clean in (False, True):
+        for is_checkpointed, is_clean in cases.values():
+            checkpoint = end if is_checkpointed else 0
             start = time.perf_counter()
             PartitionLog.open(
                 disk,
@@ -246,8 +253,9 @@ def table_of_recoveries(disk: RealDisk, path: str) -> Table:
                 LogConfig(),
                 RealClock(),
                 key=KEY,
-                recovery_point=end if clean else 0,
-                clean_shutdown=clean,
+                recovery_point=checkpoint,
+                high_watermark_checkpoint=checkpoint,
+                clean_shutdown=is_clean,
             ).close()
             cells.append(f"{(time.perf_counter() - start) * 1e3:.1f}")
         table.add_row(f"{size:,} B", *cells)
