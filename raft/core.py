@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from raft import election, membership, read_index, replication, snapshots, transfer
+from raft import (
+    election,
+    fetch_source,
+    fetching,
+    membership,
+    read_index,
+    replication,
+    snapshots,
+    transfer,
+)
 from raft.log_view import LogView
 from raft.membership import Refusal, VoterChange
 from raft.messages import (
@@ -142,14 +151,14 @@ class RaftCore:
     @property
     def epoch_start_offset(self) -> int | None:
         """Where this replica's own epoch begins in the log, while it leads."""
-        state = self._replica.state
-        return state.start_offset if isinstance(state, Leader) else None
+        leading = self._replica.leading
+        return None if leading is None else leading.start_offset
 
     @property
     def transferring_to(self) -> int | None:
         """Whom leadership is being handed to: meanwhile nothing may be proposed."""
-        state = self._replica.state
-        pending = state.transfer if isinstance(state, Leader) else None
+        leading = self._replica.leading
+        pending = None if leading is None else leading.transfer
         return None if pending is None else pending.to
 
     @property
@@ -175,8 +184,8 @@ class RaftCore:
     def adding(self) -> Voter | None:
         """Who is to become a voter once it has caught up. When that changes to None and it is
         not in ``voters``, it was given up."""
-        state = self._replica.state
-        adding = state.adding if isinstance(state, Leader) else None
+        leading = self._replica.leading
+        adding = None if leading is None else leading.adding
         return None if adding is None else adding.voter
 
     @property
@@ -201,8 +210,8 @@ class RaftCore:
 
     def describe(self, now: float) -> list[ReplicaView]:
         """All replicas as this leader knows them, voters first; nothing while not leading."""
-        replica, state = self._replica, self._replica.state
-        if not isinstance(state, Leader):
+        replica, state = self._replica, self._replica.leading
+        if state is None:
             return []
         itself = ReplicaView(replica.local, replica.is_voter, replica.log.end_offset, now, now)
         views = [itself] + [
@@ -252,12 +261,13 @@ class RaftCore:
         """Do what is due. Call it at ``Ready.deadline`` at the latest; more often does no harm."""
         election.tick(self._replica, now)
         replication.tick(self._replica, now)
+        fetch_source.tick(self._replica, now)
         return self._finish(now)
 
     def propose(self, payload: bytes, count: int, now: float) -> Ready:
         """Append one batch of ``count`` records as leader, at ``log.end_offset``."""
-        replica, state = self._replica, self._replica.state
-        if not isinstance(state, Leader):
+        replica, state = self._replica, self._replica.leading
+        if state is None:
             raise ValueError(f"only a leader proposes, not a {replica.role.value}")
         if state.transfer is not None:
             raise ValueError(f"leadership is being handed to {state.transfer.to}")
@@ -271,8 +281,8 @@ class RaftCore:
         if replica.persisted(ticket, now):
             election.promise_kept(replica)
         election.count_own_vote(replica, now)
-        if isinstance(replica.state, Leader):
-            replication.answer_parked(replica, replica.state)
+        if replica.leading is not None:
+            replication.answer_parked(replica, replica.leading)
         return self._finish(now)
 
     def snapshot_taken(self, snapshot: SnapshotId, start_offset: int) -> None:
@@ -307,7 +317,7 @@ class RaftCore:
 
     def resign(self, now: float) -> Ready:
         """Give up leadership in good order, as before a shutdown; nothing unless leading."""
-        if isinstance(self._replica.state, Leader):
+        if self._replica.leading is not None:
             self._replica.become_resigned(now)
         return self._finish(now)
 
@@ -326,8 +336,8 @@ class RaftCore:
     @property
     def reads_confirmed(self) -> int:
         """How many rounds of confirmation a majority has answered in this leadership."""
-        state = self._replica.state
-        return state.reads.confirmed if isinstance(state, Leader) else 0
+        leading = self._replica.leading
+        return 0 if leading is None else leading.reads.confirmed
 
     def confirm_leadership(self, now: float) -> tuple[int, Ready]:
         """Ask a majority whether this replica, a leader, still leads.
@@ -335,8 +345,8 @@ class RaftCore:
         It did when this was called, if ``reads_confirmed`` reaches the number returned before
         the leadership ends: then the high watermark of now is the newest there was.
         """
-        replica, state = self._replica, self._replica.state
-        if not isinstance(state, Leader):
+        replica, state = self._replica, self._replica.leading
+        if state is None:
             raise ValueError(f"only a leader can be confirmed, not a {replica.role.value}")
         number = read_index.begin(replica, now, state)
         return number, self._finish(now)
@@ -376,7 +386,7 @@ class RaftCore:
         replica, message = self._replica, inbound.message
         match message:
             case FetchResponse():
-                replication.on_fetch_response(replica, now, call.to, message)
+                fetching.on_response(replica, now, call.to, message)
             case FetchSnapshotResponse():
                 snapshots.on_response(replica, now, call.to, message)
             case VoteResponse():
@@ -390,7 +400,7 @@ class RaftCore:
         replica = self._replica
         match call.message:
             case FetchRequest() | FetchSnapshotRequest():
-                replication.on_fetch_failed(replica, now, call.to)
+                fetch_source.unreachable(replica, now, call.to)
             case VoteRequest():
                 election.on_vote_failed(replica, now, call.to)
             case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
@@ -405,8 +415,8 @@ class RaftCore:
         membership.advance(replica, now)
         election.ask_for_votes(replica, now)
         election.announce(replica, now)
-        replication.fetch(replica, now)
-        replication.ask_for_leader(replica)
+        fetching.fetch(replica, now)
+        fetching.ask_for_leader(replica)
         read_index.advance(replica, now)
         return replica.take_ready(now, self._deadline())
 
@@ -417,7 +427,7 @@ class RaftCore:
                 return election.stand_at(replica, state.stand_at)
             case Follower():
                 stand_at = election.stand_at(replica, state.stand_at)
-                return min(stand_at, replication.fetch_at(replica))
+                return min(stand_at, fetching.fetch_at(replica))
             case Prospective():
                 return min(state.give_up_at, state.asking.deadline)
             case Candidate():
@@ -427,7 +437,7 @@ class RaftCore:
                 stand_at = election.stand_at(replica, state.stand_at)
                 return min(stand_at, state.asking.deadline)
             case Observer():
-                return min(state.doubt_at, replication.fetch_at(replica))
+                return min(state.doubt_at, fetching.fetch_at(replica))
             case Leader():
                 begin_at = min((p.begin_at for p in state.progress.values()), default=NEVER)
                 check_at = election.check_quorum_at(replica, state)

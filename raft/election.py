@@ -16,12 +16,14 @@ from raft.quorum import NO_DIRECTORY, ReplicaKey
 from raft.replica import Replica
 from raft.roles import (
     NEVER,
+    Campaigner,
     Candidate,
     Follower,
     Leader,
     Observer,
     Prospective,
     Resigned,
+    Standby,
     Unattached,
 )
 from stele.errors import ErrorCode
@@ -124,13 +126,13 @@ def _hears_a_leader(replica: Replica, now: float) -> bool:
         suspects = isinstance(state, Follower) and state.suspects
         silent = now - state.last_contact >= replica.timing.fetch_timeout_s
         return not suspects and not silent and not replica.leader_gone
-    return isinstance(state, Leader)
+    return replica.leading is not None
 
 
 def _defer(replica: Replica, now: float) -> None:
     """Leave the one who got our pre-vote the time to win."""
     state = replica.state
-    if isinstance(state, Unattached | Follower | Resigned):
+    if isinstance(state, Standby):
         delay = replica.timing.suspicion(replica.rng) + patience(replica)
         state.stand_at = max(state.stand_at, now + delay)
 
@@ -224,7 +226,7 @@ def leader_unreachable(replica: Replica, now: float) -> None:
 def ask_for_votes(replica: Replica, now: float) -> None:
     """Call every voter that is due. A candidate's calls wait for its own vote to be durable."""
     state = replica.state
-    if not isinstance(state, Prospective | Candidate):
+    if not isinstance(state, Campaigner):
         return
     for voter in state.asking.due(now):
         replica.call(
@@ -246,7 +248,7 @@ def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResp
     if _observe(replica, now, message):
         return
     state = replica.state
-    if isinstance(state, Prospective | Candidate):
+    if isinstance(state, Campaigner):
         if message.error not in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
             _log.warning("voter %d refuses to vote: %s", voter, message.error.name)
         state.asking.answer(voter)
@@ -274,7 +276,7 @@ def _observe(
 
 def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
     state = replica.state
-    if isinstance(state, Prospective | Candidate):
+    if isinstance(state, Campaigner):
         state.asking.fail(voter, now, replica.timing)
         judge(replica, now)
 
@@ -351,16 +353,14 @@ def count_own_vote(replica: Replica, now: float) -> None:
 def tick(replica: Replica, now: float) -> None:
     """Do what the clock asks of a voter."""
     state = replica.state
-    if isinstance(state, Unattached | Follower | Resigned) and now >= stand_at(
-        replica, state.stand_at
-    ):
+    if isinstance(state, Standby) and now >= stand_at(replica, state.stand_at):
         if replica.may_stand:
             replica.become_prospective(now)
         else:
             replica.become_observer(now)  # a leader that has removed itself
     judge(replica, now)
-    state = replica.state
-    if isinstance(state, Leader) and now >= check_quorum_at(replica, state):
+    leading = replica.leading
+    if leading is not None and now >= check_quorum_at(replica, leading):
         _log.warning("epoch %d: no majority fetches any more, resigning", replica.epoch)
         replica.become_resigned(now)
 

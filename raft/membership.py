@@ -73,8 +73,8 @@ class Refusal:
 
 def refusal(replica: Replica, now: float, change: VoterChange) -> Refusal | None:
     """Why ``change`` cannot begin now; None when it can, or is true already (an UpdateVoter)."""
-    state = replica.state
-    if not isinstance(state, Leader):
+    state = replica.leading
+    if state is None:
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
     return _refused_now(replica, state) or _refused_change(replica, state, now, change)
 
@@ -170,8 +170,8 @@ def begin(replica: Replica, now: float, change: VoterChange) -> None:
     """Begin a change that is not refused. Raises ValueError for one that is."""
     if (refused := refusal(replica, now, change)) is not None:
         raise ValueError(refused.message)
-    state = replica.state
-    assert isinstance(state, Leader)
+    state = replica.leading
+    assert state is not None  # else it is refused
     match change:
         case AddVoter(voter, timeout_s):
             state.adding = Adding(voter, now + timeout_s, replica.log.end_offset, now)
@@ -206,8 +206,8 @@ def _append(replica: Replica, now: float, state: Leader, voters: VoterSet) -> No
 def advance(replica: Replica, now: float) -> None:
     """Do what a leader does by itself: the first record, learning, adding who has caught up, and
     resigning when it is no voter any more."""
-    state = replica.state
-    if not isinstance(state, Leader):
+    state = replica.leading
+    if state is None:
         return
     if not replica.is_voter and not replica.voters_pending:
         _log.info("epoch %d: no voter any more, resigning", replica.epoch)

@@ -37,8 +37,8 @@ def _new_round(replica: Replica, now: float) -> ReadRound:
 
 def advance(replica: Replica, now: float) -> None:
     """End the round that a majority has answered, begin the next, and ask whom it is time to."""
-    state = replica.state
-    if not isinstance(state, Leader):
+    state = replica.leading
+    if state is None:
         return
     reads = state.reads
     while reads.round is not None and _is_confirmed(replica, reads.round):
@@ -73,8 +73,8 @@ def on_answer(
     replica: Replica, now: float, request_id: int, message: BeginQuorumEpochResponse | None
 ) -> None:
     """A voter answered one of these calls, or could not be reached (``None``)."""
-    state = replica.state
-    current = state.reads.round if isinstance(state, Leader) else None
+    state = replica.leading
+    current = None if state is None else state.reads.round
     voter = None if current is None else current.calls.pop(request_id, None)
     if current is None or voter is None:
         return

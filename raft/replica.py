@@ -1,6 +1,6 @@
 """A replica's state, and the steps from one role to the next.
 
-``raft.election`` and ``raft.replication`` decide when to step; ``raft.core`` is the way in.
+``raft.election`` and ``raft.membership`` decide when to step; ``raft.core`` is the way in.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from raft.roles import (
     NEVER,
     Asking,
     Candidate,
+    Fetcher,
     Fetching,
     Follower,
     Leader,
@@ -39,16 +40,6 @@ from raft.timing import Timing
 from raft.voter_history import NO_RECORD, VoterHistory
 from stele.errors import ErrorCode, SteleError
 from stele.world import Rng
-
-_ROLES: dict[type[RoleState], Role] = {
-    Unattached: Role.UNATTACHED,
-    Follower: Role.FOLLOWER,
-    Prospective: Role.PROSPECTIVE,
-    Candidate: Role.CANDIDATE,
-    Leader: Role.LEADER,
-    Resigned: Role.RESIGNED,
-    Observer: Role.OBSERVER,
-}
 
 
 class InvariantError(SteleError):
@@ -107,7 +98,12 @@ class Replica:
 
     @property
     def role(self) -> Role:
-        return _ROLES[type(self.state)]
+        return self.state.role
+
+    @property
+    def leading(self) -> Leader | None:
+        """What a leader holds; None in every other role."""
+        return self.state if isinstance(self.state, Leader) else None
 
     @property
     def voters(self) -> VoterSet:
@@ -161,8 +157,7 @@ class Replica:
     @property
     def fetching(self) -> Fetching | None:
         """The fetch loop of a follower or an observer."""
-        state = self.state
-        return state.fetching if isinstance(state, Follower | Observer) else None
+        return self.state.fetching if isinstance(self.state, Fetcher) else None
 
     @property
     def status(self) -> Status:
@@ -222,7 +217,7 @@ class Replica:
 
     def install(self, snapshot: SnapshotId, voters: VoterSet | None) -> None:
         """Put a checked snapshot in the place of the log, which it supersedes."""
-        if isinstance(self.state, Leader) or snapshot.end_offset <= self.high_watermark:
+        if self.leading is not None or snapshot.end_offset <= self.high_watermark:
             raise InvariantError(f"a {self.role.value} must not load {snapshot}")
         if self._ready.append or self._ready.truncate_to is not None:
             raise InvariantError("a Ready installs first: it has touched the log already")
@@ -327,10 +322,10 @@ class Replica:
 
     def _enter(self, state: RoleState) -> None:
         """Leave the present role: its calls are void, and its parked fetches are refused."""
-        left, self.state = self.state, state
+        left, self.state = self.leading, state
         self._ready.cancel.extend(self.outstanding)
         self.outstanding.clear()
-        if isinstance(left, Leader):
+        if left is not None:
             for fetch in left.parking.take_all():
                 self.refuse_fetch(fetch.request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -388,9 +383,8 @@ class Replica:
 
         ``preferred`` is to be the first successor whatever the others have.
         """
-        state = self.state
         successors: tuple[int, ...] = ()
-        if isinstance(state, Leader):
+        if (state := self.leading) is not None:
             by_end = sorted(
                 state.progress.items(),
                 key=lambda item: (item[0] != preferred, -item[1].end_offset, item[0]),

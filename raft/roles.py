@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from raft.messages import SnapshotId
 from raft.progress import Parking, Progress
 from raft.quorum import ReplicaKey, Voter, VoterSet, VoteTally, majority_time
+from raft.ready import Role
 from raft.timing import Timing
 
 NEVER = float("inf")
@@ -89,12 +91,16 @@ class Asking:
 
 @dataclass(slots=True)
 class Unattached:
+    role: ClassVar = Role.UNATTACHED
+
     stand_at: float
     asked: bool = False  # one who may know of a leader that no known voter knows of
 
 
 @dataclass(slots=True)
 class Follower:
+    role: ClassVar = Role.FOLLOWER
+
     fetching: Fetching
     stand_at: float  # moved on by every contact with the leader
     last_contact: float  # a successful fetch or a BeginQuorumEpoch in this epoch; -inf: none yet
@@ -103,6 +109,8 @@ class Follower:
 
 @dataclass(slots=True)
 class Prospective:
+    role: ClassVar = Role.PROSPECTIVE
+
     tally: VoteTally
     asking: Asking
     give_up_at: float
@@ -111,6 +119,8 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
+    role: ClassVar = Role.CANDIDATE
+
     tally: VoteTally  # its own vote counts once it is durable
     asking: Asking
     stand_again_at: float
@@ -154,6 +164,8 @@ class Reads:
 
 @dataclass(slots=True)
 class Leader:
+    role: ClassVar = Role.LEADER
+
     start_offset: int  # of the epoch: the high watermark passes it before it advances at all
     progress: dict[int, Progress]  # of every voter of the latest set but this one, by id
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
@@ -175,6 +187,8 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
+    role: ClassVar = Role.RESIGNED
+
     asking: Asking
     successors: tuple[int, ...]
     stand_at: float
@@ -182,9 +196,14 @@ class Resigned:
 
 @dataclass(slots=True)
 class Observer:
+    role: ClassVar = Role.OBSERVER
+
     fetching: Fetching
     doubt_at: float  # then the leader is unknown; moved on by every successful fetch
     last_contact: float = float("-inf")  # with the epoch's leader
 
 
 RoleState = Unattached | Follower | Prospective | Candidate | Leader | Resigned | Observer
+Fetcher = Follower | Observer  # gets the log from another: it has ``fetching``
+Campaigner = Prospective | Candidate  # asks for votes: it has ``asking`` and ``tally``
+Standby = Unattached | Follower | Resigned  # stands when nothing comes until ``stand_at``

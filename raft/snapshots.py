@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
-from raft import replication
+from raft import fetch_source, replication
 from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotId
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from raft.ready import SnapshotPiece
 from raft.replica import Replica
-from raft.roles import Download, Fetching, Leader
+from raft.roles import Download, Fetching
 from stele.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -26,12 +26,12 @@ def on_request(
     replica: Replica, now: float, request_id: int, message: FetchSnapshotRequest
 ) -> None:
     """The driver adds the bytes to an answer without error, or says that there are none."""
-    state, error = replica.state, ErrorCode.NONE
+    state, error = replica.leading, ErrorCode.NONE
     if message.epoch < replica.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     elif message.epoch > replica.epoch:
         error = ErrorCode.UNKNOWN_LEADER_EPOCH
-    elif not isinstance(state, Leader):
+    elif state is None:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif message.replica_id == replica.local.id or message.position < 0:
         error = ErrorCode.INVALID_REQUEST
@@ -86,14 +86,14 @@ def on_response(replica: Replica, now: float, sender: int, message: FetchSnapsho
     download = fetching.download
     if message.error is not ErrorCode.NONE or download is None:
         fetching.download = None
-        replication.on_fetch_refused(replica, now, fetching, sender, message)
+        fetch_source.refused(replica, now, fetching, sender, message)
     elif message.epoch != replica.epoch or not _fits(download, message):
         _log.error("node %d answers with a piece that does not fit %s", sender, download)
         fetching.download = None
         fetching.failed(now, replica.timing)
     else:
         fetching.succeeded()
-        replication.heard(replica, now)
+        fetch_source.heard(replica, now)
         _take_in(replica, download, message)
 
 

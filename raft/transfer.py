@@ -17,8 +17,8 @@ _log = logging.getLogger(__name__)
 
 def refusal(replica: Replica, now: float, to: int) -> ErrorCode:
     """Why leadership cannot go to ``to`` now; NONE when it can."""
-    state = replica.state
-    if not isinstance(state, Leader):
+    state = replica.leading
+    if state is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if to not in replica.voters.ids:
         return ErrorCode.VOTER_NOT_FOUND
@@ -37,15 +37,15 @@ def begin(replica: Replica, now: float, to: int) -> None:
     error = refusal(replica, now, to)
     if error is not ErrorCode.NONE:
         raise ValueError(f"leadership cannot go to {to}: {error.name}")
-    state = replica.state
-    if isinstance(state, Leader) and state.transfer is None and to != replica.local.id:
+    state = replica.leading
+    if state is not None and state.transfer is None and to != replica.local.id:
         state.transfer = Transfer(to, now + replica.timing.election_timeout_s)
 
 
 def advance(replica: Replica, now: float) -> None:
     """Resign when the successor has everything; lead on when it takes too long."""
-    state = replica.state
-    if not isinstance(state, Leader) or state.transfer is None:
+    state = replica.leading
+    if state is None or state.transfer is None:
         return
     end_offset = replica.log.end_offset
     if replica.high_watermark == state.progress[state.transfer.to].end_offset == end_offset:

@@ -47,7 +47,7 @@ RAFT = [
     ),
     bug(
         "raft: follower fetches on before its log is durable",
-        "raft/replication.py",
+        "raft/fetching.py",
         "    if replica.log.durable_end_offset < replica.log.end_offset or not "
         "replica.promises_durable:\n",
         "    if False:\n",
@@ -101,7 +101,7 @@ QUORUM = [
             ),
             Edit(
                 "raft/replica.py",
-                "        if isinstance(self.state, Leader) or snapshot.end_offset <= "
+                "        if self.leading is not None or snapshot.end_offset <= "
                 "self.high_watermark:\n",
                 "        if False:\n",
             ),
@@ -125,7 +125,7 @@ QUORUM = [
             ),
             Edit(
                 "raft/replica.py",
-                "        if isinstance(self.state, Leader) or snapshot.end_offset <= "
+                "        if self.leading is not None or snapshot.end_offset <= "
                 "self.high_watermark:\n",
                 "        if False:\n",
             ),
