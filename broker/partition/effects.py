@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 
@@ -27,6 +27,10 @@ class LogPosition(NamedTuple):
     end_offset: int
     durable_offset: int  # what may be acknowledged; the end itself where flushing is relaxed
     generation: int  # truncations so far
+
+
+EMPTY_LOG: Final = LogPosition(0, 0, 0, 0)
+"""A new one; or none at all, where the log is corrupt or cannot be opened."""
 
 
 class Member(NamedTuple):

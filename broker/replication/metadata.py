@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.partition.effects import Followed, LogPosition
+from broker.partition.effects import EMPTY_LOG, Followed
 from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.config import ReplicaConfig, log_config
 from broker.replication.relaxed_flush import RelaxedFlush
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
 from metadata.delta import MetadataDelta, PartitionDelta
 from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
@@ -24,8 +24,6 @@ from storage.errors import StorageError
 from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-_NO_LOG = LogPosition(0, 0, 0, 0)
 
 
 class _Topic(NamedTuple):
@@ -187,15 +185,14 @@ class MetadataApplier:
             self._directories[directory].add(topic, partition.partition)
         machine = PartitionMachine(
             self._replicas.broker_id,
-            log=_NO_LOG,
-            high_watermark=0,
+            log=EMPTY_LOG if log is None else position_of(log),
+            high_watermark=0 if log is None else log.high_watermark,
             min_insync_replicas=min_insync_replicas(self._replicas.image, topic),
             lag_max_ms=self._config.replica_lag_time_max_ms,
         )
         replica = Replica(partition, topic, config, machine, directory, log)
         self._throttle(replica)
         if log is not None:
-            machine.copied(replica.position, log.high_watermark)
             self._listen(replica, log)
         self._replicas.by_id[partition] = replica
         return replica

@@ -47,6 +47,13 @@ class Watcher(Protocol):
         ...
 
 
+def position_of(log: PartitionLog) -> LogPosition:
+    """Where a log stands now, as its machine is told."""
+    return LogPosition(
+        log.start_offset, log.end_offset, log.durable_offset, log.truncation_generation
+    )
+
+
 class Replica:
     """The driver's handle to one partition. The machine decides; this only holds together."""
 
@@ -121,12 +128,7 @@ class Replica:
 
     @property
     def position(self) -> LogPosition:
-        log = self._log
-        if log is None:
-            return self.machine.log
-        return LogPosition(
-            log.start_offset, log.end_offset, log.durable_offset, log.truncation_generation
-        )
+        return self.machine.log if self._log is None else position_of(self._log)
 
     @property
     def leader_hint(self) -> LeaderHint:
