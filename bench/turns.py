@@ -104,6 +104,11 @@ async def truncation(bench: Bench) -> None:
         log.close()
 
 
+def commit(log: PartitionLog) -> None:
+    end_offset = log.end_offset
+    log.ask_high_watermark = lambda: end_offset
+
+
 async def first_retention(bench: Bench) -> None:
     directory = bench.directory()
     config = LogConfig(segment_bytes=3000)
@@ -111,7 +116,7 @@ async def first_retention(bench: Bench) -> None:
         fill(directory.create("t", number, TOPIC_ID, config), 5, 900)
     await directory.flush()
     for log in directory.logs.values():
-        log.update_high_watermark(log.end_offset)
+        commit(log)
     await directory.close(broker_epoch=1)
     now_ms = bench.clock.time_ms()
     index = f"{bench.path}/index"
@@ -137,7 +142,7 @@ async def removals(bench: Bench) -> None:
         log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=3000, retention_ms=1))
         fill(log, bench.partitions * 2)
         await directory.flush()
-        log.update_high_watermark(log.end_offset)
+        commit(log)
         size = f"{len(log.segment_bases)} segments"
         if what == "retention":
             await bench.measure(what, size, directory.enforce_retention)
@@ -161,7 +166,7 @@ async def many_partitions(bench: Bench) -> None:
         fill(directory.create("t", number, TOPIC_ID), 1)
     await directory.flush()
     for log in directory.logs.values():
-        log.update_high_watermark(log.end_offset)
+        commit(log)
     await bench.measure("checkpoint, all changed", f"{count} partitions", directory.checkpoint)
     await bench.measure("checkpoint, nothing new", f"{count} partitions", directory.checkpoint)
     await directory.close()

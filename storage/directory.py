@@ -585,11 +585,15 @@ class LogDirectory:
         Raises StorageError: the directory is offline then, or it may be tried again.
         """
         self._check_online()
-        points = {log: min(log.synced_offset, log.high_watermark) for log in self.logs.values()}
+        points = self._committed()
         try:
             await self._checkpoints.write(points, points)
         except OSError as error:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
+
+    def _committed(self) -> dict[PartitionLog, int]:
+        """The high watermarks that may be told of after a loss of power."""
+        return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self.logs.values()}
 
     async def free_set_aside(self) -> None:
         """Remove what truncations have cut off. What a failure or a crash leaves of it goes when
@@ -648,7 +652,7 @@ class LogDirectory:
         return removed
 
     async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
-        start_offset = await retained_from(log, now_ms)
+        start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
         if log.offline is None:  # else it was deleted meanwhile, or its disk failed
             log.advance_start_offset(start_offset)
             log.expire_producers(now_ms)
@@ -683,7 +687,7 @@ class LogDirectory:
         await self._commit.flush()
         await self._checkpoints.write(
             {log: log.synced_offset for log in self.logs.values()},
-            {log: min(log.synced_offset, log.high_watermark) for log in self.logs.values()},
+            self._committed(),
         )
 
     async def _mark_clean(self, broker_epoch: int) -> None:

@@ -89,8 +89,11 @@ class PartitionLog:
         """Records below do not count any more; their segments may still be there."""
         self.end_offset = recovered.segments[-1].end_offset
         """Offset of the next record. The last segment's end offset, always."""
-        self.high_watermark = 0
-        """As the replica's owner last told; never above ``end_offset``. For checkpoints."""
+        self.recovered_high_watermark = 0
+        """As the last checkpoint said, within the log: whoever takes the log up begins with it."""
+        self.ask_high_watermark: Callable[[], int] = lambda: self.recovered_high_watermark
+        """Whoever takes the log up says how: the high watermark is theirs, the log keeps none. It
+        is asked for by checkpoints, which claim nothing above it."""
         self.truncated_bytes = recovered.truncated_bytes
         """What recovery took off as a torn write."""
         self.offline: OSError | None = None
@@ -200,7 +203,9 @@ class PartitionLog:
         # Epochs begin with the log. Theirs is the later start where a crash came between their
         # file and the checkpoint of the starts.
         self.start_offset = max(request.start_offset, self.epochs.start_offset)
-        self.high_watermark = min(max(request.high_watermark, self.start_offset), self.end_offset)
+        self.recovered_high_watermark = min(
+            max(request.high_watermark, self.start_offset), self.end_offset
+        )
         request = request._replace(start_offset=self.start_offset)
         self.producers, replayed = yield from recover_producers(request, recovered)
         self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
@@ -255,10 +260,6 @@ class PartitionLog:
         self.config = config
         if config.strict_flush and self.synced_offset < self.end_offset:
             self._durability.mark_dirty()
-
-    def update_high_watermark(self, offset: int) -> None:
-        """Remember it for the checkpoints; clamped to the log."""
-        self.high_watermark = min(max(offset, self.start_offset), self.end_offset)
 
     # ----------------------------------------------------------------------------- append
 
@@ -684,7 +685,6 @@ class PartitionLog:
         """After a cut: everything that is left is on disk, and the state is that of the end."""
         self.end_offset = self.segments.active.end_offset
         self.start_offset = min(self.start_offset, self.end_offset)
-        self.high_watermark = min(self.high_watermark, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
         drop_snapshots_above(self._disk, self.directory, self.end_offset)
         self._durability.end_cut(self.end_offset)
@@ -715,7 +715,7 @@ class PartitionLog:
             drop_snapshots_above(self._disk, self.directory, -1)
             self.segments.begin(offset, created_ms=self._clock.time_ms())
             self.epochs.clear()
-            self.start_offset = self.high_watermark = self.end_offset = offset
+            self.start_offset = self.end_offset = offset
             self._disk.sync_now(self.directory)
             self._settle()
         except OSError as error:
@@ -737,7 +737,6 @@ class PartitionLog:
             )
         if offset > self.start_offset:
             self.start_offset = offset
-            self.high_watermark = max(self.high_watermark, offset)
             self.epochs.advance_start(offset)
 
     def remove_dead_segments(self, *, in_order: bool = False) -> int:

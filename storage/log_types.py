@@ -96,7 +96,6 @@ class LogView(Protocol):
     offline: OSError | None
     start_offset: int
     end_offset: int
-    high_watermark: int
 
     @property
     def name(self) -> str: ...

@@ -8,10 +8,10 @@ from storage.log_types import LogView
 from storage.time_search import largest_timestamp
 
 
-async def retained_from(log: LogView, now_ms: int) -> int:
+async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
     """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
 
-    Whole segments go, oldest first, never the active one and nothing above the high watermark.
+    Whole segments go, oldest first, never the active one and nothing above ``high_watermark``.
     By time once the newest record is older than ``retention.ms``; by size while what would be
     left is at least ``retention.bytes``. May wait for the disk, one read for each segment that
     goes and one more; of a log that was cut meanwhile nothing goes this time. Raises OSError.
@@ -22,7 +22,7 @@ async def retained_from(log: LogView, now_ms: int) -> int:
     generation = log.truncation_generation
     excess = log.size_bytes - config.retention_bytes
     for segment in log.segments.sealed():
-        if segment.end_offset > log.high_watermark:
+        if segment.end_offset > high_watermark:
             break
         newest_ms = await largest_timestamp(log, segment)
         if newest_ms == NO_TIMESTAMP:

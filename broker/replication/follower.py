@@ -141,7 +141,6 @@ class Following:
             log.advance_start_offset(min(data.log_start_offset, log.end_offset))
         self._check_start(data)
         replica.machine.copied(replica.position, data.high_watermark)
-        log.update_high_watermark(replica.machine.high_watermark)
         return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
 
     def _begin_with_batch(self, records: Buffer) -> None:

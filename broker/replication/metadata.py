@@ -186,7 +186,7 @@ class MetadataApplier:
         machine = PartitionMachine(
             self._replicas.broker_id,
             log=EMPTY_LOG if log is None else position_of(log),
-            high_watermark=0 if log is None else log.high_watermark,
+            high_watermark=0 if log is None else log.recovered_high_watermark,
             min_insync_replicas=min_insync_replicas(self._replicas.image, topic),
             lag_max_ms=self._config.replica_lag_time_max_ms,
         )
@@ -235,6 +235,7 @@ class MetadataApplier:
             self._replicas.carry_out(replica, effects)
 
         log.on_durable = made_durable
+        log.ask_high_watermark = lambda: replica.machine.high_watermark
 
     # ------------------------------------------------------------------------- corruption
 

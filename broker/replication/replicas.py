@@ -19,7 +19,7 @@ from broker.partition.effects import (
     Refused,
 )
 from broker.partition.ids import PartitionId
-from broker.replication.replica import ProduceToken, Replica, ReplicaState
+from broker.replication.replica import ProduceToken, Replica
 from broker.replication.types import LeaderHint
 from metadata.image import EMPTY, MetadataImage
 from stele.errors import ErrorCode
@@ -105,9 +105,7 @@ class Replicas:
                 case Appended():
                     self.unsettled[replica.id] = None
                     replica.wake_followers()
-                case Advanced(high_watermark):
-                    if replica.state is ReplicaState.ONLINE:  # the ISR's answer may come later
-                        replica.log.update_high_watermark(high_watermark)
+                case Advanced():
                     replica.stir_followers()
                     replica.wake_consumers()
                 case Acknowledged(tokens):

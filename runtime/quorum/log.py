@@ -300,7 +300,6 @@ class QuorumLog:
         point = min(high_watermark, self._log.durable_offset)
         if point <= self._recovery_point:
             return
-        self._log.update_high_watermark(point)
         epochs = self._log.checkpoint_epochs()
         if epochs is not None:
             try:

@@ -12,6 +12,7 @@ from runtime.quorum.log import QuorumLog
 from stele.wire.batch import BatchBuilder
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
+from tests.support.storage import commit
 from world.disk import Disk
 
 DELAYS_S = (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.004, 0.006)
@@ -40,12 +41,12 @@ def test_in_a_log_directory(delay_s: float) -> None:
         log = directory.create("t", 0, bytes(16))
         append(log, 1)
         await asyncio.sleep(1)
-        log.update_high_watermark(1)
+        commit(log, 1)
         await directory.checkpoint()
         append(log, 2)
         append(log, 3)
         await asyncio.sleep(1)
-        log.update_high_watermark(3)
+        commit(log, 3)
         await cancel_after(asyncio.get_running_loop().create_task(directory.checkpoint()), delay_s)
         await directory.close()
         return log.epochs.entries

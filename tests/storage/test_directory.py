@@ -12,7 +12,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.steps import Steps
-from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"
 OURS = MetaProperties("cluster-a", 1, "dir-1")
@@ -69,13 +69,13 @@ async def test_a_clean_shutdown_is_remembered_once(disk: MemoryDisk) -> None:
     log = directory.create("t", 0, TOPIC_ID)
     for number in range(9):
         append(log, make_batch(producer=(4, 0, number)), epoch=2)
-    log.update_high_watermark(7)
+    commit(log, 7)
     await directory.close(broker_epoch=55)
     disk.power_loss()
     again = open_directory(disk)
     assert (again.clean_shutdown, again.previous_broker_epoch) == (True, 55)
     log = again.logs[TopicPartition("t", 0)]
-    assert (log.end_offset, log.high_watermark, log.latest_epoch) == (9, 7, 2)
+    assert (log.end_offset, log.recovered_high_watermark, log.latest_epoch) == (9, 7, 2)
     repeated = make_batch(producer=(4, 0, 8))
     assert append(log, repeated, epoch=2) == 8
     kill(again)
@@ -91,8 +91,8 @@ async def test_checkpoints_hold_what_is_on_disk_and_committed(disk: MemoryDisk) 
         for _ in range(10):
             append(log, make_batch())
     await directory.flush()
-    first.update_high_watermark(6)
-    second.update_high_watermark(10)
+    commit(first, 6)
+    commit(second, 10)
     second.advance_start_offset(4)
     await directory.checkpoint()
     assert checkpoint_file(disk, "recovery-point") == {("t", 0): 6, ("t", 1): 10}
@@ -102,7 +102,7 @@ async def test_checkpoints_hold_what_is_on_disk_and_committed(disk: MemoryDisk) 
     disk.power_loss()
     again = open_directory(disk)
     assert again.logs[TopicPartition("t", 1)].start_offset == 4
-    assert again.logs[TopicPartition("t", 0)].high_watermark == 6
+    assert again.logs[TopicPartition("t", 0)].recovered_high_watermark == 6
 
 
 async def test_truncating_below_a_checkpoint_lowers_it_first(disk: MemoryDisk) -> None:
@@ -111,7 +111,7 @@ async def test_truncating_below_a_checkpoint_lowers_it_first(disk: MemoryDisk) -
     for _ in range(10):
         append(log, make_batch())
     await directory.flush()
-    log.update_high_watermark(10)
+    commit(log, 10)
     await directory.checkpoint()
     log.truncate_to(4)  # an unclean election took the rest
     disk.power_loss()
@@ -156,7 +156,7 @@ async def test_retention_checkpoints_the_start_before_it_deletes(disk: MemoryDis
     for _ in range(40):
         append(log, make_batch())
     await directory.flush()
-    log.update_high_watermark(40)
+    commit(log, 40)
     assert await directory.enforce_retention() > 0
     assert checkpoint_file(disk, "log-start") == {("t", 0): log.start_offset}
     disk.power_loss()  # the removals were not synced: the files are back
@@ -170,7 +170,7 @@ async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDis
     log = directory.create("t", 0, TOPIC_ID)
     append(log, make_batch())
     await directory.flush()
-    log.update_high_watermark(1)
+    commit(log, 1)
     await directory.checkpoint()
     directory.delete("t", 0)
     assert any(name.endswith("-delete") for name in disk.list(PATH))
@@ -196,7 +196,7 @@ async def make_anew_during_a_checkpoint(disk: MemoryDisk, waits_for: str) -> Log
     await directory.flush()
     if "epoch" not in waits_for:
         await directory.checkpoint()  # of the epochs: they are on disk
-    log.update_high_watermark(3)
+    commit(log, 3)
     disk.gate = asyncio.Event()
     checkpoint = asyncio.ensure_future(directory.checkpoint())
     await asyncio.sleep(0)
@@ -302,10 +302,10 @@ async def test_a_corrupt_log_does_not_stop_the_others(disk: MemoryDisk) -> None:
         log = directory.create("t", partition, TOPIC_ID)
         for _ in range(2):
             append(log, make_batch())
-        log.update_high_watermark(2)
+        commit(log, 2)
     await directory.flush()
     for log in directory.logs.values():
-        log.update_high_watermark(2)
+        commit(log, 2)
     await directory.checkpoint()
     kill(directory)
     disk.flip(f"{PATH}/t-0/{0:020d}.log", 150)
@@ -430,7 +430,7 @@ async def filled_up(disk: MemoryDisk) -> LogDirectory:
         except StorageError:
             break
     await directory.flush()
-    log.update_high_watermark(log.end_offset)
+    commit(log, log.end_offset)
     disk.capacity = disk.used()
     with pytest.raises(StorageError, match="No space"):
         await directory.checkpoint()

@@ -17,7 +17,7 @@ from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"
 CONFIG = LogConfig(segment_bytes=500)
@@ -138,7 +138,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @rule(key=keys, share=st.floats(0, 1))
     def commit(self, key: TopicPartition, share: float) -> None:
         if (twin := self.twins.get(key)) is not None:
-            twin.log.update_high_watermark(round(share * twin.durable))
+            commit(twin.log, round(share * twin.durable))
 
     @rule(key=keys, share=st.floats(0, 1))
     def cut(self, key: TopicPartition, share: float) -> None:
@@ -146,6 +146,7 @@ class DirectoryMachine(RuleBasedStateMachine):
             end = round(share * len(twin.written))
             twin.log.truncate_to(max(end, twin.start))
             del twin.written[twin.log.end_offset :]
+            commit(twin.log, min(twin.log.ask_high_watermark(), twin.log.end_offset))
             twin.durable = min(twin.durable, twin.log.end_offset)
 
         if (twin := self.twins.get(key)) is not None:
@@ -154,7 +155,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @rule(key=keys)
     def delete_records(self, key: TopicPartition) -> None:
         if (twin := self.twins.get(key)) is not None:
-            twin.start = max(twin.start, twin.log.high_watermark)
+            twin.start = max(twin.start, twin.log.ask_high_watermark())
             twin.log.advance_start_offset(twin.start)
 
     # ------------------------------------------------------------------- the directory

@@ -14,7 +14,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError
 from storage.log import PartitionLog
-from tests.support.storage import NAME_MAX_BYTES, HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import NAME_MAX_BYTES, HandClock, MemoryDisk, append, commit, make_batch
 from world.disk import File, ReadFailedError, SyncFailedError
 
 PATH = "/data"
@@ -87,7 +87,7 @@ async def test_what_is_not_the_devices_fault_refuses_one_request_only(
     for _ in range(10):
         append(log, make_batch(size=50))
     await directory.flush()
-    log.update_high_watermark(10)
+    commit(log, 10)
     for segment in log.segments.sealed():
         segment.unload()
     disk.open_error = number
@@ -98,7 +98,7 @@ async def test_what_is_not_the_devices_fault_refuses_one_request_only(
     end_offset = log.end_offset
     assert append(log, make_batch(size=50)) == end_offset
     await directory.flush()
-    log.update_high_watermark(log.end_offset)
+    commit(log, log.end_offset)
     await directory.checkpoint()
     assert log.read(log.start_offset, 1000).data
     directory.create("v", 0, TOPIC_ID)

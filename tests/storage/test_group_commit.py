@@ -205,7 +205,6 @@ async def test_a_file_that_retention_removed_is_no_failure(disk: MemoryDisk, own
     (log,) = open_logs(disk, owner, 1, segment_bytes=200)
     for _ in range(10):
         append(log, make_batch())
-    log.update_high_watermark(10)
     log.advance_start_offset(9)
     log.remove_dead_segments()
     await owner.commit.flush()

@@ -16,7 +16,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.steps import BATCHES_PER_TURN
 from tests.support.counting import CountingDisk
-from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"
 TOPIC_ID = bytes(range(16))
@@ -50,7 +50,7 @@ async def filled(disk: MemoryDisk, *, cleanly: bool) -> None:
         log = directory.create(key.topic, key.partition, TOPIC_ID)
         for number in range(COUNT):
             append(log, make_batch(producer=(4, 0, number)), epoch=number // 5)
-        log.update_high_watermark(COUNT - 2)
+        commit(log, COUNT - 2)
     await directory.flush()
     await directory.checkpoint()
     if cleanly:
@@ -62,7 +62,11 @@ def is_whole(directory: LogDirectory) -> None:
     assert not directory.corrupt
     assert sorted(directory.logs) == KEYS
     for log in directory.logs.values():
-        assert (log.start_offset, log.end_offset, log.high_watermark) == (0, COUNT, COUNT - 2)
+        assert (log.start_offset, log.end_offset, log.recovered_high_watermark) == (
+            0,
+            COUNT,
+            COUNT - 2,
+        )
         assert log.epochs.entries == [(0, 0), (1, 5), (2, 10)]
         state = log.producers.get(4)
         assert state is not None

@@ -357,7 +357,6 @@ def test_truncating_below_the_start_resets(disk: MemoryDisk) -> None:
     log = open_log(disk)
     for _ in range(40):
         append(log, make_batch())
-    log.update_high_watermark(40)
     log.advance_start_offset(30)
     log.remove_dead_segments()
     assert log.truncate_to(3) == 3
@@ -423,20 +422,18 @@ async def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> N
     log = open_log(disk, replace(SMALL, retention_ms=100))
     for number in range(40):
         append(log, make_batch(timestamp_ms=number * 10))
-    log.update_high_watermark(40)
     second = log.segment_bases[1]
     last_of_first_ms = (second - 1) * 10
-    assert await retained_from(log, last_of_first_ms + 100) == 0
-    assert await retained_from(log, last_of_first_ms + 101) == second
-    assert await retained_from(log, 10**9) == log.segment_bases[-1]
+    assert await retained_from(log, 40, last_of_first_ms + 100) == 0
+    assert await retained_from(log, 40, last_of_first_ms + 101) == second
+    assert await retained_from(log, 40, 10**9) == log.segment_bases[-1]
 
 
 async def test_retention_by_size(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_bytes=2000, retention_ms=-1))
     for _ in range(60):
         append(log, make_batch())
-    log.update_high_watermark(60)
-    start = await retained_from(log, 0)
+    start = await retained_from(log, 60, 0)
     log.advance_start_offset(start)
     assert log.remove_dead_segments() > 0
     assert 2000 <= log.size_bytes < 3000
@@ -449,8 +446,7 @@ async def test_retention_stays_below_the_high_watermark(disk: MemoryDisk) -> Non
     for _ in range(40):
         append(log, make_batch())
     second, third = log.segment_bases[1:3]
-    log.update_high_watermark(third - 1)
-    assert await retained_from(log, 10**12) == second
+    assert await retained_from(log, third - 1, 10**12) == second
 
 
 def test_deleted_records_are_out_of_range(disk: MemoryDisk) -> None:

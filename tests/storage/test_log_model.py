@@ -144,7 +144,6 @@ class LogMachine(RuleBasedStateMachine):
         if epochs is not None:
             self.disk.replace_file_now(*epochs)
         self.checkpointed = self.log.durable_offset
-        self.log.update_high_watermark(self.checkpointed)
 
     @rule()
     def restart_cleanly(self) -> None:

@@ -213,7 +213,6 @@ def test_a_deletion_that_no_checkpoint_knows_of_is_none() -> None:
     """On a full disk segments go before the new start can be written."""
     disk = written(2 * PER_SEGMENT + 1)
     log = open_log(disk)
-    log.update_high_watermark(log.end_offset)
     log.advance_start_offset(PER_SEGMENT * 10)
     assert log.remove_dead_segments(in_order=True) == 1
     disk.power_loss()
@@ -359,7 +358,6 @@ def test_a_start_that_only_the_epochs_knew_of_is_the_logs(clean: bool) -> None:
     disk = written(2 * PER_SEGMENT)
     end = 20 * PER_SEGMENT
     log = open_log(disk, recovery_point=end)
-    log.update_high_watermark(end)
     log.advance_start_offset(end - 10)
     epochs = log.checkpoint_epochs()
     assert epochs is not None

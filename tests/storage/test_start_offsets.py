@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage.checkpoints import LOG_START_FILE, MetaProperties, TopicPartition, decode_offsets
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, make_batch
+from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"
 STARTS = f"{PATH}/{LOG_START_FILE}"
@@ -41,7 +41,7 @@ async def make_log(directory: LogDirectory, partition: int = 0) -> PartitionLog:
     for _ in range(RECORDS):
         append(log, make_batch())
     await directory.flush()
-    log.update_high_watermark(RECORDS)
+    commit(log, RECORDS)
     await directory.checkpoint()
     return log
 

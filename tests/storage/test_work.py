@@ -20,7 +20,7 @@ from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.retention import retained_from
 from tests.support.counting import CountingDisk, Work
-from tests.support.storage import HandClock, append, make_batch
+from tests.support.storage import HandClock, append, commit, make_batch
 
 T = TypeVar("T")
 
@@ -159,13 +159,11 @@ async def test_the_first_retention_check_reads_an_entry_for_each_segment() -> No
     disk = CountingDisk()
     log = open_log(disk, config)
     fill(log, 2000)
-    log.update_high_watermark(2000)
     segments = len(log.segment_bases)
     close_cleanly(log, disk)
     log = reopened(disk, 2000, config)
-    log.update_high_watermark(2000)
     work = disk.fresh()
-    assert await retained_from(log, 2000) > 0
+    assert await retained_from(log, 2000, 2000) > 0
     assert work.bytes_read <= 12 * segments
     assert work.calls["open"] <= segments
 
@@ -207,7 +205,6 @@ async def test_retiring_many_segments_is_cut_into_turns() -> None:
     disk = CountingDisk()
     log = open_log(disk, ONE_EACH)
     fill(log, 300)
-    log.update_high_watermark(300)
     log.advance_start_offset(290)
     retired, turn = await longest_turn(disk, log.retire_dead_segments())
     assert retired == 290
@@ -224,7 +221,6 @@ async def test_segments_that_a_crash_left_under_their_last_names_are_removed() -
     log = open_log(disk, ONE_EACH)
     fill(log, 50)
     log.sync_now()
-    log.update_high_watermark(50)
     log.advance_start_offset(40)
     retiring = asyncio.ensure_future(log.retire_dead_segments())
     await asyncio.sleep(0)  # a part of them
@@ -242,7 +238,6 @@ async def test_a_log_made_anew_under_the_path_meanwhile_keeps_its_files() -> Non
         disk = CountingDisk()
         log = open_log(disk, ONE_EACH)
         fill(log, 50)
-        log.update_high_watermark(50)
         log.advance_start_offset(40)
         retiring = asyncio.ensure_future(log.retire_dead_segments())
         for _ in range(turns):
@@ -265,7 +260,7 @@ async def test_a_checkpoint_of_many_changed_logs_is_cut_into_turns() -> None:
     for number in range(200):
         log = directory.create("t", number, b"t" * 16)
         append(log, make_batch())
-        log.update_high_watermark(1)
+        commit(log, 1)
     await directory.flush()
     _, turn = await longest_turn(disk, directory.checkpoint())
     changing = {call: turn.calls[call] for call in ("open", "append", "rename")}

@@ -66,6 +66,11 @@ def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int =
     return result.base_offset
 
 
+def commit(log: PartitionLog, high_watermark: int) -> None:
+    """Be the partition's machine: the high watermark is this."""
+    log.ask_high_watermark = lambda: high_watermark
+
+
 @dataclass(eq=False)
 class Inode:
     data: bytearray = field(default_factory=bytearray)

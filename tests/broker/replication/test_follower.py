@@ -88,7 +88,7 @@ def test_records_are_appended_and_the_high_watermark_taken_over() -> None:
         assert each.take(answer(data, hw=2)) == Verdict(moved=True, written_bytes=len(data))
         assert each.replica.log.end_offset == 3
         assert each.replica.machine.high_watermark == 2
-        assert each.replica.log.high_watermark == 2
+        assert each.replica.log.ask_high_watermark() == 2
         each.position(100)
         assert each.take(answer(hw=3)) == Verdict()
         assert each.replica.machine.high_watermark == 3

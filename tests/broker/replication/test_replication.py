@@ -124,7 +124,7 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
         cluster.fence(3)
         for _ in range(6):
             await cluster[1].produce(make_batch(value=b"v" * 600))
-        await until(lambda: cluster[1].replica().log.high_watermark == 6)
+        await until(lambda: cluster[1].replica().machine.high_watermark == 6)
         await cluster[1].process.run(cluster[1].manager._housekeeping.enforce_retention())
         start = cluster[1].replica().log.start_offset
         assert start > 0

@@ -21,7 +21,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.errors import LogDirectoryError, StorageError
 from tests.support.replica_cluster import until
-from tests.support.storage import append, make_batch
+from tests.support.storage import append, commit, make_batch
 
 ROOT = Path(__file__).parents[3]
 
@@ -267,7 +267,7 @@ async def test_a_log_directory_on_real_files(disk: RealDisk, tmp_path: Path) -> 
     assert {log.durable_offset for log in logs} == {500}
     logs[0].truncate_to(123)
     for log in logs:
-        log.update_high_watermark(log.end_offset)
+        commit(log, log.end_offset)
     await directory.checkpoint()
     with pytest.raises(LogDirectoryError, match="in use"):
         LogDirectory.open(disk, path, RealClock(), config)

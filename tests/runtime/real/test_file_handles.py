@@ -22,7 +22,7 @@ from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
-from tests.support.storage import append, make_batch
+from tests.support.storage import append, commit, make_batch
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ async def test_logs_give_handles_back_where_the_process_has_none_left(tmp_path: 
                 append(log, make_batch(size=900))
         await directory.flush()
         for log in logs:
-            log.update_high_watermark(log.end_offset)
+            commit(log, log.end_offset)
             assert log.read(0, 10).data
         await directory.checkpoint()
         logs[0].truncate_to(7)

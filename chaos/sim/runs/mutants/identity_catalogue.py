@@ -28,7 +28,7 @@ IDENTITY = [
     bug(
         "storage: let retention take what is not committed",
         "storage/retention.py",
-        "        if segment.end_offset > log.high_watermark:\n",
+        "        if segment.end_offset > high_watermark:\n",
         "        if segment.end_offset > log.end_offset:\n",
     ),
 ]

@@ -142,7 +142,6 @@ def test_a_log_that_was_cut_from_the_front_is_compared_from_there_on(
     log.config = LogConfig(segment_bytes=1)
     for number in range(1, 4):
         log.append_as_follower(batch(2 * number, sequence=2 * number))
-    log.update_high_watermark(8)
     log.advance_start_offset(4)
     log.remove_dead_segments()
     assert not bench.broken(law)
