@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
+from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView
-from stele.cluster.waiting import Backoff
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.consumer.fetcher import Fetcher
 from stele.consumer.offset_lookup import OffsetLookup
@@ -75,7 +75,7 @@ class Consumer:
         for name in names:
             self._view.want(name.topic)
             self._positions[name] = kept.get(name) or PartitionPosition(
-                name, Backoff.of(self._config, self._world)
+                name, PartitionRetry(name, self._view)
             )
         self._fetcher.wake()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from stele.cluster.waiting import Backoff
+from stele.cluster.leader_requests import PartitionRetry
 from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.records import ConsumerRecord, TimestampType, TopicPartition
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
@@ -23,9 +23,9 @@ class FetchedBatch(NamedTuple):
 class PartitionPosition:
     """One assigned partition."""
 
-    def __init__(self, partition: TopicPartition, backoff: Backoff) -> None:
+    def __init__(self, partition: TopicPartition, retry: PartitionRetry) -> None:
         self.partition = partition
-        self.backoff = backoff
+        self.retry = retry
         self.offset: int | None = None  # of the next record to hand out; None: to be looked up
         self.reset_to: int | None = None  # by which timestamp it is looked up: EARLIEST or LATEST
         self.fetch_offset = 0  # of the next fetch; at or past ``offset``
@@ -34,8 +34,6 @@ class PartitionPosition:
         self.in_flight = False
         self.error: SteleError | None = None  # raised by poll, until a seek
         self.high_watermark = -1
-        self.retry_at = 0.0  # no fetch before, unless the leader is another by then
-        self.failed_at: tuple[int, int] | None = None  # the leader (id, epoch) that last refused
         self.lost_since: float | None = None  # since when there has been no such partition
         self.gone: ApiError | None = None  # raised by poll while there has been none for long
         self.buffered_bytes = 0
@@ -67,7 +65,7 @@ class PartitionPosition:
         self.error = None
         self.gone = None
         self.in_flight = False
-        self.retry_at = 0.0
+        self.retry.at = 0.0
         self.drop_buffer()
 
     def drop_buffer(self) -> None:

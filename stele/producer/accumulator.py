@@ -10,7 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
-from stele.cluster.waiting import Backoff
+from stele.cluster.leader_requests import PartitionRetry
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.producer.idempotence import Entry, Lane
@@ -116,29 +116,23 @@ class PartitionQueue:
     """One partition's batches: those in the lane (numbered, oldest), then those waiting."""
 
     __slots__ = (
-        "backoff",
-        "failed_at",
         "lane",
         "last_identity",
         "partition",
-        "reason",
-        "retry_at",
+        "retry",
         "topic_id",
         "waiting",
     )
 
     def __init__(
-        self, partition: TopicPartition, lane: Lane[PendingBatch], backoff: Backoff
+        self, partition: TopicPartition, lane: Lane[PendingBatch], retry: PartitionRetry
     ) -> None:
         self.partition = partition
         self.lane = lane
-        self.backoff = backoff
+        self.retry = retry
         self.waiting: deque[PendingBatch] = deque()  # only the last may be open
         self.topic_id = b""  # what the lane's sequences were given under
         self.last_identity: tuple[int, int] | None = None  # the lane never takes it again
-        self.retry_at = 0.0  # nothing is sent before, unless the leader is another by then
-        self.failed_at: tuple[int, int] | None = None  # the leader (id, epoch) that last refused
-        self.reason = ""  # why the oldest batch waits, in words
 
     @property
     def is_empty(self) -> bool:

@@ -9,8 +9,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Self, Unpack
 
+from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView, TopicView
-from stele.cluster.waiting import Backoff
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
     ApiError,
@@ -218,7 +218,7 @@ class Producer:
 
     def _new_queue(self, name: TopicPartition) -> PartitionQueue:
         lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
-        queue = PartitionQueue(name, lane, Backoff.of(self._config, self._world))
+        queue = PartitionQueue(name, lane, PartitionRetry(name, self._view))
         self._queues[name] = queue
         return queue
 
@@ -322,7 +322,9 @@ class Producer:
             raise cause
 
     def _reasons(self) -> str:
-        reasons = [queue.reason for queue in self._accumulator.active.values() if queue.reason]
+        reasons = [
+            queue.retry.reason for queue in self._accumulator.active.values() if queue.retry.reason
+        ]
         return f" (last: {reasons[0]})" if reasons else ""
 
     def _check_open(self) -> None:

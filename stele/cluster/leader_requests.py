@@ -1,0 +1,370 @@
+"""Requests to partitions' leaders over one stream per broker: the engine of producer and consumer.
+
+One loop asks its client what to send, and is woken by whatever may change the reply: an answer, a
+broken stream, news of a leader, a point in time. What an answer means is the client's business;
+that there is none, be it that the stream broke, that the broker is silent or that another one leads
+by now, is found out here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from stele.cluster.broker_stream import BrokerStream, UnsentError
+from stele.cluster.view import ClusterView, Leader
+from stele.cluster.waiting import Backoff
+from stele.records import TopicPartition
+
+LONGEST_PAUSE_S = 1.0
+"""So often at least the loop looks at everything."""
+
+
+class PartitionRetry:
+    """When a partition's leader may be asked again after a failure."""
+
+    __slots__ = ("_backoff", "_partition", "_view", "at", "failed_leader", "reason")
+
+    def __init__(self, partition: TopicPartition, view: ClusterView) -> None:
+        self._partition = partition
+        self._view = view
+        self._backoff = Backoff.of(view.config, view.world)
+        self.at = 0.0  # not before, unless the leader is another by then
+        self.failed_leader: Leader | None = None  # the one that failed last
+        self.reason = ""  # of the last failure, in words; empty after a success
+
+    def must_wait(self, leader: Leader | None, now: float) -> bool:
+        moved = leader is not None and self.failed_leader not in (None, leader)
+        return now < self.at and not moved
+
+    def postpone(self, reason: str, now: float) -> None:
+        self.reason = reason
+        if now >= self.at:  # one pause for all requests that failed together
+            self.at = now + self._backoff.next_s()
+        if self._backoff.failures > 2:  # a change of leader is no news; what lasts is
+            self._view.waiting.say(f"waiting: {reason}", f"{self._partition} {reason[:60]}")
+
+    def succeed(self) -> None:
+        self._backoff.reset()
+        self.failed_leader = None
+        self.reason = ""
+
+
+class Item(Protocol):
+    """One partition's share of a request."""
+
+    @property
+    def partition(self) -> TopicPartition: ...
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def leader(self) -> Leader:
+        """To whom it was sent."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the answer still counts."""
+
+
+class Request(Protocol):
+    correlation_id: int
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
+
+
+class Part(Protocol):
+    """What an answer says of one partition."""
+
+    topic_id: bytes
+    topic: str  # where the request named no id
+    partition: int
+    leader: int
+    leader_epoch: int
+
+
+PartT = TypeVar("PartT", bound=Part)
+PartT_co = TypeVar("PartT_co", bound=Part, covariant=True)
+PartT_contra = TypeVar("PartT_contra", bound=Part, contravariant=True)
+ItemT = TypeVar("ItemT", bound=Item)
+ItemT_contra = TypeVar("ItemT_contra", bound=Item, contravariant=True)
+Result = TypeVar("Result")
+
+
+class Response(Protocol[PartT_co]):
+    correlation_id: int
+
+    @property
+    def partitions(self) -> Iterable[PartT_co]: ...
+
+
+class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
+    """Who sends requests. Hears once at most of every item, and only while it is current."""
+
+    def turn(self, now: float) -> float:
+        """Send all that may be sent now; returns when there may be more."""
+
+    def on_answer(self, item: ItemT_contra, part: PartT_contra) -> None: ...
+
+    def on_lost(self, item: ItemT_contra, reason: str, *, maybe_taken: bool) -> None:
+        """There will be no answer that counts: the item must not be current any more."""
+
+    def on_error(self, error: Exception) -> None:
+        """One of these methods raised; everything is stopped."""
+
+
+class Link(Generic[PartT]):
+    """The way to one broker. ``stream`` is opened when there is something to send."""
+
+    __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream")
+
+    def __init__(self, broker_id: int, backoff: Backoff) -> None:
+        self.broker_id = broker_id
+        self.backoff = backoff
+        self.in_flight = 0  # requests without an answer
+        self.retry_at = 0.0  # not opened before
+        self.stream: BrokerStream[Response[PartT]] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Sent(Generic[ItemT, PartT]):
+    link: Link[PartT]
+    stream: BrokerStream[Response[PartT]]
+    items: Sequence[ItemT]
+    sent_at: float
+    deadline: float  # then the whole stream is given up
+
+
+class LeaderRequests(Generic[ItemT, PartT]):
+    """One client's requests of one kind."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        method: str,
+        parse: Callable[[bytes], Response[PartT]],
+        client: LeaderClient[ItemT, PartT],
+        *,
+        max_in_flight: int | None = None,
+    ) -> None:
+        """``max_in_flight``: of requests to one broker."""
+        self._view = view
+        self._clock = view.world.clock
+        self._method = method
+        self._parse = parse
+        self._client = client
+        self._max_in_flight = max_in_flight
+        self._links: dict[int, Link[PartT]] = {}
+        self._sent: dict[Sent[ItemT, PartT], None] = {}  # in the order of sending
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._background: dict[asyncio.Task[None], None] = {}
+        self.is_stopped = False  # nothing is sent any more, and answers count no more
+        view.on_change.append(self.wake)
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    async def close(self) -> None:
+        """Stop at once."""
+        tasks = [*self._background] if self._task is None else [self._task, *self._background]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in self._links.values():
+            if link.stream is not None:
+                await link.stream.close()
+                link.stream = None
+
+    def _fail(self, error: Exception) -> None:
+        self.stop()
+        self._client.on_error(error)
+
+    def in_flight(self, broker_id: int) -> int:
+        """Items sent to the broker and not answered."""
+        return sum(len(sent.items) for sent in self._sent if sent.link.broker_id == broker_id)
+
+    # ----------------------------------------------------------------------- the loop
+
+    async def _run(self) -> None:
+        while not self.is_stopped:
+            self._wake.clear()
+            now = self._clock.monotonic()
+            try:
+                next_at = min(self._give_up_silent(now), self._client.turn(now))
+            except Exception as error:
+                self._fail(error)
+                return
+            if self._view.is_stale:
+                self._view.refresh_soon()
+            pause_s = min(max(next_at - now, 0.001), LONGEST_PAUSE_S)
+            handle = asyncio.get_running_loop().call_later(pause_s, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                handle.cancel()
+
+    # ------------------------------------------------------------------------ sending
+
+    def ready_at(self, broker_id: int, now: float) -> float:
+        """When this broker may be sent something, as far as is known now."""
+        link = self._link(broker_id)
+        if self._max_in_flight is not None and link.in_flight >= self._max_in_flight:
+            return now + LONGEST_PAUSE_S
+        return link.retry_at
+
+    def ask(
+        self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
+    ) -> None:
+        """Send a request; sets its correlation id."""
+        sent = self._open(broker_id, request, items, deadline)
+        future = sent.stream.request(request.correlation_id, request.SerializeToString())
+        future.add_done_callback(partial(self._on_done, sent, self._answered))
+
+    def post(
+        self,
+        broker_id: int,
+        request: Request,
+        items: Sequence[ItemT],
+        deadline: float,
+        on_handed_over: Callable[[ItemT], None],
+    ) -> None:
+        """Send a request that has no answer; ``on_handed_over`` takes the place of one."""
+
+        def handed_over(sent: Sent[ItemT, PartT], _: None) -> None:
+            for item in sent.items:
+                if item.is_current:
+                    on_handed_over(item)
+
+        sent = self._open(broker_id, request, items, deadline)
+        future = sent.stream.post(request.SerializeToString())
+        future.add_done_callback(partial(self._on_done, sent, handed_over))
+
+    def _open(
+        self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
+    ) -> Sent[ItemT, PartT]:
+        link = self._link(broker_id)
+        if link.stream is None:
+            channel = self._view.channel(broker_id)
+            link.stream = BrokerStream(channel, self._method, self._parse, f"broker {broker_id}")
+        request.correlation_id = link.stream.next_correlation_id()
+        sent = Sent(link, link.stream, items, self._clock.monotonic(), deadline)
+        self._sent[sent] = None
+        link.in_flight += 1
+        return sent
+
+    def _link(self, broker_id: int) -> Link[PartT]:
+        link = self._links.get(broker_id)
+        if link is None:
+            link = Link(broker_id, Backoff.of(self._view.config, self._view.world))
+            self._links[broker_id] = link
+        return link
+
+    # ------------------------------------------------------------------------ answers
+
+    def take_hint(self, item: ItemT, part: PartT) -> bool:
+        """Hear who leads by an answer. True if that is news, and usable at once."""
+        leader = Leader(part.leader, part.leader_epoch)
+        return self._view.hint(item.partition, item.topic_id, leader)
+
+    def _on_done(
+        self,
+        sent: Sent[ItemT, PartT],
+        take: Callable[[Sent[ItemT, PartT], Result], None],
+        future: asyncio.Future[Result],
+    ) -> None:
+        """A request has come to its end, this way or that."""
+        del self._sent[sent]
+        sent.link.in_flight -= 1
+        self.wake()
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or self.is_stopped:
+            return
+        try:
+            if error is None:
+                take(sent, future.result())
+            else:
+                self._broken(sent, error)
+        except Exception as problem:
+            self._fail(problem)
+
+    def _answered(self, sent: Sent[ItemT, PartT], response: Response[PartT]) -> None:
+        sent.link.backoff.reset()
+        parts: dict[tuple[bytes | str, int], PartT] = {}
+        for part in response.partitions:
+            parts[part.topic_id or part.topic, part.partition] = part
+        for item in sent.items:
+            if not item.is_current:
+                continue
+            topic, partition = item.partition
+            answer = parts.get((item.topic_id or topic, partition))
+            if answer is None:
+                self._lose(item, sent, "left it unanswered")
+            else:
+                self._client.on_answer(item, answer)
+
+    # ---------------------------------------------------------------------- no answer
+
+    def _broken(self, sent: Sent[ItemT, PartT], error: BaseException) -> None:
+        """The stream broke before the answer."""
+        link = sent.link
+        if link.stream is sent.stream:
+            link.stream = None
+            link.retry_at = self._clock.monotonic() + link.backoff.next_s()
+            self._in_background(sent.stream.close())
+            self._view.refresh_soon()
+        for item in sent.items:
+            maybe_taken = not isinstance(error, UnsentError)
+            self._lose(item, sent, f"is unreachable ({error})", maybe_taken=maybe_taken)
+
+    def _give_up_silent(self, now: float) -> float:
+        """Break streams off that owe an answer for too long; returns when the next one will."""
+        next_at = now + LONGEST_PAUSE_S
+        for sent in list(self._sent):
+            if sent.deadline > now:
+                next_at = min(next_at, sent.deadline)
+                continue
+            sent.stream.break_off("no answer in time")  # whatever else it owes is lost, too
+            for item in sent.items:
+                self._lose(item, sent, f"did not answer within {now - sent.sent_at:.1f} s")
+        return next_at
+
+    def leave_deposed(self, now: float, silent_for_s: float | None = None) -> bool:
+        """Wait no more for leaders that were replaced, and may hang.
+
+        ``silent_for_s``: leave only those that were asked longer ago than that. Returns whether any
+        were, deposed or not.
+        """
+        any_is_silent = False
+        for sent in self._sent:
+            if silent_for_s is not None and now - sent.sent_at <= silent_for_s:
+                continue
+            any_is_silent = True
+            for item in sent.items:
+                leader = self._view.leader(item.partition)
+                if leader is not None and leader.epoch > item.leader.epoch:
+                    self._lose(item, sent, "no longer leads and has not answered")
+        return any_is_silent
+
+    def _lose(
+        self, item: ItemT, sent: Sent[ItemT, PartT], problem: str, *, maybe_taken: bool = True
+    ) -> None:
+        if item.is_current:
+            reason = f"{item.partition}: broker {sent.link.broker_id} {problem}"
+            self._client.on_lost(item, reason, maybe_taken=maybe_taken)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background[task] = None
+        task.add_done_callback(lambda done: self._background.pop(done, None))
