@@ -176,12 +176,7 @@ class LogDirectory:
         Raises as ``claim`` and ``load``.
         """
         directory = cls.claim(disk, path, clock, config, cluster_id=cluster_id, node_id=node_id)
-        try:
-            with directory._explained():
-                finish(disk, directory._loading())
-        except BaseException:
-            directory._give_back()
-            raise
+        directory.load_now()
         return directory
 
     @classmethod
@@ -233,9 +228,18 @@ class LogDirectory:
         finds the directory as it was: what a clean shutdown left stays true to the end.
         """
         with self._explained():
-            await take_turns(self._disk, self._loading())
+            await take_turns(self._disk, self.loading())
             if self.offline is not None:
                 raise self.offline
+
+    def load_now(self) -> None:
+        """As ``load``, waiting for the device; if it fails, the lock is given back."""
+        try:
+            with self._explained():
+                finish(self._disk, self.loading())
+        except BaseException:
+            self._give_back()
+            raise
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -258,7 +262,8 @@ class LogDirectory:
         number, count = self._loading_log
         return f"{self.path}: {what} log {number} of {count}"
 
-    def _loading(self) -> Steps[None]:
+    def loading(self) -> Steps[None]:
+        """The steps of ``load``, for who takes them himself. Raises OSError."""
         self._read_clean_shutdown()
         self._checkpoints.load()
         partitions: list[TopicPartition] = []

@@ -305,7 +305,9 @@ def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
         assert broker is not None
 
         async def fail() -> None:
-            broker._directory_failed("/data")
+            (directory,) = broker.directories
+            assert directory.on_offline is not None
+            directory.on_offline(directory)
 
         with caplog.at_level(logging.ERROR):
             await machine.process.run(fail())

@@ -7,11 +7,16 @@ import logging
 import pytest
 
 from stele.ids import decode_uuid, encode_uuid
-from storage.checkpoints import CORRUPT_FILE, MetaProperties, TopicPartition, read_offsets
+from storage.checkpoints import (
+    CORRUPT_FILE,
+    PARTITION_METADATA_FILE,
+    MetaProperties,
+    TopicPartition,
+    read_offsets,
+)
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory, parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
-from storage.steps import Steps
 from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"
@@ -35,9 +40,9 @@ def open_directory(disk: MemoryDisk) -> LogDirectory:
     return directory
 
 
-def kill(directory: LogDirectory) -> None:
-    """The process is gone: its lock, too."""
-    directory._unlock()
+def kill_process(disk: MemoryDisk) -> None:
+    """Its lock is gone, too."""
+    disk.locks.clear()
 
 
 def checkpoint_file(disk: MemoryDisk, name: str) -> dict[TopicPartition, int]:
@@ -78,7 +83,7 @@ async def test_a_clean_shutdown_is_remembered_once(disk: MemoryDisk) -> None:
     assert (log.end_offset, log.recovered_high_watermark, log.latest_epoch) == (9, 7, 2)
     repeated = make_batch(producer=(4, 0, 8))
     assert append(log, repeated, epoch=2) == 8
-    kill(again)
+    kill_process(disk)
     third = open_directory(disk)
     assert (third.clean_shutdown, third.previous_broker_epoch) == (False, -1)
 
@@ -254,7 +259,7 @@ async def test_a_partition_whose_file_never_reached_the_disk_is_there_without_an
     directory.create("t", 0, TOPIC_ID)
     file = disk.inodes[f"{PATH}/t-0/partition.metadata"]
     file.data = file.data[:kept] or bytearray(len(file.data))
-    kill(directory)
+    kill_process(disk)
     log = open_directory(disk).logs[TopicPartition("t", 0)]
     assert (log.topic_id, log.end_offset) == (None, 0)
 
@@ -282,7 +287,7 @@ async def test_retention_forgets_no_producer_that_was_at_work_of_late(
         if role == "restarted":
             await directory.close()
         else:
-            kill(directory)
+            kill_process(disk)
         directory = LogDirectory.open(disk, PATH, clock, CONFIG)
         log = directory.logs[TopicPartition("t", 0)]
     await directory.enforce_retention()
@@ -307,7 +312,7 @@ async def test_a_corrupt_log_does_not_stop_the_others(disk: MemoryDisk) -> None:
     for log in directory.logs.values():
         commit(log, 2)
     await directory.checkpoint()
-    kill(directory)
+    kill_process(disk)
     disk.flip(f"{PATH}/t-0/{0:020d}.log", 150)
     again = open_directory(disk)
     key = TopicPartition("t", 0)
@@ -319,7 +324,7 @@ async def test_a_corrupt_log_does_not_stop_the_others(disk: MemoryDisk) -> None:
     assert fresh.end_offset == 0
     assert any(name.endswith("-corrupt") for name in disk.list(PATH))
     await again.flush()
-    kill(again)
+    kill_process(disk)
     assert open_directory(disk).corrupt == {}
 
 
@@ -336,7 +341,7 @@ async def test_a_corrupt_log_is_not_forgotten_in_a_clean_shutdown(
     for _ in range(3):
         append(log, make_batch())
     await directory.flush()
-    kill(directory)
+    kill_process(disk)
     disk.flip(f"{PATH}/t-0/{0:020d}.log", 150)
     with monkeypatch.context() as patch:
         if full:
@@ -362,7 +367,7 @@ async def test_damage_below_a_recovery_point_that_is_lowered_never_passes_for_a_
     for _ in range(2):
         again = open_directory(disk)
         assert list(again.corrupt) == [TopicPartition("t", 0)]
-        kill(again)
+        kill_process(disk)
         if note_is_lost:
             disk.remove(f"{PATH}/t-0/{CORRUPT_FILE}")
 
@@ -485,11 +490,12 @@ async def test_a_power_loss_while_a_full_disk_is_freed_leaves_no_gap() -> None:
 
 
 def test_a_directory_has_one_process(disk: MemoryDisk) -> None:
-    directory = open_directory(disk)
+    open_directory(disk)
     with pytest.raises(LogDirectoryError, match="in use by another process"):
         open_directory(disk)
-    kill(directory)
-    kill(open_directory(disk))
+    kill_process(disk)
+    open_directory(disk)
+    kill_process(disk)
 
 
 @pytest.mark.parametrize(
@@ -563,15 +569,16 @@ async def test_a_long_recovery_tells_how_far_it_is(
     for number in range(10):
         append(directory.create("t", number, TOPIC_ID), make_batch())
     await directory.flush()
-    disk.locks.clear()  # the process was killed
+    kill_process(disk)
     clock = HandClock()
-    load = LogDirectory._load_log
+    read_file = disk.read_file
 
-    def slow(self: LogDirectory, partition: TopicPartition) -> Steps[None]:
-        clock.now_ms += 2000
-        return load(self, partition)
+    def read_slowly(path: str) -> bytes:
+        if path.endswith(PARTITION_METADATA_FILE):  # once for each log
+            clock.now_ms += 2000
+        return read_file(path)
 
-    monkeypatch.setattr(LogDirectory, "_load_log", slow)
+    monkeypatch.setattr(disk, "read_file", read_slowly)
     with caplog.at_level(logging.INFO):
         LogDirectory.open(disk, PATH, clock)
     told = [line for line in caplog.messages if "recovering" in line]

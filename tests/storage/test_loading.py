@@ -83,7 +83,7 @@ async def test_an_opening_that_is_cut_short_leaves_everything_as_it_was(
     while True:
         disk = MemoryDisk()
         await filled(disk, cleanly=cleanly)
-        loading = claimed(disk)._loading()
+        loading = claimed(disk).loading()
         if sum(1 for _, _ in zip(range(steps), loading, strict=False)) < steps:
             break
         end(disk)

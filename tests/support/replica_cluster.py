@@ -71,7 +71,13 @@ class Node:
         self.corrupt: list[PartitionId] = []
 
     def replica(self, partition: PartitionId = P0) -> Replica:
-        return self.manager._replicas.by_id[partition]
+        replica = self.manager.get(partition)
+        assert replica is not None, partition
+        return replica
+
+    def holds(self, partition: PartitionId = P0) -> bool:
+        """Whether it has applied the metadata by which it has a replica of it."""
+        return self.manager.get(partition) is not None
 
     @property
     def disk(self) -> Any:

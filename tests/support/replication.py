@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.support.replica_cluster import P0, Node, ReplicaCluster, until
+from tests.support.replica_cluster import Node, ReplicaCluster, until
 
 Scenario = Callable[[ReplicaCluster], Awaitable[None]]
 
@@ -17,7 +17,7 @@ def ends(cluster: ReplicaCluster, *broker_ids: int) -> list[int]:
 async def settled(cluster: ReplicaCluster) -> None:
     """The topic is there and everybody follows."""
     assigned = cluster.state().replicas
-    await until(lambda: all(P0 in cluster[each].manager._replicas.by_id for each in assigned))
+    await until(lambda: all(cluster[each].holds() for each in assigned))
     await asyncio.sleep(0.1)
 
 

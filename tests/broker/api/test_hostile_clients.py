@@ -11,7 +11,7 @@ import pytest
 
 from broker.api import SERVED
 from chaos.sim.world.loop import SimLoop
-from runtime.kafka.connection_memory import FREE_SHARE_BYTES
+from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka
 from stele.wire.kafka import definitions
@@ -122,19 +122,16 @@ async def fill(connection: KafkaConnection) -> None:
 def held_under(attack: str, limit_bytes: int) -> tuple[int, int]:
     """The most bytes that all connections held, and how many hostile ones were closed."""
     most, closed = [0], [0]
+    memories: set[ConnectionMemory] = set()
+    change = ConnectionMemory.change
+
+    def noted(memory: ConnectionMemory, delta_bytes: int) -> None:
+        memories.add(memory)
+        change(memory, delta_bytes)
+        most[0] = max(most[0], memory.held_bytes)
 
     async def scenario(machine: OneNode) -> None:
         await machine.start(queued_max_request_bytes=str(limit_bytes))
-        broker = machine.node.broker
-        assert broker is not None
-        memory = broker._kafka.memory
-        change = memory.change
-
-        def noted(delta_bytes: int) -> None:
-            change(delta_bytes)
-            most[0] = max(most[0], memory.held_bytes)
-
-        memory.change = noted  # type: ignore[method-assign]
 
         async def questions(world: World) -> None:
             connection = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
@@ -149,12 +146,15 @@ def held_under(attack: str, limit_bytes: int) -> tuple[int, int]:
             for other in others:
                 other.transport.abort()
             await asyncio.sleep(1)
+            (memory,) = memories
             assert memory.held_bytes < FREE_SHARE_BYTES
             assert memory.waiting == 0
 
         await ask(machine, questions)
 
-    run_node(scenario)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConnectionMemory, "change", noted)
+        run_node(scenario)
     return most[0], closed[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,8 +51,16 @@ def test_it_behaves_like_a_plain_list(steps: list[tuple[str, int]]) -> None:
     assert waiters.drain() == tuple(token for _, token in twin)
 
 
+class Request:
+    """A token of which one can see whether it is still kept."""
+
+
 def test_withdrawn_ones_do_not_pile_up() -> None:
     waiters = OffsetWaiters()
+    kept: WeakSet[Request] = WeakSet()
     for offset in range(10_000):
-        waiters.withdraw(waiters.add(offset, offset))
-    assert len(waiters._heap) <= 65
+        request = Request()
+        kept.add(request)
+        waiters.withdraw(waiters.add(offset, request))
+        del request
+    assert len(kept) <= 65

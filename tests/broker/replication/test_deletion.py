@@ -18,7 +18,7 @@ from stele.wire.kafka.messages import delete_records as wire
 from tests.support.broker import leading, make_batch, of, state
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import run_virtual
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import ReplicaCluster, until
 from tests.support.replication import with_topic
 
 # --------------------------------------------------------------------------------- the machine
@@ -209,8 +209,7 @@ def test_a_loss_of_power_while_it_begins_anew_does_not_matter(after_s: float) ->
         assert (await cluster[1].delete(5)).low_watermark == 5
         await cluster[3].start()
         cluster.register(cluster[3])
-        replicas = cluster[3].manager._replicas.by_id
-        await until(lambda: P0 in replicas and replicas[P0].log.end_offset > 3)
+        await until(lambda: cluster[3].holds() and cluster[3].replica().log.end_offset > 3)
         await asyncio.sleep(after_s)
         cluster.simulation.power_off(cluster[3].name)
         cluster.fence(3)

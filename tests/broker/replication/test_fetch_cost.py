@@ -9,7 +9,6 @@ import pytest
 
 from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
-from broker.replication.fetch import FetchRequests
 from storage.log import PartitionLog
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster, until
@@ -21,17 +20,17 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entries = self.ticks = 0
-        read_entry, ticked = FetchRequests._read_entry, PartitionMachine.ticked
+        check, ticked = PartitionMachine.check_follower, PartitionMachine.ticked
 
-        def count_entry(self_: FetchRequests, *args: Any) -> Any:
+        def count_entry(machine: PartitionMachine, *args: Any) -> Any:
             self.entries += 1
-            return read_entry(self_, *args)
+            return check(machine, *args)
 
         def count_tick(machine: PartitionMachine, now_ms: float) -> Any:
             self.ticks += 1
             return ticked(machine, now_ms)
 
-        monkeypatch.setattr(FetchRequests, "_read_entry", count_entry)
+        monkeypatch.setattr(PartitionMachine, "check_follower", count_entry)
         monkeypatch.setattr(PartitionMachine, "ticked", count_tick)
 
     def taken(self) -> tuple[int, int]:
@@ -47,7 +46,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, partitions: int) -> tuple[int, int]:
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster.create_topic(*([(1, 2, 3)] * partitions))
         first, last = PartitionId(TOPIC_ID, 0), PartitionId(TOPIC_ID, partitions - 1)
-        await until(lambda: all(last in n.manager._replicas.by_id for n in cluster.nodes.values()))
+        await until(lambda: all(node.holds(last) for node in cluster.nodes.values()))
         await cluster[1].produce(make_batch())
         await asyncio.sleep(2)
         counter = Looks(monkeypatch)

@@ -32,7 +32,7 @@ def following_for_a_while(act: Callable[[Following], Coroutine[Any, Any, None]])
         cluster.simulation.fabric.isolate("b1", ["b2"])
         cluster.create_topic((2, 1))
         node = cluster[1]
-        await until(lambda: bool(node.manager._replicas.by_id))
+        await until(node.holds)
 
         async def inside() -> None:
             await act(Following(node.replica(), 0, BACKOFF_S))

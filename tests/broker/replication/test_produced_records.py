@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from broker.partition.ids import PartitionId
+from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.slow_checks import SlowChecks
 from broker.replication.types import ProduceEntry, ProduceResult
 from stele.errors import ErrorCode
@@ -96,44 +98,64 @@ def test_a_large_batch_that_is_unsound_at_its_end_is_refused_alone() -> None:
     with_topic(scenario)
 
 
-def test_a_large_batch_is_not_appended_after_its_request_timed_out() -> None:
+def test_a_large_batch_is_not_appended_after_its_request_timed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Virtual time stands still during the check, so its deadline is brought about."""
+    timeout_ms = 31_234
+    deadlines: dict[float, Callable[[], None]] = {}
+    add = DeadlineWheel.add
+
+    def noted(wheel: DeadlineWheel, delay_ms: float, callback: Callable[[], None]) -> Deadline:
+        deadlines[delay_ms] = callback
+        return add(wheel, delay_ms, callback)
+
+    monkeypatch.setattr(DeadlineWheel, "add", noted)
+
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[1]
-        checks = node.manager._produce._slow_checks
         answered: list[ProduceResult] = []
 
         def time_out() -> None:
-            node.manager.produce([ProduceEntry(P0, make_batch(LARGE))], -1, 30_000, answered.extend)
+            entries = [ProduceEntry(P0, make_batch(LARGE))]
+            node.manager.produce(entries, -1, timeout_ms, answered.extend)
             assert not answered
-            (batch,) = checks._queues[P0]
-            batch.request.time_out(replicated=True)
+            deadlines[timeout_ms]()
             assert answered[0].error is ErrorCode.REQUEST_TIMED_OUT
 
         node.process.loop.call_soon(time_out)
-        await until(lambda: bool(answered) and not checks.is_busy(P0))
+        await until(lambda: bool(answered))
         assert (await node.produce()).base_offset == 0
 
     with_topic(scenario)
 
 
-def test_a_leader_deposed_during_the_check_appends_nothing() -> None:
+@pytest.mark.parametrize(
+    ("depose_by", "error"),
+    [
+        (lambda cluster: cluster.change(leader=2), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (lambda cluster: cluster.delete_topic(), ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+    ids=["another leads", "the topic is deleted"],
+)
+def test_a_leader_deposed_during_the_check_appends_nothing(
+    depose_by: Callable[[ReplicaCluster], None], error: ErrorCode
+) -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[1]
-        checks = node.manager._produce._slow_checks
-        replica = node.replica()
+        log = node.replica().log
         answered: list[ProduceResult] = []
 
         def depose() -> None:
+            depose_by(cluster)  # acted on before the next slice of the check
             node.manager.produce([ProduceEntry(P0, make_batch(LARGE))], -1, 30_000, answered.extend)
-            assert checks.is_busy(P0)
             assert not answered
-            node.manager._replicas.by_id.pop(P0)
+            assert node.replica().machine.is_leader
 
         node.process.loop.call_soon(depose)
         await until(lambda: bool(answered))
-        assert answered[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert replica.log.end_offset == 0
-        node.manager._replicas.by_id[P0] = replica
+        assert answered[0].error is error
+        assert log.end_offset == 0
 
     with_topic(scenario)
 

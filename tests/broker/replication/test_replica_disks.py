@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
+from broker.replication import relaxed_flush
 from broker.replication.relaxed_flush import RelaxedFlush
 from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
-from storage.checkpoints import TopicPartition
+from storage.checkpoints import TopicPartition, encode_offsets
 from storage.errors import StorageError
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster, until
@@ -174,7 +176,7 @@ def test_an_unclean_end_of_a_relaxed_replica_is_reported() -> None:
         await node.start()
         assert node.manager.unsynced_replicas() == [P0]
         cluster.register(node)
-        await until(lambda: P0 in node.manager._replicas.by_id)
+        await until(node.holds)
         assert node.manager.unsynced_replicas() == []
 
     with_topic(scenario, flush_messages="1000")
@@ -198,7 +200,7 @@ def test_a_stop_before_the_report_of_an_unclean_end_does_not_hide_it() -> None:
             await node.start()
             assert node.manager.unsynced_replicas() == [P0]
         cluster.register(node)
-        await until(lambda: P0 in node.manager._replicas.by_id)
+        await until(node.holds)
         await node.stop()
         await node.start()
         assert node.manager.unsynced_replicas() == []
@@ -265,13 +267,12 @@ def test_one_change_of_the_metadata_writes_down_once_which_replicas_are_relaxed(
 ) -> None:
     """Each write waits for the device twice, on the event loop."""
     written: list[int] = []
-    write = RelaxedFlush._write
 
-    def counted(self: RelaxedFlush, relaxed: set[TopicPartition]) -> None:
+    def counted(relaxed: Mapping[TopicPartition, int]) -> bytes:
         written.append(len(relaxed))
-        write(self, relaxed)
+        return encode_offsets(relaxed)
 
-    monkeypatch.setattr(RelaxedFlush, "_write", counted)
+    monkeypatch.setattr(relaxed_flush, "encode_offsets", counted)
     partitions = 12
 
     async def scenario(cluster: ReplicaCluster) -> None:

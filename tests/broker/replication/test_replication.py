@@ -125,9 +125,10 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
         for _ in range(6):
             await cluster[1].produce(make_batch(value=b"v" * 600))
         await until(lambda: cluster[1].replica().machine.high_watermark == 6)
-        await cluster[1].process.run(cluster[1].manager._housekeeping.enforce_retention())
-        start = cluster[1].replica().log.start_offset
-        assert start > 0
+        log = cluster[1].replica().log
+        interval_s = cluster.config.log_retention_check_interval_ms / 1000
+        await until(lambda: log.start_offset > 0, within_s=interval_s)
+        start = log.start_offset
         await cluster[3].start()
         cluster.register(cluster[3])
         await until(lambda: cluster.state().isr == (1, 2, 3))
@@ -297,7 +298,7 @@ def test_a_topic_made_again_under_its_name_begins_empty() -> None:
         cluster.delete_topic()
         again = P0._replace(topic_id=b"orders-topic-2nd")
         cluster.create_topic((1, 2, 3), topic_id=again.topic_id)
-        await until(lambda: again in cluster[1].manager._replicas.by_id)
+        await until(lambda: cluster[1].holds(again))
         result = await cluster[1].produce(partition=again)
         assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
 

@@ -13,7 +13,7 @@ from chaos.sim.world.process import ProcessEndedError
 from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, Node, ReplicaCluster, until
+from tests.support.replica_cluster import Node, ReplicaCluster, until
 
 SESSION_S = 2.0
 
@@ -173,7 +173,7 @@ def test_nothing_acknowledged_or_read_is_ever_lost(seed: int, min_insync: int) -
 
     async def scenario(_: ReplicaCluster) -> None:
         cluster.create_topic((1, 2, 3), min_insync=min_insync)
-        await until(lambda: all(P0 in n.manager._replicas.by_id for n in cluster.nodes.values()))
+        await until(lambda: all(node.holds() for node in cluster.nodes.values()))
         clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
         clients.append(asyncio.ensure_future(chaos.consume()))
         clients.append(asyncio.ensure_future(chaos.watch()))
