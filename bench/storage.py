@@ -29,6 +29,7 @@ from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
+from storage.opening import open_log
 
 KEY = TopicPartition("bench", 0)
 REPEATS = 5
@@ -74,7 +75,7 @@ def append_leader(disk: RealDisk, path: str, size: int, *, idempotent: bool) -> 
     count = max(min(1000, (32 << 20) // size), 10)
 
     def run(number: int) -> tuple[float, int]:
-        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
+        log = open_log(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
         records = make_batch(size)[1].record_count
         batches = [
             make_batch(size, sequence=n * records if idempotent else -1) for n in range(count)
@@ -93,7 +94,7 @@ def append_follower(disk: RealDisk, path: str, size: int, *, per_fetch: int) -> 
     fetches = max(min(1000, (32 << 20) // (size * per_fetch)), 5)
 
     def run(number: int) -> tuple[float, int]:
-        log = PartitionLog.open(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
+        log = open_log(disk, f"{path}-{number}", LogConfig(), RealClock(), key=KEY)
         offset, answers = 0, []
         for _ in range(fetches):
             answer = bytearray()
@@ -131,7 +132,7 @@ def table_of_appends(disk: RealDisk, path: str) -> Table:
 
 
 def filled(disk: RealDisk, path: str, batch_size: int, total: int) -> PartitionLog:
-    log = PartitionLog.open(disk, path, LogConfig(), RealClock(), key=KEY)
+    log = open_log(disk, path, LogConfig(), RealClock(), key=KEY)
     while log.size_bytes < total:
         batch, header = make_batch(batch_size)
         log.append_as_leader(batch, header, leader_epoch=0, now_ms=0)
@@ -247,7 +248,7 @@ def table_of_recoveries(disk: RealDisk, path: str) -> Table:
         for is_checkpointed, is_clean in cases.values():
             checkpoint = end if is_checkpointed else 0
             start = time.perf_counter()
-            PartitionLog.open(
+            open_log(
                 disk,
                 directory,
                 LogConfig(),

@@ -27,6 +27,7 @@ from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
 from storage.log import PartitionLog
+from storage.opening import open_log
 
 TOPIC_ID = b"t" * 16
 RELAXED = LogConfig(flush_messages=1 << 40)
@@ -52,7 +53,7 @@ class Bench:
 
     def log(self, config: LogConfig = RELAXED) -> PartitionLog:
         path = f"{self.path}/t-{next(self._names)}"
-        return PartitionLog.open(self.disk, path, config, self.clock, key=TopicPartition("t", 0))
+        return open_log(self.disk, path, config, self.clock, key=TopicPartition("t", 0))
 
     async def measure(self, what: str, size: str, work: Callable[[], Awaitable[object]]) -> None:
         """The longest turn while ``work`` is done, and how long it takes in all."""

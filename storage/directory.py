@@ -38,6 +38,7 @@ from storage.errors import (
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
+from storage.opening import opening_log
 from storage.retention import retained_from
 from storage.steps import Steps, Sync, Turn, finish, take_turns
 from storage.turns import Slices
@@ -352,7 +353,7 @@ class LogDirectory:
     def _opening(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
     ) -> Steps[PartitionLog]:
-        return PartitionLog.opening(
+        return opening_log(
             self._disk,
             f"{self.path}/{partition}",
             config,

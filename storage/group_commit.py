@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from storage.errors import StorageError
-from storage.log import SyncTicket
+from storage.log_types import SyncTicket
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)

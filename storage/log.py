@@ -7,27 +7,25 @@ warm. The exceptions are rare: opening, truncating, and the sync of a full segme
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import functools
 import logging
 from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode, SteleError
-from stele.wire.batch import NO_TIMESTAMP, BatchHeader, batches, stamp
+from stele.wire.batch import NO_TIMESTAMP, BatchHeader, stamp
 from stele.world import Buffer, Clock
 from storage import time_search
+from storage.availability import Availability
 from storage.checkpoints import LEADER_EPOCH_FILE, TopicPartition, encode_epochs
 from storage.config import LogConfig
 from storage.durability import Durability
 from storage.errors import (
     StorageError,
-    UnreadableLogError,
-    is_device_failure,
     is_disk_full,
     is_unreadable,
 )
-from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.leader_epochs import EpochEndOffset
 from storage.log_types import (
     AppendResult,
     LogOwner,
@@ -36,16 +34,11 @@ from storage.log_types import (
     TimestampOffset,
 )
 from storage.producer_files import ProducerFiles
-from storage.producer_state import ProducerStates
+from storage.reading import LogReader
+from storage.recovered import RecoveredLog
 from storage.recovery import (
-    RecoveredSegments,
-    RecoveryRequest,
-    recover_epochs,
-    recover_producers,
-    recover_segments,
     replay,
 )
-from storage.reindex import reindex
 from storage.retiring import retire_dead_segments
 from storage.runs import runs_of
 from storage.segment import ColdRange
@@ -55,14 +48,14 @@ from storage.snapshots import (
     drop_snapshots_below,
     newest_snapshot,
 )
-from storage.steps import Steps, finish
+from storage.steps import finish
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 
 
 class PartitionLog:
-    """A partition's records on this node's disk. See ``open``."""
+    """A partition's records on this node's disk."""
 
     def __init__(
         self,
@@ -70,147 +63,42 @@ class PartitionLog:
         directory: str,
         config: LogConfig,
         clock: Clock,
-        recovered: RecoveredSegments,
+        recovered: RecoveredLog,
         *,
         key: TopicPartition,
         topic_id: bytes | None,
         owner: LogOwner[PartitionLog] | None,
     ) -> None:
-        """Use ``open``."""
+        """Of what was recovered of it. See ``storage.opening``."""
         self.directory = directory
         self.key = key
         """Its name, which a later log may bear, too: two logs are the same only if they are one
         object."""
         self.topic_id = topic_id
         self.config = config
-        self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()
-        self.start_offset = recovered.segments[0].base_offset
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
+        self.start_offset = recovered.start_offset
         """Records below do not count any more; their segments may still be there."""
-        self.end_offset = recovered.segments[-1].end_offset
+        self.end_offset = recovered.end_offset
         """Offset of the next record. The last segment's end offset, always."""
-        self.recovered_high_watermark = 0
+        self.recovered_high_watermark = recovered.high_watermark
         """As the last checkpoint said, within the log: whoever takes the log up begins with it."""
         self.ask_high_watermark: Callable[[], int] = lambda: self.recovered_high_watermark
         """Whoever takes the log up says how: the high watermark is theirs, the log keeps none. It
         is asked for by checkpoints, which claim nothing above it."""
         self.truncated_bytes = recovered.truncated_bytes
         """What recovery took off as a torn write."""
-        self.offline: OSError | None = None
-        """Why the log takes and gives nothing any more."""
         self.on_durable: Callable[[PartitionLog], None] | None = None
         """Called on the event loop after a sync raised ``durable_offset``."""
         self._disk = disk
         self._clock = clock
         self._owner = owner
         self.segments = Segments(disk, directory, recovered.segments)
+        self.availability = Availability(directory, self.segments.close, self._tell_failed)
         self._durability = Durability(disk, self.end_offset, self._tell_dirty, self._tell_unflushed)
-        self._producer_files = ProducerFiles(disk, directory)
-        self.reindexing = asyncio.Lock()
-        """Held while a segment's indexes are made anew: once is enough."""
-
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        clock: Clock,
-        *,
-        key: TopicPartition,
-        start_offset: int = 0,
-        recovery_point: int = 0,
-        high_watermark_checkpoint: int = 0,
-        clean_shutdown: bool = False,
-        topic_id: bytes | None = None,
-        owner: LogOwner[PartitionLog] | None = None,
-    ) -> PartitionLog:
-        """Open the log in ``directory``, which is made if absent, and recover it.
-
-        Waits for the device. Otherwise as ``opening``.
-        """
-        return finish(
-            disk,
-            cls.opening(
-                disk,
-                directory,
-                config,
-                clock,
-                key=key,
-                start_offset=start_offset,
-                recovery_point=recovery_point,
-                high_watermark_checkpoint=high_watermark_checkpoint,
-                clean_shutdown=clean_shutdown,
-                topic_id=topic_id,
-                owner=owner,
-            ),
-        )
-
-    @classmethod
-    def opening(
-        cls,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        clock: Clock,
-        *,
-        key: TopicPartition,
-        start_offset: int = 0,
-        recovery_point: int = 0,
-        high_watermark_checkpoint: int = 0,
-        clean_shutdown: bool = False,
-        topic_id: bytes | None = None,
-        owner: LogOwner[PartitionLog] | None = None,
-    ) -> Steps[PartitionLog]:
-        """As ``open``, in steps (``storage.steps``).
-
-        The three offsets are those of the checkpoint files, 0 where they name none. After an
-        unclean shutdown everything from the recovery point's segment on is checked and synced.
-        After a clean one nothing is written that the next opening has to know of.
-        Raises CorruptLogError, LogDirectoryError, OSError.
-        """
-        is_new = not disk.exists(directory)
-        disk.make_directory(directory)
-        request = RecoveryRequest(
-            disk,
-            directory,
-            start_offset=start_offset,
-            recovery_point=recovery_point,
-            high_watermark=high_watermark_checkpoint,
-            clean_shutdown=clean_shutdown,
-            index_interval_bytes=config.index_interval_bytes,
-            now_ms=clock.time_ms(),
-        )
-        recovered = yield from recover_segments(request)
-        log = cls(
-            disk, directory, config, clock, recovered, key=key, topic_id=topic_id, owner=owner
-        )
-        try:
-            yield from log._recover_state(
-                request._replace(start_offset=max(log.start_offset, start_offset)), recovered
-            )
-        except BaseException:
-            log.close()
-            raise
-        if is_new or log.end_offset == log.segments.bases[0]:
-            # The entries of directory and segment file become durable with the first group.
-            parent = directory.rpartition("/")[0]
-            log.require_synced(parent, directory, log.segments.active.path)
-        return log
-
-    def _recover_state(self, request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[None]:
-        self.epochs = yield from recover_epochs(request, recovered)
-        # Epochs begin with the log. Theirs is the later start where a crash came between their
-        # file and the checkpoint of the starts.
-        self.start_offset = max(request.start_offset, self.epochs.start_offset)
-        self.recovered_high_watermark = min(
-            max(request.high_watermark, self.start_offset), self.end_offset
-        )
-        request = request._replace(start_offset=self.start_offset)
-        self.producers, replayed = yield from recover_producers(request, recovered)
-        self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
-        if not request.clean_shutdown:
-            self._ease_recovery()
+        self._producer_files = ProducerFiles(disk, directory, recovered.replayed)
+        self._reader = LogReader(self, disk)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
@@ -221,6 +109,11 @@ class PartitionLog:
     def name(self) -> str:
         """``<topic>-<partition>``."""
         return str(self.key)
+
+    @property
+    def offline(self) -> OSError | None:
+        """Why the log takes and gives nothing any more."""
+        return self.availability.offline
 
     @property
     def synced_offset(self) -> int:
@@ -283,7 +176,7 @@ class PartitionLog:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing
         was appended.
         """
-        self._check_online()
+        self.availability.check()
         if leader_epoch < self.epochs.latest_epoch:
             raise ValueError(f"epoch {leader_epoch} after {self.epochs.latest_epoch} in {self}")
         config = self.config
@@ -325,7 +218,7 @@ class PartitionLog:
         OutOfOrderOffsetsError, CorruptBatchError (CORRUPT_MESSAGE) with nothing of the faulty
         batch nor of those behind it appended, StorageError.
         """
-        self._check_online()
+        self.availability.check()
         first_offset = self.end_offset
         # An epoch that this replica led and wrote nothing in. What the present leader has here may
         # be of an earlier one: it was not committed then, and nobody has cut it since.
@@ -364,23 +257,23 @@ class PartitionLog:
             return self.segments.active.write([data])
         except OSError as error:
             if not self.segments.active.intact:
-                raise self._fail(error) from error
+                raise self.availability.failure(error) from error
             if is_disk_full(error):
                 self._tell_full(len(data))
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
                 ) from error
-            raise self._refusal(error) from error
+            raise self.availability.refusal(error) from error
 
     def _advance(self, end_offset: int, batch_count: int, size: int) -> None:
         records = end_offset - self.end_offset
         self.end_offset = end_offset
         if self._producer_files.appended(batch_count, size):
-            self._ease_recovery()
+            self.ease_recovery()
         self._durability.appended(records, end_offset, self.config)
 
-    def _ease_recovery(self) -> None:
+    def ease_recovery(self) -> None:
         """Write producer state and indexes every so often, so that neither a truncation nor a
         recovery has far to go."""
         active = self.segments.active
@@ -441,39 +334,15 @@ class PartitionLog:
 
     def go_offline(self, error: OSError) -> None:
         """Take and give nothing any more."""
-        if self.offline is None:
-            self.offline = error
-            self.segments.close()
+        self.availability.go_offline(error)
 
-    def _fail(self, error: OSError) -> StorageError:
-        """Go offline, tell the owner, and return what to raise: the device failed, or something was
-        done by half, which recovery sets right at the next start."""
-        logger.error("%s fails: %s", self.directory, error)
-        self.go_offline(error)
+    def _tell_failed(self, error: OSError) -> None:
         if self._owner is not None:
             self._owner.failed(self, error)
-        return StorageError(f"{self.directory}: {error}")
-
-    def _refusal(self, error: OSError) -> StorageError:
-        """What to raise when nothing was done: the log goes on, unless the device failed."""
-        if is_device_failure(error):
-            return self._fail(error)
-        return StorageError(f"{self.directory}: {error}; nothing was changed")
-
-    def _unread(self, error: OSError, path: str, position: int, offset: int) -> SteleError:
-        """What to raise when a read failed."""
-        if is_unreadable(error):
-            reason = f"it cannot be read: {error.strerror or error}"
-            return UnreadableLogError(path, position=position, offset=offset, reason=reason)
-        return self._refusal(error)
 
     def _tell_full(self, size_bytes: int) -> None:
         if self._owner is not None:
             self._owner.refused(self, size_bytes)
-
-    def _check_online(self) -> None:
-        if self.offline is not None:
-            raise StorageError(f"{self.directory} is offline: {self.offline}")
 
     # ----------------------------------------------------------------------------- roll
 
@@ -486,13 +355,13 @@ class PartitionLog:
             try:
                 self._disk.sync_now(old.path)
             except OSError as error:
-                raise self._refusal(error) from error
+                raise self.availability.refusal(error) from error
         try:
             self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
         except OSError as error:
             if is_disk_full(error):
                 self._tell_full(0)
-            raise self._refusal(error) from error
+            raise self.availability.refusal(error) from error
         try:
             old.seal()
             self._write_snapshot()
@@ -522,30 +391,9 @@ class PartitionLog:
         be larger. Raises ApiError (OFFSET_OUT_OF_RANGE outside start and end, KAFKA_STORAGE_ERROR),
         CorruptLogError; UnreadableLogError where the device does not give the bytes.
         """
-        self._check_online()
-        if not self.start_offset <= offset <= self.end_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} holds {self.start_offset} to {self.end_offset}, not {offset}",
-            )
-        limit = self.end_offset if limit_offset is None else min(limit_offset, self.end_offset)
-        if offset >= limit:
-            return ReadResult(b"", offset)
-        segment, position = self.segments.place_of(offset)
-        try:
-            found = segment.read(
-                offset,
-                max_bytes,
-                limit_offset=limit,
-                min_one_batch=min_one_batch,
-                position=position,
-            )
-        except OSError as error:
-            raise self._unread(error, segment.path, position or 0, offset) from error
-        if isinstance(found, ColdRange):
-            return ReadResult(b"", offset, found)
-        self.segments.remember(segment, found)
-        return ReadResult(found.data, found.next_offset)
+        return self._reader.read(
+            offset, max_bytes, limit_offset=limit_offset, min_one_batch=min_one_batch
+        )
 
     def readable_bytes(self, offset: int, limit_offset: int) -> int | None:
         """How many bytes ``read`` would give from ``offset`` on if it might give any number.
@@ -554,64 +402,18 @@ class PartitionLog:
         would have to be waited for: a read then brings all there is. It looks at no more than the
         few headers between an index entry and each end. Raises as ``read`` does.
         """
-        self._check_online()
-        if offset >= limit_offset:
-            return 0
-        segment, position = self.segments.place_of(offset)
-        if segment is not self.segments.active:
-            return None
-        try:
-            first = segment.locate(offset) if position is None else position
-            if limit_offset >= self.end_offset:
-                last: int | ColdRange = segment.size
-            else:
-                last = segment.locate(limit_offset)
-        except OSError as error:
-            raise self._unread(error, segment.path, position or 0, offset) from error
-        if isinstance(first, ColdRange) or isinstance(last, ColdRange):
-            return None
-        return last - first
+        return self._reader.readable_bytes(offset, limit_offset)
 
     def batches_now(self, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         """Every batch from the one that holds ``offset`` on, waiting for the device: start-up."""
-        while offset < self.end_offset:
-            result = self.read(offset, 1 << 20)
-            if result.cold is not None:
-                self.segments.place_of(offset)[0].warm_now(result.cold)
-                continue
-            view = memoryview(result.data)
-            for at, header in batches(view):
-                yield header, view[at : at + header.size_bytes]
-            offset = result.next_offset
+        return self._reader.batches_now(offset)
 
     async def warm(self, cold: ColdRange) -> None:
         """Bring what a read missed into memory; then read again.
 
         Raises UnreadableLogError, StorageError. A segment that was deleted meanwhile is no error.
         """
-        try:
-            if cold.size == 0:
-                await reindex(self, cold.path)
-            else:
-                await self._disk.warm(*cold)
-        except FileNotFoundError as error:
-            if self._lose_indexes(cold.path):
-                return
-            if self.offline is None and any(cold.path == each.path for each in self.segments):
-                raise UnreadableLogError(
-                    cold.path, position=cold.position, offset=-1, reason="it is gone"
-                ) from error
-        except OSError as error:
-            if is_unreadable(error) and self._lose_indexes(cold.path):
-                return
-            raise self._unread(error, cold.path, cold.position, -1) from error
-
-    def _lose_indexes(self, path: str) -> bool:
-        """Whether ``path`` is that of an index: it will be made anew from the segment."""
-        segment = next((each for each in self.segments if path in each.index_paths()), None)
-        if segment is not None:
-            segment.indexes_lost = True
-        return segment is not None
+        await self._reader.warm(cold)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose time is at or after ``timestamp_ms``; None if there is none.
@@ -632,7 +434,7 @@ class PartitionLog:
         What is left is durable when it returns. Raises StorageError: the log is offline then, or
         nothing was cut; UnreadableLogError.
         """
-        self._check_online()
+        self.availability.check()
         if offset >= self.end_offset:
             return self.end_offset
         if offset < self.segments.bases[0]:
@@ -651,8 +453,8 @@ class PartitionLog:
         if is_unreadable(error):
             if begun:
                 self.go_offline(error)
-            return self._unread(error, self.directory, 0, self.end_offset)
-        return self._fail(error) if begun else self._refusal(error)
+            return self.availability.unread(error, self.directory, 0, self.end_offset)
+        return self.availability.failure(error) if begun else self.availability.refusal(error)
 
     def _truncate_to(self, offset: int) -> None:
         keep = self.segments.index_of(offset) + 1
@@ -704,7 +506,7 @@ class PartitionLog:
 
         Raises StorageError: the log is offline then, or nothing was deleted.
         """
-        self._check_online()
+        self.availability.check()
         generation = self.truncation_generation
         try:
             if self._owner is not None:
@@ -729,7 +531,7 @@ class PartitionLog:
         Their segments go with ``remove_dead_segments``, once the new start is checkpointed. Raises
         ApiError (OFFSET_OUT_OF_RANGE) above the log's end. Never moves back.
         """
-        self._check_online()
+        self.availability.check()
         if offset > self.end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -745,23 +547,23 @@ class PartitionLog:
         ``in_order`` syncs each removal before the next, for when the start offset could not be
         checkpointed: a crash must not leave a gap.
         """
-        self._check_online()
+        self.availability.check()
         try:
             dead = self.segments.drop_below(self.start_offset, in_order=in_order)
             if dead:
                 drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
         except OSError as error:
-            raise self._refusal(error) from error
+            raise self.availability.refusal(error) from error
         return dead
 
     async def retire_dead_segments(self, *, in_order: bool = False) -> int:
         """As ``remove_dead_segments``, in slices; the event loop waits neither for the device nor
         while the space is freed. Raises StorageError."""
-        self._check_online()
+        self.availability.check()
         try:
             return await retire_dead_segments(self, self._disk, in_order=in_order)
         except OSError as error:
-            raise self._refusal(error) from error
+            raise self.availability.refusal(error) from error
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for ``producer.id.expiration.ms``."""
@@ -787,9 +589,5 @@ class PartitionLog:
 
     def close(self) -> None:
         """Give back every handle; the log takes and gives nothing any more."""
-        if self.offline is None:
-            self.offline = OSError(errno.ESHUTDOWN, "it was closed")
+        self.go_offline(OSError(errno.ESHUTDOWN, "it was closed"))
         self.segments.close()
-
-
-__all__ = ["AppendResult", "PartitionLog", "ReadResult", "SyncTicket"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple, Protocol, TypeVar
 
 from stele.wire.batch import NO_TIMESTAMP
 from stele.world import Buffer
+from storage.availability import Availability
 from storage.config import LogConfig
 from storage.segment import ColdRange
 from storage.segments import Segments
@@ -90,10 +90,10 @@ class LogView(Protocol):
     Across an ``await`` only what is asked again holds: the log may have been cut, or closed.
     """
 
-    segments: Segments
+    directory: str
     config: LogConfig
-    reindexing: asyncio.Lock
-    offline: OSError | None
+    segments: Segments
+    availability: Availability
     start_offset: int
     end_offset: int
 
@@ -101,7 +101,7 @@ class LogView(Protocol):
     def name(self) -> str: ...
 
     @property
-    def directory(self) -> str: ...
+    def offline(self) -> OSError | None: ...
 
     @property
     def size_bytes(self) -> int: ...

@@ -23,15 +23,14 @@ async def reindex(log: LogView, path: str) -> None:
     Nothing, if it is gone or its indexes are right by now. What is found wrong with the segment
     itself is raised by the next read of it. Raises any other OSError.
     """
-    async with log.reindexing:
-        segment = next((each for each in log.segments if each.path == path), None)
-        if segment is None or not segment.indexes_lost:
-            return
-        logger.warning("the indexes of %s are missing or wrong: made anew", path)
-        try:
-            await _scan(log, segment)
-        except (CorruptLogError, ReadFailedError) as error:
-            segment.damage = error
+    segment = next((each for each in log.segments if each.path == path), None)
+    if segment is None or not segment.indexes_lost:
+        return
+    logger.warning("the indexes of %s are missing or wrong: made anew", path)
+    try:
+        await _scan(log, segment)
+    except (CorruptLogError, ReadFailedError) as error:
+        segment.damage = error
 
 
 async def _scan(log: LogView, segment: Segment) -> None:

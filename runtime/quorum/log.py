@@ -33,7 +33,9 @@ from storage.checkpoints import (
 )
 from storage.config import NO_LIMIT, LogConfig
 from storage.errors import CorruptLogError, StorageError, is_device_failure
-from storage.log import PartitionLog, SyncTicket
+from storage.log import PartitionLog
+from storage.log_types import SyncTicket
+from storage.opening import open_log
 from world.world import World
 
 _log = logging.getLogger(__name__)
@@ -99,7 +101,7 @@ class QuorumLog:
         point = 0 if covered else self._recovery_point
         segment_bytes = min(max(self._config.snapshot_after_bytes, _SEGMENT_BYTES_MIN), 1 << 30)
         try:
-            return PartitionLog.open(
+            return open_log(
                 self._disk,
                 self.directory,
                 LogConfig(segment_bytes=segment_bytes, retention_ms=NO_LIMIT, flush_messages=1),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage import opening
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.cuts import CUT_FILE, encode_cut
@@ -29,7 +30,7 @@ Cut = Callable[[PartitionLog], object]
 
 
 def open_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
-    return PartitionLog.open(disk, DIRECTORY, CONFIG, HandClock(), key=KEY, **checkpoints)
+    return opening.open_log(disk, DIRECTORY, CONFIG, HandClock(), key=KEY, **checkpoints)
 
 
 def written() -> tuple[MemoryDisk, PartitionLog]:

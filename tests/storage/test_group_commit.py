@@ -11,6 +11,7 @@ from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
+from storage.opening import open_log
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 
 
@@ -52,7 +53,7 @@ def owner(disk: MemoryDisk) -> Owner:
 
 def open_logs(disk: MemoryDisk, owner: Owner, count: int, **config: Any) -> list[PartitionLog]:
     return [
-        PartitionLog.open(
+        open_log(
             disk,
             f"/d/t-{n}",
             LogConfig(**config),

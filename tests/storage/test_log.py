@@ -10,6 +10,7 @@ import pytest
 
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header, stamp
+from storage import opening
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
@@ -30,7 +31,7 @@ KEY = TopicPartition("t", 0)
 
 
 def open_log(disk: MemoryDisk, config: LogConfig = SMALL, **checkpoints: Any) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY, **checkpoints)
+    return opening.open_log(disk, "/d/t-0", config, HandClock(), key=KEY, **checkpoints)
 
 
 def offsets_in(
@@ -108,7 +109,7 @@ def test_a_follower_copies_the_leaders_bytes(disk: MemoryDisk) -> None:
     leader = open_log(disk)
     for number in range(30):
         append(leader, make_batch(2, producer=(1, 0, 2 * number)), epoch=number // 10)
-    follower = PartitionLog.open(disk, "/d/t-1", SMALL, HandClock(), key=TopicPartition("t", 1))
+    follower = opening.open_log(disk, "/d/t-1", SMALL, HandClock(), key=TopicPartition("t", 1))
     while follower.end_offset < leader.end_offset:
         follower.append_as_follower(leader.read(follower.end_offset, 700).data)
     assert follower.segment_bases == leader.segment_bases
@@ -165,8 +166,8 @@ def test_segments_are_cut_by_the_records_time(disk: MemoryDisk) -> None:
 
 def test_jitter_shortens_a_segments_time_alike_on_every_replica(disk: MemoryDisk) -> None:
     config = LogConfig(segment_ms=1000, segment_jitter_ms=800)
-    leader = PartitionLog.open(disk, "/a/t-0", config, HandClock(), key=KEY)
-    follower = PartitionLog.open(disk, "/b/t-0", config, HandClock(), key=KEY)
+    leader = opening.open_log(disk, "/a/t-0", config, HandClock(), key=KEY)
+    follower = opening.open_log(disk, "/b/t-0", config, HandClock(), key=KEY)
     for timestamp_ms in range(0, 20_000, 50):
         append(leader, make_batch(timestamp_ms=timestamp_ms))
     while follower.end_offset < leader.end_offset:

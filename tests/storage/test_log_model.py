@@ -14,7 +14,9 @@ from stele.wire.batch import batches, read_header, stamp
 from storage import producer_files
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
-from storage.log import PartitionLog, SyncTicket
+from storage.log import PartitionLog
+from storage.log_types import SyncTicket
+from storage.opening import open_log
 from tests.support.storage import HandClock, MemoryDisk, make_batch
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=150)
@@ -54,7 +56,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self, *, clean: bool = False) -> PartitionLog:
         self.under_way = None  # a process took it along
-        return PartitionLog.open(
+        return open_log(
             self.disk,
             DIRECTORY,
             CONFIG,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage import opening
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
@@ -21,7 +22,7 @@ KEY = TopicPartition("t", 0)
 
 
 def open_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", CONFIG, HandClock(), key=KEY, **checkpoints)
+    return opening.open_log(disk, "/d/t-0", CONFIG, HandClock(), key=KEY, **checkpoints)
 
 
 def written(count: int) -> MemoryDisk:
@@ -124,7 +125,7 @@ def test_a_page_that_was_not_written_before_a_later_one_is_a_torn_write(size: in
     for unit in (512, 4096):
         for at in range(0, 6 * size_bytes, unit):
             disk = MemoryDisk()
-            log = PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY)
+            log = opening.open_log(disk, "/d/t-0", config, HandClock(), key=KEY)
             for _ in range(6):
                 append(log, make_batch(1, size=size))
             log.close()
@@ -134,7 +135,7 @@ def test_a_page_that_was_not_written_before_a_later_one_is_a_torn_write(size: in
             if end - start < 17:
                 continue
             data[start:end] = bytes(end - start)
-            log = PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY)
+            log = opening.open_log(disk, "/d/t-0", config, HandClock(), key=KEY)
             assert log.end_offset == start // size_bytes
 
 
@@ -151,7 +152,7 @@ def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
         if len(batch := make_batch(1, size=size)) == boundary - taken
     )
     disk = MemoryDisk()
-    log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock(), key=KEY)
+    log = opening.open_log(disk, "/d/t-0", LogConfig(), HandClock(), key=KEY)
     for batch in (first, *(make_batch(1) for _ in range(1 + behind))):
         append(log, batch)
     log.close()
@@ -159,7 +160,7 @@ def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
     disk.inodes[FIRST].data[boundary - taken : boundary] = bytes(taken)
     is_torn = disk.inodes[FIRST].data != before
     assert is_torn == (taken >= 8)
-    log = PartitionLog.open(disk, "/d/t-0", LogConfig(), HandClock(), key=KEY)
+    log = opening.open_log(disk, "/d/t-0", LogConfig(), HandClock(), key=KEY)
     assert log.end_offset == (1 if is_torn else 2 + behind)
 
 
@@ -384,7 +385,7 @@ FINE = LogConfig(index_interval_bytes=1)
 
 
 def fine_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", FINE, HandClock(), key=KEY, **checkpoints)
+    return opening.open_log(disk, "/d/t-0", FINE, HandClock(), key=KEY, **checkpoints)
 
 
 def each_is_found(log: PartitionLog) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from stele.wire.batch import read_header
-from storage import producer_files
+from storage import opening, producer_files
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
@@ -30,7 +30,7 @@ BATCH_BYTES = len(make_batch())
 
 
 def open_log(disk: CountingDisk, config: LogConfig = BIG, **checkpoints: Any) -> PartitionLog:
-    return PartitionLog.open(disk, "/d/t-0", config, HandClock(), key=KEY, **checkpoints)
+    return opening.open_log(disk, "/d/t-0", config, HandClock(), key=KEY, **checkpoints)
 
 
 def fill(log: PartitionLog, count: int, *, producer: bool = False) -> None:
@@ -51,7 +51,7 @@ def close_cleanly(log: PartitionLog, disk: CountingDisk) -> None:
 
 def reopened(disk: CountingDisk, end: int, config: LogConfig = BIG) -> PartitionLog:
     """After a clean shutdown; nothing lies above the high watermark."""
-    return PartitionLog.open(
+    return opening.open_log(
         disk,
         "/d/t-0",
         config,

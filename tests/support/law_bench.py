@@ -25,7 +25,7 @@ from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.log import PartitionLog
+from storage.opening import open_log
 from tests.support.storage import HandClock
 from world.disk import Disk
 
@@ -242,7 +242,7 @@ class LawBench:
         if disk.exists(directory):
             disk.remove_tree(directory)
         key = TopicPartition(TOPIC, PARTITION.partition)
-        log = PartitionLog.open(disk, directory, LogConfig(), HandClock(), key=key)
+        log = open_log(disk, directory, LogConfig(), HandClock(), key=key)
         for batch in batches:
             log.append_as_follower(batch)
         log.sync_now()

@@ -21,7 +21,7 @@ from stele.real import RealClock
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory, format_directory
-from storage.log import PartitionLog
+from storage.opening import open_log
 from tests.support.storage import append, commit, make_batch
 
 
@@ -113,7 +113,7 @@ def test_a_file_in_the_place_of_another_is_not_taken_for_it(disk: RealDisk, tmp_
 
 def test_many_readers_of_old_segments_leave_no_handles_behind(tmp_path: Path) -> None:
     disk = RealDisk()
-    log = PartitionLog.open(
+    log = open_log(
         disk,
         f"{tmp_path}/t-0",
         LogConfig(segment_bytes=5_000, flush_messages=10**9),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chaos.sim.world.disk import DiskFaults
 from chaos.sim.world.simulation import Simulation
 from stele.wire.batch import batches
-from storage import producer_files
+from storage import opening, producer_files
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
@@ -22,7 +22,7 @@ FILE = f"{LOG}/{0:020d}.log"
 
 
 def open_log(world: World) -> PartitionLog:
-    log = PartitionLog.open(world.disk, LOG, LogConfig(), world.clock, key=TopicPartition("t", 0))
+    log = opening.open_log(world.disk, LOG, LogConfig(), world.clock, key=TopicPartition("t", 0))
     for path in (LOG, "/d", "/"):
         world.disk.sync_now(path)
     return log
@@ -102,7 +102,7 @@ SPARSE = LogConfig(index_interval_bytes=200, segment_bytes=6000)
 
 
 def reopened(world: World, recovery_point: int) -> PartitionLog:
-    log = PartitionLog.open(
+    log = opening.open_log(
         world.disk,
         LOG,
         SPARSE,
