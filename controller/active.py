@@ -1,7 +1,7 @@
 """Deciding over the quorum: the state machine's driver.
 
 Decisions are made one after the other on the newest image, proposed at once and answered when
-they are committed. An answer without records waits too, for what it was based on may yet be lost.
+they are committed. An answer without records waits, too: the image it was based on may yet be lost.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class DecisionMaker:
         self._on_fatal = on_fatal
         self._chain = ImageChain()
         self._quorum: MetadataQuorum | None = None
-        # The quorum epoch in which this node decides; None: it does not.
-        self.failed = False  # then the committed image may lack a batch
+        # True once a batch could not be applied: the committed image may lack it.
+        self.failed = False
+        # The quorum epoch in which this node decides; None: it does not decide.
         self._epoch: int | None = None
         self.metrics = ControllerMetrics(lambda: self._chain.committed)
 
@@ -58,7 +59,8 @@ class DecisionMaker:
 
     @property
     def newest(self) -> MetadataImage:
-        """With everything proposed; differs from ``committed`` only while this node leads."""
+        """The image with everything proposed. It differs from ``committed`` only while this node
+        leads."""
         return self._chain.newest
 
     @property
@@ -89,7 +91,7 @@ class DecisionMaker:
             self._fail(error)
 
     def reset(self, end_offset: int, values: Sequence[bytes]) -> None:
-        """The committed image is that of a snapshot from now on."""
+        """A snapshot replaces the committed image."""
         try:
             self._chain.reset(image_of(end_offset, values))
         except MetadataError as error:
@@ -159,7 +161,7 @@ class DecisionMaker:
                 )
 
     def _fail(self, error: MetadataError) -> None:
-        """The image is not what the log says: nothing may be decided or told from it any more."""
+        """The image differs from the log: from now on nothing is decided or told from it."""
         logger.error("the metadata log does not fit the image: %s", error)
         self.failed = True
         self.resigned()
@@ -181,7 +183,7 @@ class DecisionMaker:
         except NotLeaderError:
             raise
         except ApiError:
-            # The refusal, too, holds only if what it was based on is committed.
+            # A refusal holds only if the image it was based on is committed.
             if self.active and not await self._chain.settled():
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "leadership was lost") from None
             raise

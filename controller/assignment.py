@@ -1,7 +1,8 @@
 """The replicas of a partition on their way from one set to another (KIP-455). Pure arithmetic.
 
 While a partition is being reassigned it has the replicas of both sets: the target's first, in
-its order, then those to be removed. The way is completed when the whole target is in the ISR.
+its order, then those to be removed. The reassignment is complete when the whole target is in the
+ISR.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Assignment:
 
     @classmethod
     def towards(cls, state: PartitionState, target: Iterable[int]) -> Assignment:
-        """On the way to ``target``, or there already, where that only changes the order.
+        """The assignment on its way to ``target``; already there if only the order changes.
 
-        A target given while another one is under way replaces that: only the target and the
-        original replicas stay. So the original replicas as target take back everything.
+        A target given while another reassignment is under way replaces it: only the new target
+        and the original replicas stay. A target of the original replicas therefore cancels it.
         """
         wanted = tuple(target)
         original = state.original_replicas or state.replicas
@@ -44,7 +45,7 @@ class Assignment:
         return cls((*wanted, *removing), adding, tuple(sorted(removing)), original)
 
     def applied_to(self, state: PartitionState) -> PartitionState:
-        """The state with these replicas. Who is no replica is in no other list either."""
+        """The state with these replicas. A broker that is no replica leaves every other list."""
         here = set(self.replicas)
 
         def staying(ids: tuple[int, ...]) -> tuple[int, ...]:

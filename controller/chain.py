@@ -36,11 +36,11 @@ class ImageChain:
 
     @property
     def newest(self) -> MetadataImage:
-        """What the next decision builds on."""
+        """The image that the next decision builds on."""
         return self._proposed[-1].image if self._proposed else self.committed
 
     def propose(self, base_offset: int, count: int, image: MetadataImage) -> None:
-        """A batch of ``count`` records was appended to the log; ``image`` is what it leads to."""
+        """A batch of ``count`` records was appended to the log and leads to ``image``."""
         last_offset = base_offset + count - 1
         if image.offset != last_offset:
             raise MetadataError(f"decided for offset {image.offset}, appended at {last_offset}")
@@ -81,7 +81,7 @@ class ImageChain:
         self.committed = image
 
     def drop(self) -> None:
-        """Leadership is lost: whether what was proposed will commit is for the next leader."""
+        """Leadership is lost. The next leader decides whether the proposed batches commit."""
         for proposed in self._proposed:
             if not proposed.settled.done():
                 proposed.settled.set_result(False)
@@ -93,7 +93,8 @@ class ImageChain:
         return await asyncio.shield(self._proposed[-1].settled) if self._proposed else True
 
     async def caught_up(self, end_offset: int) -> bool:
-        """Wait until ``committed`` has everything below ``end_offset``; else as above."""
+        """Wait until ``committed`` has everything below ``end_offset``; False if leadership was
+        lost."""
         if self.committed.offset >= end_offset - 1:
             return True
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -26,7 +26,7 @@ _NAMED_MAX = 5  # partitions that a refusal names
 
 @dataclass(frozen=True, slots=True)
 class BrokerStanding:
-    """What a heartbeat is answered."""
+    """The answer to a heartbeat."""
 
     fenced: bool
     caught_up: bool
@@ -39,9 +39,9 @@ def register(
     """Register a broker's process; the reply is its broker epoch.
 
     ``session_alive``: whether the process registered under that id before is known to live.
-    A registration makes the broker fenced, and so takes it out of everything it led: a process
-    that starts anew never goes on with the leader epoch of the one before, whose followers may
-    have fetched what was not yet on its disk.
+    A registration fences the broker, which ends its leaderships. A process that starts anew never
+    continues the leader epoch of the process before it: followers may have fetched records that
+    were not yet on that process's disk.
     """
     _check_registration(context, request)
     check_listeners(context, _endpoints(request), request.broker_id, request.inter_broker_listener)
@@ -173,8 +173,8 @@ def heartbeat(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {request.broker_id} is registered by another process",
         )
-    # Its own registration is part of the metadata: until it has seen that, it does not know
-    # that what it led before is no longer its own.
+    # The registration is part of the metadata. Until the broker has applied it, the broker does
+    # not know that it has lost what it led before.
     caught_up = request.metadata_offset >= registration.broker_epoch
     decision = Decision(context)
     fenced = registration.fenced
@@ -221,9 +221,10 @@ def unregister(
 ) -> ControllerResult[UnregisterBrokerResponse]:
     """Forget a broker that is gone for good. Assignments keep naming it until they are changed.
 
-    Whoever registers under its id later may bring other disks, so nothing that this one held counts
-    any more: it leaves every ISR and ELR as if it had lost its records. Stricter than Kafka in two
-    points: the broker has to be fenced, and no partition may lose its last replica with everything.
+    A broker that registers under this id later may have other disks, so the replicas of this one
+    count no more: it leaves every ISR and ELR as if it had lost its records. This is stricter than
+    Kafka in two points: the broker has to be fenced, and no partition may lose its last complete
+    replica.
     Raises ApiError BROKER_ID_NOT_REGISTERED, INVALID_REQUEST.
     """
     broker_id = request.broker_id
@@ -310,8 +311,8 @@ def _change_room(
 ) -> None:
     """A broker has run out of room, or has room again.
 
-    When it yields, what it leads is led by others with room, where there are any. Once it has
-    room, it leads what was left to a leader without. Whatever else it led comes back to it by a
+    Without room it yields: brokers with room take over its partitions, where there are any. Once it
+    has room again, it takes over partitions whose leader has none. The others come back to it by a
     preferred election.
     """
     broker_id, changed = registration.broker_id, request.out_of_room != registration.out_of_room

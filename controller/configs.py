@@ -26,7 +26,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import ListOperation
 
-# When one of these changes, leaderless or eligible replicas may have to be judged anew.
+# A change of one of these may allow an election, or end the eligibility of a replica.
 _ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
@@ -113,7 +113,7 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
 def _new_value(
     decision: Decision, resource: ConfigResource, change: admin.AlterConfigsRequest.Change
 ) -> str | None:
-    """What a change makes of a key; None: back to the default (KIP-339)."""
+    """The key's value after a change; None: the default (KIP-339)."""
     value = change.value if change.HasField("value") else None
     if change.list_operation == ListOperation.REPLACE:
         return value
@@ -153,7 +153,7 @@ def _items(text: str) -> dict[str, None]:
 
 
 def _check_broker(image: MetadataImage, resource: ConfigResource) -> None:
-    """Only a broker that there is can be given values of its own."""
+    """Only a registered broker can have values of its own."""
     if resource.type == pb.ConfigResourceType.BROKER and resource != CLUSTER:
         broker_id = _broker_id(resource)
         if broker_id is None or image.broker(broker_id) is None:
@@ -195,8 +195,8 @@ def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
     """Bring partitions in line with changed rules of election.
 
     An unclean election may be allowed now. With fewer in-sync replicas required, an ISR that was
-    too small may commit again, and those that left it are eligible no longer: that must be
-    written with the change itself, before any leader acts on it.
+    too small may commit again, and the replicas that left it are eligible no longer. The records
+    that say so stand in the same batch as the change, so no leader acts on the change before them.
     """
     image = decision.image
     topics = None

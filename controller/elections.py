@@ -18,7 +18,8 @@ def elect_leaders(
 ) -> ControllerResult[ElectLeadersResponse]:
     """Elect the preferred leader, or an unclean one where there is none.
 
-    Without partitions named all are meant; then those that need no election are left out.
+    A request that names no partitions means all; the reply then leaves out those that need no
+    election.
     Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
     check_size(len(request.partitions), "partitions")
@@ -35,7 +36,7 @@ def elect_leaders(
 
 
 class _Asked:
-    """The elections of one request: each looks at what those before it have decided."""
+    """The elections of one request: each sees the decisions of those before it."""
 
     def __init__(self, context: Context, election: Election) -> None:
         self._context = context
@@ -92,8 +93,8 @@ class _Asked:
 def elect_leaderless(context: Context) -> ControllerResult[int]:
     """Elect wherever there is no leader and there could be one; the reply counts the changes.
 
-    Every change that makes an election possible elects at once; this is for the controller
-    that takes over, should one before it have seen that differently.
+    Every change that makes an election possible also elects. A controller that takes over calls
+    this, in case an earlier controller decided by other rules.
     """
     decision = Decision(context)
     decision.extend(changes(context.image, context.static, is_leaderless))

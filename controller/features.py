@@ -20,7 +20,7 @@ Answer = UpdateFeaturesResponse.Feature
 def update_features(
     context: Context, request: UpdateFeaturesRequest
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """Finalize other levels: all that are asked for, or when one is refused none.
+    """Finalize other levels: all of the request, or none when one is refused.
 
     Raises ApiError POLICY_VIOLATION for a request of too many features.
     """
@@ -90,7 +90,7 @@ def _check(context: Context, update: Update, before: int) -> None:
 
 
 def _nodes(context: Context, name: str) -> Iterator[tuple[str, FeatureRange]]:
-    """Whoever reads the metadata log, as the beginning of a sentence, and what it supports."""
+    """Every node that reads the metadata log: its name for messages, and the levels it supports."""
     for registration in context.image.sorted_brokers():
         known = supported_by(registration.features, name)
         yield f"broker {registration.broker_id} supports", known

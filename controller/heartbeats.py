@@ -44,7 +44,7 @@ class Heartbeats:
         leader_id: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """``listener``: whose gRPC endpoint of a broker is probed; "" any. ``wake``: called when
+        """``listener``: the listener whose gRPC endpoint is probed; "" any. ``wake`` is called when
         ``deadline`` may have come nearer."""
         self._decisions = decisions
         self._listener = listener
@@ -55,9 +55,10 @@ class Heartbeats:
         self._liveness = Liveness(session_timeout_ms / 1000)
         # The offset of the decision that began each broker's controlled shutdown, by epoch.
         self._shutdown_offsets: dict[int, int] = {}
-        # Of brokers that yield: the topics and brokers by which they have yielded what they could.
+        # For each broker that yields: the topics and brokers of the image after it last yielded.
+        # While the newest image has the same objects, there is nothing more to yield.
         self._yielded: dict[int, tuple[object, object]] = {}
-        # Of brokers without room: whether they lead anything, by the topics that were looked at.
+        # For each broker without room: the topics that were looked at, and whether it leads any.
         self._led_by_full: dict[int, tuple[Map[bytes, Topic], bool]] = {}
         self._streams: dict[int, Stream] = {}
         self._probes: dict[int, asyncio.Task[None]] = {}
@@ -75,7 +76,7 @@ class Heartbeats:
         self._wake()
 
     def resigned(self) -> None:
-        """It is so no longer: the brokers are to look for the one that is."""
+        """This node is no longer the active controller: its brokers have to find the new one."""
         self._liveness.resigned()
         for number in sorted(self._streams):
             stream = self._streams[number]
@@ -169,7 +170,8 @@ class Heartbeats:
         return standing
 
     def _leads_nothing_at(self, request: HeartbeatRequest) -> int:
-        """0 where it leads something, or where it can see for itself.
+        """An offset of the metadata at which the broker leads nothing. 0 if it leads something, or
+        if it has the newest metadata and can see for itself.
 
         A broker whose disk is full may be unable to keep the metadata that says so.
         """
@@ -195,7 +197,7 @@ class Heartbeats:
 
         asked, newest = HeartbeatRequest(), self._decisions.newest
         asked.CopyFrom(request)
-        # To yield is to look at every partition: once while nothing changes.
+        # Yielding looks at every partition, so it happens once per change of the metadata.
         known = self._yielded.get(request.broker_id, (None, None))
         if known[0] is newest.topics and known[1] is newest.brokers:
             asked.yields = False

@@ -43,8 +43,8 @@ def _alter(decision: Decision, broker_id: int, proposal: Proposal) -> Answer:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = _error(decision.image, state, broker_id, proposal)
     if error is ErrorCode.INELIGIBLE_REPLICA:
-        # The member may be eligible again soon, and the leader counts on it no more: a copy of the
-        # proposal that comes then must find another partition epoch.
+        # The leader no longer counts on this member, which may soon be eligible again. A late copy
+        # of the proposal must then find another partition epoch.
         decision.add(pb.MetadataRecord(partition_change=_no_change(proposal)))
     if error is not ErrorCode.NONE:
         return _refused(proposal, error)
@@ -64,7 +64,7 @@ def _error(
     image: MetadataImage, state: PartitionState, broker_id: int, proposal: Proposal
 ) -> ErrorCode:
     """Why a proposal does not count; NONE if it does."""
-    # A leader that knows more than we do was told by a controller after us.
+    # The leader knows newer epochs than this controller: a later controller decided them.
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > (
         state.partition_epoch
     ):
@@ -94,8 +94,8 @@ def _eligibility(
 ) -> ErrorCode:
     """A member must be active in the registration that the leader heard it fetch under.
 
-    A broker that restarted in between may lack what its earlier process had. Nobody joins whose
-    disk is full: it was taken out for that.
+    A broker that restarted in between may lack what its earlier process had. A broker whose disk is
+    full does not join either: it was taken out for that reason.
     """
     for member in members:
         registration = image.broker(member.broker_id)
@@ -110,7 +110,7 @@ def _eligibility(
 
 
 def _no_change(proposal: Proposal) -> pb.PartitionChangeRecord:
-    """Of anything but the partition epoch, which every record raises."""
+    """A record that changes nothing but the partition epoch, which every record raises."""
     return pb.PartitionChangeRecord(topic_id=proposal.topic_id, partition=proposal.partition)
 
 

@@ -16,9 +16,9 @@ def check_listeners(
 ) -> None:
     """Refuse a broker that others would not find, or that would not find others.
 
-    ``listener``: the broker's own inter.broker.listener.name; "" where it did not tell. Fenced
-    brokers do not count: they may be gone for good, or about to come back with another
-    configuration, and are looked at when they are unfenced. Raises ApiError INVALID_REGISTRATION.
+    ``listener``: the broker's own inter.broker.listener.name; "" if it did not tell. Fenced brokers
+    do not count: they may be gone for good or come back with another configuration, and are checked
+    when they are unfenced. Raises ApiError INVALID_REGISTRATION.
     """
     others = [
         each

@@ -68,12 +68,12 @@ class _Tracked:
 
 
 class Liveness:
-    """Takes what is heard of brokers; says in ``due`` whom to probe and whom to fence."""
+    """Collects signs of life; ``due`` says which brokers to probe and which to fence."""
 
     def __init__(self, session_timeout_s: float) -> None:
         self._session_s = session_timeout_s
-        # Registrations that count as alive. One that was given up is not here any more, until
-        # it is heard of again.
+        # Registrations that count as alive. One that was given up is missing here until its broker
+        # is heard from again.
         self._tracked: dict[int, _Tracked] = {}
 
     # ---------------------------------------------------------------- what is heard
@@ -125,7 +125,7 @@ class Liveness:
         tracked.probe_at_s = now + PROBE_INTERVAL_S
 
     def not_fenced(self, now: float, registration: BrokerRegistration, action: Fence) -> None:
-        """Fencing failed, as on a full disk: it stays to be done."""
+        """Fencing failed, for example on a full disk; it will be tried again."""
         if registration.broker_epoch == action.broker_epoch and not registration.fenced:
             self._tracked[registration.broker_id] = _Tracked(
                 registration.broker_epoch,
@@ -136,7 +136,7 @@ class Liveness:
             )
 
     def resumed(self, now: float) -> None:
-        """This process itself stood still: what brokers sent meanwhile has yet to be read."""
+        """This process itself stood still and has yet to read what brokers sent meanwhile."""
         least = now + RESUME_GRACE_S
         for tracked in self._tracked.values():
             tracked.last_contact_s = max(tracked.last_contact_s, least - self._session_s)
@@ -151,7 +151,7 @@ class Liveness:
         return tracked is not None and tracked.broker_epoch == broker_epoch
 
     def due(self, now: float) -> list[Probe | Fence]:
-        """What is to be done now, each thing said once, by broker id."""
+        """The probes and fencings to do now, in order of broker ids. Each is returned once."""
         actions: list[Probe | Fence] = []
         for broker_id in sorted(self._tracked):
             tracked = self._tracked[broker_id]
@@ -168,7 +168,7 @@ class Liveness:
         return actions
 
     def deadline(self) -> float | None:
-        """When ``due`` will have something to say if nothing is heard before."""
+        """When ``due`` next returns something if no broker is heard from before."""
         times = [tracked.last_contact_s + self._session_s for tracked in self._tracked.values()]
         for tracked in self._tracked.values():
             times += [at for at in (tracked.fence_at_s, tracked.probe_at_s) if at is not None]

@@ -1,8 +1,8 @@
 """The frame of every decision: an image and a request in, records and a reply out.
 
-A decision is pure. What it may look at stands in ``Context``; what it writes is collected by a
-``Decision``, which replays each record at once, so that later steps of the same decision see the
-earlier ones. All its records go into the log as one batch: the cluster is never in between.
+A decision is pure. It reads a ``Context`` and writes to a ``Decision``, which replays each record
+at once, so that later steps of the same decision see the earlier ones. All its records go into the
+log as one batch: no node ever sees a part of a decision.
 Refusals are ``ApiError``; then nothing was decided.
 """
 
@@ -39,12 +39,12 @@ def check_size(count: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a decision may look at besides its request."""
+    """Everything that a decision may read besides its request."""
 
     # Everything decided so far, whether committed or not.
     image: MetadataImage
-    # What the next record's offset will be. Above `image.offset`, not always by one: the quorum
-    # has records of its own.
+    # The offset of the next record. It is above `image.offset`, but not always by one: the quorum
+    # writes records of its own.
     next_offset: int
     # The controller's own server.properties: the layer under the dynamic configuration.
     static: Mapping[str, str]
@@ -56,13 +56,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[Reply]):
-    """What to write, as one batch, and what to answer once that is committed."""
+    """The records to write as one batch, and the reply to give once they are committed."""
 
     records: tuple[pb.MetadataRecord, ...]
-    # After the records: the service keeps it instead of replaying them again.
+    # The image after the records: the service keeps it instead of replaying them again.
     image: MetadataImage
     reply: Reply
-    # Whether it is the reply of an earlier decision, which may not be committed yet.
+    # Whether the reply is that of an earlier decision, which may not be committed yet.
     repeats: bool = False
 
 
@@ -76,7 +76,7 @@ class Decision:
 
     @classmethod
     def after(cls, context: Context, result: ControllerResult[Any]) -> Decision:
-        """Goes on with a decision: its records come first, in the same batch."""
+        """Continue another decision: its records come first in the same batch."""
         decision = cls(context)
         decision.image = result.image
         decision._records = list(result.records)

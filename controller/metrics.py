@@ -1,4 +1,4 @@
-"""What the controller counts, for whoever exposes it.
+"""The controller's figures, as plain numbers; ``runtime.metrics`` exposes them.
 
 Gauges are computed from the committed image when they are read, which is at a scrape.
 """

@@ -72,7 +72,7 @@ def _grow(decision: Decision, wish: Wish) -> None:
 
 
 def _replicas(decision: Decision, topic: Topic, wish: Wish) -> list[tuple[int, ...]]:
-    """Of each new partition; as many as the topic's first partition has."""
+    """The replicas of each new partition, as many as the topic's first partition has."""
     factor = topic.partitions[0].replication_factor
     added = wish.count - len(topic.partitions)
     if not wish.HasField("assignments"):

@@ -3,9 +3,10 @@
 All changes of all causes go through ``change``, which keeps the rules of KIP-966:
 
 - Committed records are on every member of the ISR. While the ISR is below
-  min(min.insync.replicas, replicas) its leader commits nothing, so whoever leaves it then, or
-  makes it so small by leaving, still has everything committed: an eligible leader replica.
-- Once the ISR is large enough again, records are committed that eligible replicas may lack:
+  min(min.insync.replicas, replicas) its leader commits nothing. A replica that leaves the ISR then,
+  or makes it too small by leaving, still has every committed record: it is an eligible leader
+  replica.
+- Once the ISR is large enough again, the leader commits records that eligible replicas may lack:
   they are eligible no longer.
 - A replica that lost records is in neither.
 
@@ -35,7 +36,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Election(enum.Enum):
-    """Which leader is wanted. All leave a good leader alone unless they say otherwise."""
+    """The kind of election. Each leaves a good leader alone unless it says otherwise."""
 
     CLEAN = "clean"  # unclean too where the topic allows it
     PREFERRED = "preferred"  # replaces a leader by the first replica, if that is in the ISR
@@ -44,7 +45,7 @@ class Election(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides about the partitions of one topic, besides their own state."""
+    """Everything that decides about the partitions of one topic besides their own state."""
 
     is_active: Callable[[int], bool]  # may the broker lead
     min_insync_replicas: int
@@ -109,8 +110,8 @@ def change(
 
     unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
     record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
-    # A leader that has not heard of its new replicas yet must neither take fetches of those that
-    # are none any more for theirs, nor go by the min.insync.replicas of the replicas before.
+    # The leader may not have heard of its new replicas yet. Until then it must not count fetches of
+    # replicas that were removed, nor use the min.insync.replicas of the replicas before.
     outdated = completed is not None or not set(state.replicas) <= set(planned.replicas)
     outdated = outdated or not lossy.isdisjoint(planned.replicas)
     if outdated or choice.leader != state.leader:
@@ -192,8 +193,9 @@ def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tup
 
 
 def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
-    """Those last known to be eligible lack the least. A replica that is only being added may have
-    nothing at all: it leads when an operator says so.
+    """The order of candidates for an unclean election. Replicas that were last known to be eligible
+    lack the fewest records. A replica that is being added may have none: it leads only when an
+    operator asks for it.
     """
     last_known = [replica for replica in state.last_known_elr if replica in state.replicas]
     adding = set(state.adding_replicas)
@@ -278,5 +280,5 @@ def is_leaderless(state: PartitionState) -> bool:
 
 
 def prefers_another(state: PartitionState) -> bool:
-    """Whether the preferred replica could lead, as far as the ISR tells, and does not."""
+    """Whether the preferred replica is in the ISR and does not lead."""
     return state.leader != state.preferred_leader and state.preferred_leader in state.isr

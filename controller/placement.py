@@ -2,8 +2,8 @@
 
 Striped, in the manner of Kafka's KRaft controller: the racks take turns in leading, within a
 rack its brokers do, and a partition's further replicas go to the following racks before any rack
-gets a second one. Where the turns begin is random, or small topics would all pile up on the
-first brokers. A fenced broker never leads, and gets replicas of its rack's share last.
+gets a second one. The turns begin at a random broker, or small topics would all pile up on the
+first ones. A fenced broker never leads, and is the last of its rack to get a replica.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def check_assigned(image: MetadataImage, number: int, replicas: Sequence[int]) -
 class _Rack:
     active: tuple[int, ...]
     fenced: tuple[int, ...]
-    # Moves on each time the rack leads, so that its brokers lead equally often; in between all
-    # partitions see the same order, so that they follow equally often too.
+    # Moves on each time the rack leads, so that its brokers lead equally often. In between all
+    # partitions see the same order, so that its brokers follow equally often, too.
     turn: int
 
     def brokers(self) -> Iterator[int]:

@@ -4,9 +4,9 @@ A reassignment is started, given another target or cancelled here. What brings i
 ``controller.partitions.change`` completes it in the decision that puts the last of its target into
 the ISR, whatever caused that.
 
-Stricter than Kafka in one point: what a cancellation or another target takes back may not leave
-fewer than min.insync.replicas who have everything, if there were that many. Kafka is content with
-one, or with none where the topic allows unclean elections.
+This is stricter than Kafka in one point: a cancellation or another target may not leave fewer than
+min.insync.replicas complete replicas, if there were that many. Kafka is content with one, or with
+none where the topic allows unclean elections.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _check_target(
 
 
 def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState, enough: int) -> None:
-    """Who is dropped deletes its log: enough others must have everything."""
+    """A replica that is dropped deletes its log: enough of the others must be complete."""
     dropped = [each for each in before.replicas if each not in after.replicas]
     if not dropped or set(after.isr) == set(after.replicas):
         return
@@ -140,7 +140,8 @@ def _list(ids: list[int] | tuple[int, ...]) -> str:
 def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ControllerResult[ListPartitionReassignmentsResponse]:
-    """What is under way, of the partitions named or of all; what is not there is left out."""
+    """The reassignments under way, of the named partitions or of all. Unknown partitions are left
+    out."""
     named = {(partition.topic, partition.partition) for partition in request.partitions}
     partitions = [
         ListPartitionReassignmentsResponse.Partition(

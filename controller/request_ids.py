@@ -1,9 +1,9 @@
 """Requests with an id take effect once, however often and wherever they arrive.
 
-The decision and what it was answered stand in one batch, so that both are there or neither; from
-then on every image says what was answered. A request that comes again finds that, decides nothing,
-and waits like any other until what its answer is based on is committed: so also behind the first
-one that is still under way, on another controller, and after a snapshot.
+A decision and its answer stand in one batch, so that both are there or neither; from then on every
+image holds the answer. A copy of the request finds the answer, decides nothing, and waits like any
+other request until the records behind its answer are committed. This also holds while the first
+copy is under way, on another controller, and after a snapshot.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def once(
 ) -> ControllerResult[Reply]:
     """Decide about a request, unless it has been decided before.
 
-    A refusal is an outcome too: else the request could be refused and, sent twice, yet be done.
-    What changes nothing by its nature (``validate_only``) is not remembered, and below
-    metadata.version 2 nothing is. Raises ApiError INVALID_REQUEST for an id that is none, or that
+    A refusal is an outcome, too: otherwise the first copy of a request could be refused and the
+    second one be done. Requests that change nothing (``validate_only``) are not remembered, and
+    below metadata.version 2 none is. Raises ApiError INVALID_REQUEST for an invalid id or one that
     another request has used; without an id, whatever ``decide`` raises.
     """
     request_id: bytes = request.request_id
@@ -71,8 +71,8 @@ def begin(
 ) -> ControllerResult[bool]:
     """Whether a request begins now whose effect is no metadata record, such as a change of voters.
 
-    It is written down before it takes effect, with ``content``, its bytes: so it begins at most
-    once, and a copy that comes late does nothing. Raises ApiError as ``once`` does for the id.
+    The request is written down with its bytes, ``content``, before it takes effect: it begins at
+    most once, and a late copy does nothing. Raises ApiError as ``once`` does for the id.
     """
     digest = _digest(method, content)
     if _known(context, request_id, digest) is not None:
@@ -85,8 +85,8 @@ def begin(
 
 
 def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None:
-    """What was written down of the request. Raises ApiError INVALID_REQUEST for an id that is none,
-    or that another request has used."""
+    """The outcome that was written down for the request. Raises ApiError INVALID_REQUEST for an
+    invalid id or one that another request has used."""
     if len(request_id) != REQUEST_ID_BYTES:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -103,5 +103,6 @@ def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None
 
 
 def _digest(method: str, content: bytes) -> bytes:
-    """The same for the same request: maps in ``content`` are in the order of their keys."""
+    """A digest that is equal for equal requests: maps in ``content`` are in the order of their
+    keys."""
     return hashlib.sha256(method.encode() + b"\0" + content).digest()[:16]

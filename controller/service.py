@@ -44,16 +44,15 @@ from world.world import World
 logger = logging.getLogger(__name__)
 
 DUTY_LATE_S = 0.5
-"""A duty that runs so much later than planned tells that the process stood still."""
+"""A duty that runs this much later than planned shows that the process stood still."""
 
 
 class ControllerService:
     """One controller. Life: make it, ``attach`` the quorum and add it as the quorum's listener,
     serve ``service()``; ``stop`` before the quorum stops.
 
-    Brokers and administrators may ask any controller: one that is not active answers
-    NOT_CONTROLLER and names the leader, except to descriptions, which it gives from the
-    committed image.
+    Brokers and administrators may ask any controller. One that is not active answers NOT_CONTROLLER
+    and names the leader, but it answers descriptions from its committed image.
     """
 
     def __init__(
@@ -127,12 +126,12 @@ class ControllerService:
         self._decisions.attach(quorum)
 
     async def stop(self) -> None:
-        """Decide nothing more; end the streams. What was proposed has no known outcome."""
+        """Decide nothing more; end the streams. Proposed batches have no known outcome."""
         self.halt()
         await self._heartbeats.stop()
 
     def halt(self) -> None:
-        """The part of ``stop`` that waits for nobody: decide nothing more."""
+        """The part of ``stop`` that does not wait: decide nothing more."""
         self._stopped = True
         self._step_down()
 
@@ -153,7 +152,7 @@ class ControllerService:
         self._decisions.reset(end_offset, records)
 
     def snapshot_records(self) -> Iterable[bytes] | None:
-        """Of the committed image; None when that may lack something."""
+        """The records of the committed image; None when that may lack a batch."""
         return None if self._decisions.failed else records_of(self.image)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
@@ -259,7 +258,7 @@ class ControllerService:
         )
 
     def _changes(self) -> dict[str, UnaryHandler]:
-        """What administrators may change: each request with an id takes effect once."""
+        """The handlers of administrators' changes. Each request with an id takes effect once."""
         kinds: list[tuple[str, Any, Any, Callable[[Context, Any], ControllerResult[Any]]]] = [
             (
                 "CreateTopics",
@@ -377,7 +376,8 @@ class ControllerService:
             if response_type is not None:
                 response.leader_id = self.leader_id
                 if "metadata_offset" in response_type.DESCRIPTOR.fields_by_name:
-                    # Committed before the reply, so whoever has applied this sees the change.
+                    # The change committed before this reply: a node that has applied this offset
+                    # sees the change.
                     response.metadata_offset = max(0, self.image.offset)
             return bytes(response.SerializeToString(deterministic=True))
 
@@ -385,7 +385,7 @@ class ControllerService:
 
     @staticmethod
     def _code(response_type: Any, error: ApiError) -> ErrorCode:
-        """Brokers repeat what has no known outcome: their requests may be made twice."""
+        """Brokers repeat requests without a known outcome: these may be made twice."""
         from_broker = response_type.DESCRIPTOR.file.name.endswith("controller.proto")
         if isinstance(error, OutcomeUnknownError) and from_broker:
             return ErrorCode.NOT_CONTROLLER
@@ -433,7 +433,7 @@ class ControllerService:
         return pb.ReadIndexResponse(metadata_offset=image.offset)
 
     async def _image_for(self, request: Any) -> MetadataImage:
-        """The committed image; for a linearizable read once that is sure to be the newest."""
+        """The committed image. A linearizable read first waits until that is surely the newest."""
         return await self._decisions.linearizable() if request.linearizable else self.image
 
     async def _describe_configs(

@@ -30,7 +30,7 @@ _RESERVED = frozenset({"__cluster_metadata"})  # its directory is the metadata l
 
 
 def validate_name(name: str) -> None:
-    """Raises ApiError INVALID_TOPIC_EXCEPTION unless Kafka allows the name."""
+    """Check a name by Kafka's rules. Raises ApiError INVALID_TOPIC_EXCEPTION."""
     if not name or name in (".", ".."):
         fault = "it must not be empty, . or .."
     elif len(name) > NAME_LENGTH_MAX:

@@ -24,9 +24,9 @@ class BrokerContext:
     ``image`` gives the newest published image, ``wait_until`` waits for one that a predicate
     accepts, so many seconds, and says whether it came. ``lease_valid`` says whether the active
     controller has answered this broker of late: whether the image is more than history.
-    ``caught_up`` says whether it was ever more since the process began: before that it may know
-    of nothing, for what of its log is committed only a leader can tell. ``controller_features``:
-    what the voters support, by the newest record of them that this broker has.
+    ``caught_up`` says whether that was ever so since the process began. Before, the image may be
+    empty: only the quorum's leader knows how much of this broker's metadata log is committed.
+    ``controller_features``: the levels that the voters support, by the newest record of them.
     """
 
     config: NodeConfig
