@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
     except (CommandError, SteleError) as error:
         return _failed(str(error), EXIT_FAILED)
     except BrokenPipeError:
-        # Who read our output has enough. The interpreter must not try to flush it again.
+        # The reader of our output has closed it. The interpreter must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except OSError as error:
@@ -138,7 +138,7 @@ def _failed(message: str, code: int) -> int:
 
 
 def main() -> None:
-    # What a client warns of comes back as its error, which is told once.
+    # A client logs warnings of failures that it also raises as errors: they are shown once.
     logging.getLogger("stele").addHandler(logging.NullHandler())
     code = run(sys.argv[1:])
     # Another Ctrl-C ends what is left to clear away, without a traceback.

@@ -137,7 +137,7 @@ def _csv_line(*fields: str) -> bytes:
 
 @dataclass(slots=True)
 class OrderFigures:
-    """What the demo prints of the orders; sums are decimal, so that they are exact."""
+    """The figures that the demo prints of the orders; sums are decimal, so that they are exact."""
 
     lines: int = 0
     quantity: int = 0

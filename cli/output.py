@@ -68,7 +68,7 @@ def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def note(line: str) -> None:
-    """For people, beside the output: goes to standard error."""
+    """A console for messages to people: it writes to standard error, beside the output."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -57,7 +57,7 @@ def produce(
 ) -> None:
     """Write every line as a record; ends when all are acknowledged.
 
-    Interrupted, it says how many were: the same lines again from there on complete the work.
+    An interrupted run says how many lines were acknowledged; the lines after them complete it.
     """
     from stele.sync import Producer
 
@@ -101,7 +101,7 @@ def produce(
 
 @dataclass(slots=True)
 class Tally:
-    """What has become of the records so far; counted on the client's thread."""
+    """Counts of sent, acknowledged and failed records, kept on the client's thread."""
 
     told_of: bool
     """Whether brokers acknowledge: not with acks=0."""
@@ -114,7 +114,7 @@ class Tally:
         return "acknowledged" if self.told_of else "sent (nobody acknowledges with acks=0)"
 
     def unfinished(self) -> str:
-        """How far the work has got that ends here."""
+        """A line that says how far the work has got when it ends."""
         open_ = self.taken - self.records
         return f"{self.records} records, {self.bytes} bytes {self.done}" + (
             f"; of {open_} more it is not known" if open_ else ""

@@ -152,7 +152,7 @@ def show_voters(
 
 @dataclass(frozen=True, slots=True)
 class _Voter:
-    """Who is meant. ``cluster_id``: "" where only the cluster itself can know it."""
+    """The controller that a command is about. ``cluster_id``: "" if only the cluster knows it."""
 
     node_id: int
     directory_id: str

@@ -137,7 +137,7 @@ def execute(
 
 
 class Status(enum.StrEnum):
-    """What has become of a planned move."""
+    """The state of a planned move."""
 
     COMPLETED = "completed"
     IN_PROGRESS = "in progress"
@@ -160,7 +160,7 @@ def verify(
     plan = read_assignments(plan_file)
     with connect(bootstrap, timeout) as admin:
         active = admin.list_partition_reassignments(sorted(plan))
-        # Asked after: whatever was completed before is seen to be.
+        # This question comes after the one before it, so it sees every move that was completed.
         states = _planned_states(admin, plan)
         if not preserve_throttles and not admin.list_partition_reassignments():
             _unthrottle(admin, {topic for topic, _ in plan}, rates=True)
@@ -317,7 +317,7 @@ def _spread(
     *,
     racks: bool,
 ) -> Assignments:
-    """By the rule by which new topics are placed."""
+    """A placement by the rule for new topics."""
     import random
 
     from controller.placement import StripedPlacer

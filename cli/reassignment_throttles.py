@@ -23,7 +23,7 @@ Changes = dict["ConfigResource", dict[str, str | None]]
 def changes(
     states: Mapping[tuple[str, int], PartitionDescription], plan: Assignments, rate: int
 ) -> Changes:
-    """What throttles the moves under way among ``states``, and those that ``plan`` begins.
+    """The throttles of the moves under way among ``states``, and of those that ``plan`` begins.
 
     The replicas before a move may lead and send; those that it adds fetch. ``rate`` in bytes/s.
     """

@@ -119,9 +119,9 @@ def _in_parallel(
     jobs: int,
     end: Callable[[], None],
 ) -> Generator[Result, None, None]:
-    """What comes of the items, as it comes; a thread each takes one after the other.
+    """Yield the results of the items as they come; each of several threads takes the next item.
 
-    Close it to end early: ``end`` is called, and must have what is being done fail soon.
+    Close the generator to end early: it calls ``end``, which must make the running items fail soon.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:

@@ -1,4 +1,4 @@
-"""Making and checking a node's directories: whose cluster's and node's they are."""
+"""Formats and checks a node's directories: which cluster and node they belong to."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def directories_of(config: NodeConfig) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FirstVoters:
-    """Who begins a new quorum, for the one node whose metadata directory is formatted."""
+    """The first voters of a new quorum, as one node's metadata directory is formatted with."""
 
     metadata_directory: str
     directory_id: str  # of that directory
@@ -125,9 +125,9 @@ def format_directory(
 ) -> list[str]:
     """Write ``meta.properties`` into every directory, durably; return those that were written.
 
-    With ``first``, also who begins the quorum. Nothing is written if any of the directories belongs
-    to another cluster or node, or is formatted already (``ignore_formatted``: those are left as
-    they are). Raises LogDirectoryError.
+    With ``first``, write the first voters of the quorum, too. Nothing is written if any of the
+    directories belongs to another cluster or node, or is formatted already (``ignore_formatted``:
+    those are left as they are). Raises LogDirectoryError.
     """
     fresh = []
     for path in dict.fromkeys(dirs):

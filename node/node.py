@@ -54,7 +54,7 @@ _OF_THE_QUORUM = {
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a started node has bound. Listeners by their names."""
+    """The ports that a started node has bound. Listeners by their names."""
 
     kafka: Mapping[str, int] = field(default_factory=dict)
     grpc: Mapping[str, int] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Ports:
 class Node:
     """One node. Life: ``start``, ``wait_ready``, in the end ``stop``.
 
-    ``wait_failed`` ends when the node can go on no more (a broken disk, a log that cannot be
-    followed); it is then to be stopped.
+    ``wait_failed`` ends when the node cannot go on (a broken disk, a log that cannot be followed).
+    The caller then stops it.
     """
 
     def __init__(self, config: NodeConfig, world: World, features: Features) -> None:
@@ -90,7 +90,7 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether each of its roles has begun its work; ``readiness`` looks more closely."""
+        """Whether each role has begun its work; ``readiness`` looks more closely."""
         if self.quorum is None or self._failure is not None:
             return False
         if self.config.is_broker and (self.broker is None or not self.broker.serving):
@@ -98,7 +98,7 @@ class Node:
         return self.controller is None or self.quorum.in_touch
 
     def liveness(self) -> list[Check]:
-        """Whether the process works: who is answered at all knows that its event loop turns."""
+        """Whether the process works. An answer alone proves that its event loop turns."""
         failure = self._failure
         lag_s = self._probe.last_s
         return [
@@ -107,7 +107,7 @@ class Node:
         ]
 
     def readiness(self) -> list[Check]:
-        """Whether it does all that its roles are for, and why not."""
+        """Whether the node does the work of all its roles, and why not."""
         checks = self.liveness()
         if self.quorum is None:
             return [*checks, Check("start", False, "it has not started")]
@@ -155,7 +155,7 @@ class Node:
             await self.broker.wait_ready()
 
     async def wait_failed(self) -> BaseException:
-        """Wait for what makes the node unable to go on; it may never come."""
+        """Wait for the error that keeps the node from going on; there may never be one."""
         await self._failed.wait()
         assert self._failure is not None
         return self._failure
@@ -165,7 +165,7 @@ class Node:
         await self._undo.run()
 
     def halt(self) -> None:
-        """Before an end in no order: nothing is decided any more of what is seen of that end."""
+        """Decide nothing more: called before a disorderly end, whose signs must decide nothing."""
         if self.controller is not None:
             self.controller.halt()
 
@@ -183,7 +183,7 @@ class Node:
             config.metadata_log_dir,
             on_fatal=self._fail,
         )
-        # What is started last is stopped first: broker, controller, quorum, then the ports.
+        # Parts stop in the reverse order of their starts: broker, controller, quorum, ports.
         await self._serve_metrics()
         if config.is_controller:
             await self._serve_controller(quorum, identity.cluster_id)
@@ -320,7 +320,7 @@ def controller_port_service(quorum: Quorum, controller: ControllerService) -> Se
 
 
 def _for_administrators(handler: UnaryHandler, response_type: type[Message]) -> UnaryHandler:
-    """The same answer, but who asks any controller is sent on by NOT_CONTROLLER."""
+    """The quorum's answer in administrators' words: NOT_CONTROLLER sends them to the leader."""
 
     async def handle(request: bytes, peer: Peer) -> bytes:
         answer: Any = response_type.FromString(await handler(request, peer))
@@ -341,8 +341,8 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
 
 
 class _Health(Mapping[str, bool]):
-    """Brokers and people are served while it leads, or hears of the leader; other controllers as
-    long as there is anybody to answer."""
+    """gRPC health: brokers and people are served while this controller leads or hears from the
+    leader; other controllers as long as the process answers."""
 
     _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
 

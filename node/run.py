@@ -128,7 +128,7 @@ class _Runner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until_end(self) -> BaseException | None:
-        """Wait for a signal (None) or for what the node fails of."""
+        """Wait for a signal (None) or for the error that ends the node."""
         loop = asyncio.get_running_loop()
         end: asyncio.Future[BaseException | None] = loop.create_future()
 
@@ -163,7 +163,7 @@ class _Runner:
 
 
 def _ease_collector() -> None:
-    """Have the cyclic collector leave alone what will live as long as the node.
+    """Exempt all objects that live as long as the node from the cyclic collector.
 
     It stops the event loop: a full collection of a node's modules and objects takes 30 ms, and
     requests on their way made it a fifth of a busy broker's time. Requests hold few cycles.
@@ -174,5 +174,5 @@ def _ease_collector() -> None:
 
 
 def _tell(line: str) -> None:
-    """For people; with the log's configuration unknown, straight to standard error."""
+    """Print a message for people on standard error: the logging may not be configured yet."""
     print(f"stele: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a broker shows of the metadata that was told by the controller that it leads nothing."""
+"""The metadata that a broker shows after the controller told it that it leads nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from metadata.image import NO_LEADER, MetadataImage, Topic
 class VisibleImage:
     """The image as clients may see it.
 
-    A broker without room for the metadata log goes by old metadata. Others lead by now what it
-    led then. It does not know who, but it must not send clients to itself for ever.
+    A broker without room for the metadata log uses old metadata. Its partitions have other leaders
+    by now. It does not know which, but it must not send clients to itself for ever.
     """
 
     def __init__(

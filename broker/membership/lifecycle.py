@@ -72,7 +72,7 @@ class BrokerState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker tells the controller about itself. Constant for the life of the process."""
+    """A broker's own description for the controller. Constant for the life of the process."""
 
     cluster_id: str
     broker_id: int
@@ -136,7 +136,7 @@ class BrokerLifecycle:
 
         self._epoch = NO_EPOCH
         self._fenced = True
-        # What of the metadata was told by a heartbeat of its own, in this registration.
+        # Whether a heartbeat of this registration has told each of these changes of the metadata.
         self._told_caught_up = False
         self._told_unfenced = False
         self._report_due = False  # a registration of the same epoch, with new corrupt replicas
@@ -169,10 +169,10 @@ class BrokerLifecycle:
 
     @property
     def deposed(self) -> bool:
-        """Whether this broker goes by metadata older than those by which it led nothing.
+        """Whether this broker's metadata is older than the offset at which it led nothing.
 
-        Whatever it believes to lead, others lead: it must not act as a leader until it has
-        applied as much.
+        Other brokers lead the partitions that it believes to lead. It must not act as a leader
+        until it has applied that offset.
         """
         return self._metadata_offset() < self._leads_nothing_at
 
@@ -315,8 +315,8 @@ class BrokerLifecycle:
     def on_metadata(self, *, unfenced: bool) -> None:
         """Metadata was applied; ``unfenced``: by it, this registration of ours is unfenced.
 
-        Two things are worth a heartbeat at once: that we caught up with our registration, for
-        then the controller may unfence us, and that it did, for its answer confirms it.
+        Two events cause a heartbeat at once: that we caught up with our registration, because the
+        controller may unfence us then; and that it did, because its answer confirms the lease.
         """
         if not self._fenced or self._epoch == NO_EPOCH:
             return
@@ -395,7 +395,8 @@ class BrokerLifecycle:
         logger.warning("broker %d: %s%s", self.identity.broker_id, text, until)
 
     def _is_lasting_duplicate(self, error: ApiError) -> bool:
-        """Whether the process that holds this id is no former one whose session only has to end."""
+        """Whether the id is held by another living process, not by a former one of ours whose
+        session has yet to end."""
         if error.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             return False
         now = self._clock.monotonic()

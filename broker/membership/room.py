@@ -73,7 +73,7 @@ class Rooms:
 
     @property
     def room(self) -> Room:
-        """What the controller is told."""
+        """The state that heartbeats tell the controller."""
         if not self._full:
             return Room.ENOUGH
         now_s = self._clock.monotonic()

@@ -54,7 +54,7 @@ class Proof:
         return [number for number in range(1, self.lines + 1) if not seen[number]]
 
     def complaints(self) -> list[str]:
-        """What is wrong, in words; empty when the proof holds."""
+        """The faults in words; empty when the proof holds."""
         said = []
         if missing := self.missing:
             said.append(f"{len(missing)} acknowledged lines are missing, e.g. {missing[:_SHOWN]}")

@@ -1,4 +1,4 @@
-"""What the demo has seen, and how it is printed."""
+"""The demo's observations, and how they are printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SparkCountry(TypedDict):
 
 
 class SparkFigures(TypedDict):
-    """What ``spark.orders --json`` prints."""
+    """The output of ``spark.orders --json``."""
 
     lines: int
     quantity: int
@@ -49,7 +49,7 @@ class Report:
     spark: SparkFigures | None = None
 
     def check_epochs(self) -> None:
-        """Elections raise epochs: where none rose, nothing was killed that led."""
+        """Elections raise epochs: if none rose, the kills hit no leader."""
         if not any(after > before for before, after in self.leader_epochs):
             raise SteleError("no leader epoch rose although a partition's leader was killed")
         if self.quorum_epoch_after <= self.quorum_epoch_before:

@@ -157,7 +157,7 @@ async def _attack(
 ) -> None:
     """Kill a partition's leader, later the active controller, and start both again.
 
-    Who is to die is looked up ahead, so that nothing is awaited between the moment and the kill.
+    The victims are looked up ahead, so that nothing is awaited between the moment and the kill.
     """
     async with asyncio.TaskGroup() as restarts:
         await stream.until_acknowledged(int(total * LOOK_UP_AT))
