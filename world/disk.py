@@ -57,7 +57,7 @@ class Disk(Protocol):
 
     Nothing is durable, neither bytes nor directory entries nor renames, before it was synced.
     A failed sync (SyncFailedError) is never tried again: the caller takes the directory offline.
-    One that could not begin, for want of a handle, raises any other OSError and may be.
+    A sync that could not begin for want of a handle raises another OSError and may be tried again.
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -71,11 +71,11 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """Make a directory and its parents; no error if it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a target file. Durable once the parent directory is synced."""
+        """Rename, atomically replacing a target file. Durable once the parent is synced."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -83,11 +83,11 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def read_file(self, path: str) -> bytes:
-        """All of a file. Raises FileNotFoundError, ReadFailedError, OSError."""
+        """The whole content of a file. Raises FileNotFoundError, ReadFailedError, OSError."""
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Of the file system that holds a path: what may still be written."""
+        """The bytes that may still be written to the file system that holds a path."""
         ...
 
     def total_bytes(self, path: str) -> int: ...
@@ -118,16 +118,16 @@ class Disk(Protocol):
     async def sync(self, paths: Sequence[str]) -> None:
         """Make files' bytes and directories' entries durable, off the event loop.
 
-        Covers everything written before the call. One call is one group. A path that has been
-        removed meanwhile is skipped: who removes a file gives up its bytes. Waits while it cannot
-        begin for want of handles; so every error is a SyncFailedError.
+        Covers everything written before the call. One call is one group. A path that was removed
+        meanwhile is skipped: its bytes are not wanted any more. Waits while it cannot begin for
+        want of handles, so every error is a SyncFailedError.
         """
         ...
 
     async def discard(self, paths: Sequence[str]) -> None:
         """Remove files and trees, off the event loop; paths that are gone are skipped.
 
-        Not durable. No other call may be made for these paths any more. Raises OSError.
+        The removal is not durable. No other call may be made for these paths. Raises OSError.
         """
         ...
 

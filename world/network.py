@@ -12,7 +12,7 @@ from stele.world import Connector, Stream
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who calls, as the network knows it."""
+    """The caller of a method, as the network knows it."""
 
     address: str  # of its machine, without a port
 

@@ -196,7 +196,7 @@ def load(
 
 
 def check_key(name: str) -> None:
-    """Raises ConfigError, with the nearest name, where no node has such a setting."""
+    """Check that a setting exists. Raises ConfigError with the nearest name."""
     if name not in NODE_KEYS and not unbuilt_keys.is_known(name):
         raise ConfigError(_explain_unknown(name))
 
@@ -215,7 +215,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in CLIENT_VARIABLES:
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
-        # An unknown one goes on under the name it would have, and is reported with the others.
+        # An unknown one keeps the name it would have, and is reported with the others.
         key = by_variable.get(name, name.lower().replace("_", "."))
         settings[key] = environment[variable]
     return settings
@@ -227,7 +227,7 @@ def from_settings(settings: Mapping[str, str]) -> NodeConfig:
 
 
 class _Reader:
-    """Turns settings into a NodeConfig and collects what is wrong with them."""
+    """Turns settings into a NodeConfig and collects their faults."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._faults: list[str] = []
@@ -411,7 +411,7 @@ class _Reader:
         return tuple(dict.fromkeys(found))
 
     def _advertised(self, bound: Address | None, voters: tuple[Voter, ...]) -> Address | None:
-        """Where the others reach this controller; ``bound`` is None on a broker."""
+        """The address by which other nodes reach this controller; ``bound`` is None on a broker."""
         if bound is None:
             return None
         name = "controller.advertised.listener"
@@ -453,7 +453,7 @@ class _Reader:
     def _pair(
         self, bound_key: str, advertised_key: str, is_broker: bool
     ) -> tuple[tuple[NamedAddress, ...], tuple[NamedAddress, ...]]:
-        """What is bound and what is advertised under each of its names."""
+        """For each name of a listener: the address that is bound and the one that is advertised."""
         if not is_broker:
             return (), ()
         bound = self._named(bound_key)
@@ -484,7 +484,7 @@ class _Reader:
             self._faults.append(f"grpc.listeners names {name}, which listeners does not")
 
     def _check_plaintext(self, served: tuple[NamedAddress, ...]) -> None:
-        """Nobody who was promised security is served in plaintext."""
+        """Add a fault for each listener that promises security and would serve plaintext."""
         controllers = [name.strip() for name in self._controller_listener_names.split(",")]
         names = [item.name for item in served] + [name for name in controllers if name]
         mapped = self._items("listener.security.protocol.map")

@@ -10,7 +10,7 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Settings by key; of a key that stands twice the last.
+    """Settings by key; the last one counts where a key stands twice.
 
     ``#`` and ``!`` begin a comment line, a backslash at a line's end joins the next one to it,
     key and value are separated by ``=``, ``:`` or white space.

@@ -1,7 +1,7 @@
 """Kafka's configuration keys that are known and not built.
 
-A key that promises safety stops the start: who configures encryption and gets plaintext is worse
-off than who gets no node. All others have no effect, and each is named once in the log.
+A key that promises safety stops the start: plaintext in place of configured encryption is worse
+than no node. All other keys have no effect, and the log names each once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PLAINTEXT = "PLAINTEXT"
 
 
 class Promise(NamedTuple):
-    """A key, or all keys that begin with it where it ends in a dot, and what it promises."""
+    """A key and its promise. A key that ends in a dot stands for all keys that begin with it."""
 
     key: str
     what: str
@@ -101,7 +101,7 @@ def refusal(name: str, value: str) -> str | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether it is a key of Kafka's, as far as it is told what becomes of it here."""
+    """Whether this is a key of Kafka whose treatment here is declared."""
     bare = _without_listener(name)
     return no_effect(name) is not None or any(promise.covers(bare) for promise in PROMISES)
 

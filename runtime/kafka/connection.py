@@ -3,8 +3,8 @@
 Handlers may answer in any order and at any time; the connection writes the answers in the order of
 the requests, as the protocol demands. It stops reading while the peer does not take its answers,
 while too much is unanswered, and while the node is short of memory (``connection_memory``). Most
-requests take turns: each begins when the answer of the one before is written, as in Kafka. What is
-no request closes the connection, and only that.
+requests take turns: each begins when the answer of the one before is written, as in Kafka. Bytes
+that are no request close the connection; nothing else does.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ MAX_IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
 WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 
 Respond = Callable[[kafka.Struct | None], None]
-"""Gives the answer of one request, once; None for none (Produce with acks=0).
+"""Gives the answer of one request, once; None if it has no answer (Produce with acks=0).
 
 After the connection is lost it does nothing, so a handler need not watch for that.
 """
 
 
 class Dispatch(Protocol):
-    """Who handles requests: the broker's APIs."""
+    """The handler of requests: the broker's APIs."""
 
     def serves(self, api_key: int, api_version: int) -> bool:
         """Whether ``handle`` takes this; a request of any other kind closes the connection."""
         ...
 
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
-        """Whether a request waits for those before it that do. Not so if much is gained by working
-        on several of a connection at once, and their answers take little memory."""
+        """Whether a request waits for earlier requests that take turns. A kind of request takes no
+        turns if working on several at once gains much and their answers take little memory."""
         ...
 
     def handle(
@@ -300,7 +300,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._update_reading()
 
     def _update_reading(self) -> None:
-        """Read exactly while requests may be taken: what is behind stays with the peer."""
+        """Read only while requests may be taken: later bytes stay with the peer."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -391,7 +391,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         return pending
 
     def _withdraw(self, pending: _Pending) -> None:
-        """The newest request turns out to be none: it gets no answer."""
+        """The newest request cannot be decoded: it gets no answer."""
         self._pending.remove(pending)
         self._pending_bytes -= pending.size_bytes
         self._pending_memory_bytes -= pending.memory_bytes
@@ -409,7 +409,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._answer(self._begin(header._replace(api_version=0), size_bytes), answer)
 
     def _refuse(self, reason: str) -> None:
-        """Take nothing more from this peer; what it asked for before is still answered."""
+        """Take nothing more from this peer; its earlier requests are still answered."""
         logger.warning("closing %s on %s: %s", self.peer, self.listener_name, reason)
         self._is_draining = True
 

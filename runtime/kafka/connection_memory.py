@@ -1,9 +1,9 @@
-"""The memory that all Kafka connections of a node hold together, and who waits for some.
+"""The memory that all Kafka connections of a node hold together, and the queue of those that wait.
 
-Requests and answers under way count: bytes received, what becomes of them once decoded, answers not
-written yet, and what is written and not taken by the peer. Above the limit only those connections
-are read from that hold next to nothing themselves. So clients that send much, or take nothing, wait
-for one another, and the others do not notice. What is held stays below the limit plus, for each
+Requests and answers under way count: received bytes, decoded messages, answers that are not written
+yet, and written bytes that the peer has not taken. Above the limit the node reads only from
+connections that hold next to nothing themselves. So clients that send much, or take nothing, wait
+for one another, and the others do not notice. The memory stays below the limit plus, for each
 connection, its free share and one request or answer.
 """
 
@@ -14,10 +14,10 @@ import sys
 from typing import Final, Protocol
 
 FREE_SHARE_BYTES: Final = 2 * 1024 * 1024
-"""What each connection may hold whatever the others do: room for a request of ordinary size."""
+"""Bytes that each connection may hold whatever the others do: a request of ordinary size."""
 
 PATIENCE_S: Final = 10.0
-"""So long a half received request may wait for memory that only requests like it hold."""
+"""How long a half received request may wait for memory that only such requests hold."""
 
 _ANSWER_SHARE = 4
 """One answer takes at most this part of what is left: the next client finds some, too."""
@@ -27,7 +27,7 @@ class Holder(Protocol):
     """A connection."""
 
     def memory_freed(self) -> None:
-        """It need not wait any more; if it still must it says so again."""
+        """The wait is over. A connection that still lacks memory asks again."""
         ...
 
     def give_way(self) -> bool:
@@ -60,7 +60,7 @@ class ConnectionMemory:
         return max(0, self._limit_bytes - self.held_bytes) // _ANSWER_SHARE
 
     def change(self, delta_bytes: int) -> None:
-        """A connection holds so much more, or less."""
+        """A connection holds ``delta_bytes`` more, or less."""
         self.held_bytes += delta_bytes
         if delta_bytes < 0 and self._waiting and not self.is_short and not self._is_waking:
             self._is_waking = True
@@ -91,7 +91,7 @@ class ConnectionMemory:
                 holder.memory_freed()
 
     def _lose_patience(self) -> None:
-        """Half received requests may hold all memory, and each wait for the others'."""
+        """Break the deadlock of half received requests that hold all memory and wait for more."""
         self._patience = None
         if self.is_short:
             for holder in list(self._waiting):

@@ -1,4 +1,4 @@
-"""What a controller shows of itself and of the whole cluster (kafka.controller's meanings)."""
+"""A controller's metrics of itself and of the whole cluster (kafka.controller's meanings)."""
 
 from __future__ import annotations
 

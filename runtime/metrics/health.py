@@ -1,6 +1,6 @@
-"""What a node says of its health: checks, each with its reason.
+"""A node's health: checks, each with its reason.
 
-Alive: restarting the process would not help. Ready: it does all that its roles are for.
+Alive: restarting the process would not help. Ready: the node does the work of all its roles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ``reason`` says what is so, whether it is well or not."""
+    """The result of one check. ``reason`` describes the state, whether it is well or not."""
 
     name: str
     ok: bool

@@ -65,7 +65,7 @@ class RealFile:
         return fd
 
     def give_back(self) -> None:
-        """Of the handle; the file stays open for its holder."""
+        """Close the handle; the file stays open for its holder."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -145,8 +145,8 @@ def _read(handle: int, position: int, size: int) -> bytes | bytearray:
 class RealDisk:
     """Waits for the device in two helper processes: one syncs, one reads cold bytes and removes.
 
-    If the first dies, every sync fails, then and later on: nobody knows which of them have been
-    done. The other has no such memory: one that died is replaced.
+    If the first dies, every sync fails from then on: nobody knows which syncs were done. The second
+    keeps no state: it is replaced when it dies.
     """
 
     def __init__(self, *, max_handles: int | None = None) -> None:
@@ -229,7 +229,7 @@ class RealDisk:
             except OSError as error:
                 if Failure.of(error) is not Failure.SHORTAGE:
                     raise SyncFailedError(error.errno, error.strerror, error.filename) from error
-                # Nothing has failed yet: what this group began with was synced, and is again.
+                # No sync has failed yet: the files that this group synced already are synced again.
                 logger.error("a sync waits for file handles or memory: %s", error)
                 await asyncio.sleep(_SHORTAGE_S)
 
@@ -254,7 +254,7 @@ class RealDisk:
         await helper.call(kind, *arguments)
 
     def _begin_reader_anew(self) -> None:
-        """Not at once each time: what ended the last one may end this one too."""
+        """Wait between restarts: the cause of the last end may end this one, too."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._reader_began_s < _READER_PAUSE_S:
             raise OSError(errno.ECHILD, "the read process died, and died again")
@@ -265,12 +265,12 @@ class RealDisk:
 
     @property
     def sync_process_id(self) -> int | None:
-        """Of the helper that syncs, once it runs."""
+        """The process id of the helper that syncs, once it runs."""
         return self._syncer.pid
 
     @property
     def read_process_id(self) -> int | None:
-        """Of the helper that reads, once it runs; another one after that has died."""
+        """The process id of the helper that reads, once it runs; a new one after it has died."""
         return self._reader.pid
 
     def close(self) -> None:

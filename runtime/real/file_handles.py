@@ -11,13 +11,13 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 
 _SHARE: Final = 2
-"""Of the process's open files one in so many may be a log's; connections take the others."""
+"""Logs may hold one in this many of the process's file handles; connections take the others."""
 
 _LEAST: Final = 16
 
 
 class Holder(Protocol):
-    """What holds a handle that it can do without: it opens its file again when it is used."""
+    """A holder of a handle that can be taken away: it opens its file again when it is used."""
 
     was_used: bool
 
@@ -25,9 +25,9 @@ class Holder(Protocol):
 
 
 class FileHandles:
-    """Bounds how many are held, by giving back those that were not used of late.
+    """Bounds the number of handles by closing those that were not used lately.
 
-    The hand of a clock: a use costs no more than setting ``was_used``.
+    This is the clock algorithm: a use costs no more than setting ``was_used``.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -56,7 +56,7 @@ class FileHandles:
         self._holders.pop(holder, None)
 
     def with_room(self, action: Callable[[], T]) -> T:
-        """Do something that needs a handle; where none is left, logs give theirs back for it."""
+        """Do something that needs a handle; if none is left, logs give some back for it."""
         while True:
             try:
                 return action()

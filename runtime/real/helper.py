@@ -26,7 +26,7 @@ _RECEIVE_BYTES: Final = 65536
 
 
 class HelperDiedError(OSError):
-    """The process is gone: what was asked for may be done or not, and nothing more will be."""
+    """The process is gone: requests under way may be done or not, and later ones never are."""
 
 
 class HelperProcess:
@@ -48,7 +48,7 @@ class HelperProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, once it was started."""
+        """The process id, once the process was started."""
         return None if self._process is None else self._process.pid
 
     @property

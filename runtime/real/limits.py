@@ -1,4 +1,4 @@
-"""What the operating system lets a process have."""
+"""The operating system's limits of a process."""
 
 from __future__ import annotations
 

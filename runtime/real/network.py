@@ -37,7 +37,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
-    # Of one connection: each call under way holds its messages. More wait at the client.
+    # Per connection: each call under way holds its messages. Further calls wait at the client.
     ("grpc.max_concurrent_streams", STREAMS_MAX),
 )
 
@@ -62,8 +62,8 @@ class RealNetwork(RealConnector):
     """Both planes, both directions."""
 
     def __init__(self) -> None:
-        # A server collected while it runs, its loop gone, hangs the process: gRPC then waits for
-        # the calls that it has asked its queue for, inside of the collection, and none comes.
+        # A server that is garbage collected while it runs hangs the process: inside the collection
+        # gRPC waits for calls that its closed event loop never delivers.
         self._serving: set[_GrpcListener] = set()
 
     async def listen(
@@ -105,12 +105,13 @@ class RealNetwork(RealConnector):
         return listener
 
     async def stop_serving(self) -> None:
-        """End at once what ``serve`` began and nobody closed; before the loop ends."""
+        """End at once all servers that ``serve`` began and nobody closed; before the loop ends."""
         await asyncio.gather(*(listener.close() for listener in list(self._serving)))
 
 
 async def _start(server: grpc.aio.Server) -> None:
-    """Start it whole or, if this is cancelled, not at all: half started it could not be stopped."""
+    """Start a server completely or, if cancelled, not at all: a half started one cannot be
+    stopped."""
     starting = asyncio.ensure_future(server.start())
     try:
         await asyncio.shield(starting)
@@ -193,7 +194,7 @@ class _TcpListener:
         await self._server.wait_closed()
 
     async def _idle(self, grace_s: float) -> None:
-        """Until the peers have closed every connection, for ``grace_s`` at most."""
+        """Wait until the peers have closed every connection, for ``grace_s`` at most."""
         deadline = asyncio.get_running_loop().time() + grace_s
         while self._connections.open():
             left_s = deadline - asyncio.get_running_loop().time()
@@ -343,7 +344,7 @@ class _ServerStream:
             self._receiver.cancel()
 
     def _client_has_gone(self) -> bool:
-        """Whether that is why this task is being cancelled: gRPC's way to tell a handler."""
+        """Whether the client's end of the call cancels this task: gRPC tells a handler that way."""
         return bool(self._context.cancelled()) and _was_last_cancellation(asyncio.current_task())
 
 

@@ -1,4 +1,4 @@
-"""Ends in good order: every step is taken, whatever becomes of those before it."""
+"""An orderly end: every step is taken, even if earlier ones fail."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Step = Callable[[], Awaitable[object] | None]
 
 
 class OrderlyEnd:
-    """What is to be done in the end, the newest first.
+    """The steps of an end, newest first.
 
-    A failure or a cancellation ends the step under way and no other: a log that is not closed keeps
-    its directory locked, a listener its port. Not so the end of the coroutine itself
-    (``GeneratorExit``): nobody runs it any more, and it must not go on.
+    A failure or a cancellation ends only the step under way: a log that is not closed keeps its
+    directory locked, a listener its port. When the coroutine itself is closed (``GeneratorExit``),
+    nobody runs it any more, and no further step is taken.
     """
 
     def __init__(self) -> None:
         self._steps: list[Step] = []
 
     def push(self, step: Step) -> None:
-        """Do it before what was pushed until now."""
+        """Add a step that is taken before all those pushed until now."""
         self._steps.append(step)
 
     async def run(self) -> None:
-        """Take every step, once. Raises what the first one raised that did not succeed, and
-        CancelledError rather than anything else; the others are logged."""
+        """Take every step, once. Raises CancelledError if a step was cancelled, else the first
+        error; further errors are logged."""
         raised: BaseException | None = None
         while self._steps:
             step = self._steps.pop()

@@ -32,7 +32,7 @@ _FSYNC_FILE = getattr(os, "fdatasync", os.fsync)
 
 
 class HelperSyncError(OSError):
-    """A sync began and failed; not one that found no handle to begin with."""
+    """A sync began and failed. One that could not begin for want of a handle raises OSError."""
 
 
 class HelperReadError(OSError):
@@ -215,8 +215,8 @@ def _receive_request(connection: socket.socket) -> tuple[Any, ...] | None:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Until the parent's end is closed. The threads take turns to receive: who has a request
-    carries it out itself, so that none has to be handed over on the way to the disk."""
+    """Serve until the parent's end is closed. The threads take turns to receive, and each carries
+    out the request it received, so that none is handed over on the way to the disk."""
     receiving = threading.Lock()
     sending = threading.Lock()
     worker = Worker()

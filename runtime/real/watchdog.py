@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 LONG_TURN_S: Final = 0.1
 _BEAT_S: Final = 0.05
-"""A turn is taken for up to so much longer than it was, for the loop may have been idle before;
-none is taken for shorter. Beats cost 0.15 % of a core."""
+"""A turn may be measured up to this much too long, because the loop may have been idle before it,
+and never too short. Beats cost 0.15 % of a core."""
 _LOG_INTERVAL_S: Final = 1.0
 _FRAMES: Final = 16  # of a stack, the innermost
 
@@ -65,7 +65,7 @@ class Watchdog:
 
     @property
     def long_turns(self) -> int:
-        """How many there were."""
+        """The number of long turns so far."""
         return self._long_turns.value
 
     def start(self) -> None:

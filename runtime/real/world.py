@@ -9,7 +9,7 @@ from world.world import World
 
 
 class RealWorld:
-    """A ``World``, and the end of what its parts have begun."""
+    """A ``World`` whose parts can be ended."""
 
     def __init__(self) -> None:
         self._disk = RealDisk()
@@ -19,7 +19,7 @@ class RealWorld:
         )
 
     async def stop_serving(self) -> None:
-        """For whoever served: end at once what was not closed, while the loop still runs."""
+        """End at once every server that was not closed, while the loop still runs."""
         await self._network.stop_serving()
 
     def close(self) -> None:
