@@ -1,4 +1,4 @@
-"""Stele: a replicated, partitioned commit log. What a user imports.
+"""Stele: a replicated, partitioned commit log. Users import this package.
 
 ``from stele import Producer, Consumer, Admin`` is the plain synchronous face, ``stele.aio`` has the
 same names for asyncio. Names are loaded when first used: a server that imports ``stele.world``

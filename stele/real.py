@@ -136,8 +136,8 @@ class RealStream:
             self._call.cancel()
 
     async def _wait_to_write(self) -> None:
-        """Until the call has begun, or has ended: gRPC's own ``write`` does not hear of a call that
-        is cancelled before it has begun, and would wait for ever."""
+        """Wait until the call has begun or has ended: gRPC's own ``write`` does not notice when a
+        call is cancelled before it has begun, and would wait for ever."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end(_: object) -> None:
@@ -158,7 +158,7 @@ class RealStream:
             raise RpcError(RpcCode.CANCELLED, "the stream was closed")
 
     async def _final_error(self, detail: str) -> RpcError:
-        """What a finished call ended with; ``detail`` where it does not say."""
+        """The error that a finished call ended with; ``detail`` if it gives no details."""
         if not self._call.done():
             return RpcError(RpcCode.INTERNAL, detail)
         code = await self._call.code()

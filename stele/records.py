@@ -1,4 +1,4 @@
-"""What producers give back and consumers hand out."""
+"""The records that consumers hand out, and the metadata that producers give back."""
 
 from __future__ import annotations
 

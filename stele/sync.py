@@ -150,7 +150,7 @@ class Delivery:
 
 
 class _Face:
-    """What the three synchronous clients share."""
+    """The common part of the three synchronous clients."""
 
     def __init__(self) -> None:
         self._loop = _shared.get()
@@ -255,8 +255,8 @@ class Producer(_Face):
     async def _pump(self) -> None:
         """On the loop: move what was handed over into the producer's buffer.
 
-        In rounds, so that a caller who sends on and on is not met record by record: that would be
-        a change of threads for each.
+        This works in rounds. If each record of a busy caller woke the loop, each would cost a
+        change of threads.
         """
         idle_rounds = 0
         while True:
@@ -434,7 +434,7 @@ class Consumer(_Face):
         return self._run(self._consumer.partitions_for(topic))
 
     def _put_back(self) -> None:
-        """What iteration took ahead and did not hand out is to be read again."""
+        """Drop the records that iteration has taken ahead: they are read again."""
         first: dict[tuple[str, int], int] = {}
         for record in self._ahead:
             first.setdefault((record.topic, record.partition), record.offset)

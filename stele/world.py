@@ -1,7 +1,8 @@
-"""What a client needs of the world: protocol types only, no implementation.
+"""The protocols of the world that a client needs: types only, no implementation.
 
-Time, randomness and the network come through these: the real ones live in ``stele/real.py``, the
-simulated ones in ``chaos/sim``. What only a node needs, its disk among it, is in ``world/``.
+Time, randomness and the network come through these. The real ones live in ``stele/real.py``, the
+simulated ones in ``chaos/sim``. Protocols that only a node needs, such as the disk's, are in
+``world/``.
 Timers and tasks are asyncio's: the simulation runs on an event loop with virtual time,
 so ``asyncio.sleep`` and ``loop.call_later`` may be used everywhere.
 """

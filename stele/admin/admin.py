@@ -120,7 +120,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What has configs: a topic, a broker, or (broker with an empty name) all brokers."""
+    """A resource that has configs: a topic, a broker, or (a broker with no name) all brokers."""
 
     type: int
     name: str
@@ -371,7 +371,7 @@ class Admin:
     async def list_partition_reassignments(
         self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """What is being reassigned, of these partitions or (None) of all, by topic and number."""
+        """The reassignments under way of these partitions or (None) of all, by topic and number."""
         if partitions is not None and not partitions:
             return {}
         response = await self._requests.ask(

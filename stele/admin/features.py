@@ -18,7 +18,7 @@ UNSAFE_DOWNGRADE = pb.UpgradeType.UNSAFE_DOWNGRADE
 
 @dataclass(frozen=True, slots=True)
 class SupportedLevels:
-    """What one node supports of a feature, both ends included; 0 to 0: nothing."""
+    """The levels of a feature that one node supports, both ends included; 0 to 0: none."""
 
     node_id: int
     min_level: int
@@ -54,7 +54,7 @@ def _levels(
 
 
 class FeatureAdmin:
-    """What ``stele.admin.admin.Admin`` does about features."""
+    """The part of ``stele.admin.admin.Admin`` for features."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests

@@ -1,4 +1,4 @@
-"""Administration of what there is already: more partitions of a topic, a broker that is gone."""
+"""Administration of existing things: more partitions of a topic, a broker that is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stele.wire.v1 import admin_pb2 as pb
 
 
 class MaintenanceAdmin:
-    """What ``stele.admin.admin.Admin`` does about it."""
+    """The part of ``stele.admin.admin.Admin`` for them."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests

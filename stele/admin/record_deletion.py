@@ -13,9 +13,9 @@ _NO_TIME = -1
 
 
 class RecordDeletion(OffsetLookup):
-    """As a look-up of offsets, which are the new starts.
+    """A deletion in the form of a look-up whose answers are the new starts.
 
-    Asked again, it deletes nothing more; but what all committed records are is judged anew.
+    A repeated request deletes nothing more, except that -1 means all records committed by then.
     """
 
     async def _ask_leader(

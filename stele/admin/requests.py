@@ -37,9 +37,8 @@ class AdminRequests:
     ) -> Answer:
         """The answer to a request that takes effect once: all attempts carry one id.
 
-        ``request_id``: of an earlier call whose outcome is not known; None makes a new one.
-        Raises OutcomeUnknownError where an attempt may have been carried out, now or later, and
-        nobody could say.
+        ``request_id``: that of an earlier call without a known outcome; None makes a new one.
+        Raises OutcomeUnknownError if an attempt may have been or may yet be carried out.
         """
         if request_id is not None and len(request_id) != REQUEST_ID_BYTES:
             raise ConfigError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
@@ -90,7 +89,7 @@ class AdminRequests:
 
 
 def _names(error: ApiError, request_id: bytes) -> bool:
-    """Whether the broker itself has said what to do."""
+    """Whether the broker's message names the request id, and so already says what to do."""
     return request_id.hex() in error.message
 
 

@@ -35,8 +35,8 @@ class _Outgoing(NamedTuple):
 class BrokerStream(Generic[Response]):
     """Opened by the first request; once broken it stays so, and its owner opens another one.
 
-    ``request`` never waits; requests leave in the order of the calls. An answer to nothing that is
-    asked (any more) is dropped.
+    ``request`` never waits; requests leave in the order of the calls. Answers that nobody waits for
+    are dropped.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BrokerStream(Generic[Response]):
         self._pending.pop(correlation_id, None)
 
     def break_off(self, reason: str) -> None:
-        """Give the stream up; what is unanswered fails. ``close`` is still to be awaited."""
+        """Give the stream up; unanswered requests fail. The caller still awaits ``close``."""
         self._fail(RpcError(RpcCode.CANCELLED, reason))
 
     async def close(self) -> None:

@@ -110,11 +110,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return len(self._pending)
 
     def close(self) -> None:
-        """Close; what is unanswered fails with ConnectionLostError. Idempotent."""
+        """Close; unanswered requests fail with ConnectionLostError. Idempotent."""
         self._abandon("it was closed on this side")
 
     async def wait_closed(self) -> None:
-        """Until the connection is lost, for whatever reason."""
+        """Wait until the connection is lost, for whatever reason."""
         await asyncio.shield(self._lost)
 
     # -------------------------------------------------------------------------- requests
@@ -140,11 +140,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[Response]:
         """Send; the future is for the answer. Requests leave in the order of the calls.
 
-        Raises ConnectionLostError. So may the future, or MalformedMessageError for an answer that
-        is none, or ApiError REQUEST_TIMED_OUT. A request that is not answered in time closes the
-        connection, since everything behind it would wait as well. Cancelling does not: the answer
-        is skipped. What the peer does not take is kept: its callers, who await the answers, bound
-        how much that is.
+        Raises ConnectionLostError. The future may raise that, too, or MalformedMessageError for an
+        answer that cannot be decoded, or ApiError REQUEST_TIMED_OUT. A request that is not answered
+        in time closes the connection, since everything behind it would wait as well. Cancelling the
+        future only skips the answer. Bytes that the peer does not take are kept; callers await
+        their answers and so bound how many these are.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(f"{self.name}: {self._reason}")

@@ -1,9 +1,8 @@
 """Requests to partitions' leaders over one stream per broker: the engine of producer and consumer.
 
-One loop asks its client what to send, and is woken by whatever may change the reply: an answer, a
-broken stream, news of a leader, a point in time. What an answer means is the client's business;
-that there is none, be it that the stream broke, that the broker is silent or that another one leads
-by now, is found out here.
+One loop asks its client what to send. It wakes when the reply may change: at an answer, a broken
+stream, news of a leader, a point in time. The client decides what an answer means. The engine finds
+out that no answer will come: the stream broke, the broker is silent, or another broker leads.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stele.cluster.waiting import Backoff
 from stele.records import TopicPartition
 
 LONGEST_PAUSE_S = 1.0
-"""So often at least the loop looks at everything."""
+"""The loop looks at everything at least this often."""
 
 
 class PartitionRetry:
@@ -103,7 +102,7 @@ class Response(Protocol[PartT_co]):
 
 
 class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
-    """Who sends requests. Hears once at most of every item, and only while it is current."""
+    """The sender of requests. It hears at most once of every item, and only while it is current."""
 
     def turn(self, now: float) -> float:
         """Send all that may be sent now; returns when there may be more."""
@@ -111,7 +110,7 @@ class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
     def on_answer(self, item: ItemT_contra, part: PartT_contra) -> None: ...
 
     def on_lost(self, item: ItemT_contra, reason: str, *, maybe_taken: bool) -> None:
-        """There will be no answer that counts: the item must not be current any more."""
+        """No answer will count. The item must not be current afterwards."""
 
     def on_error(self, error: Exception) -> None:
         """One of these methods raised; everything is stopped."""

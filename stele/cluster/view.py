@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: brokers, topics, leaders; and how it learns anew.
+"""A client's view of the cluster: brokers, topics and leaders, and how it is refreshed.
 
 It starts at any broker's Kafka port: DescribeCluster with endpoint type 3 answers the gRPC address
 of every broker. From then on all goes over gRPC.
@@ -89,7 +89,7 @@ class ClusterView:
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, TopicView] = {}
-        # Of each name ever heard the newest; kept while the topic is missing.
+        # The newest identity of each name ever heard; kept while the topic is missing.
         self._identities: dict[str, _Identity] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # as of the last refresh
         self._wanted: dict[str, None] = {}  # topics that refreshes ask for, in order of interest
@@ -227,7 +227,7 @@ class ClusterView:
         response = await self.ask_any(
             "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
         )
-        # A broker that is cut off from the controllers would tell its old story for ever.
+        # A broker that is cut off from the controllers would tell its old view for ever.
         self.ask_another_first()
         if not self._closed:
             self._apply(response)
@@ -253,11 +253,11 @@ class ClusterView:
         self._tell()
 
     def _take_topic(self, news: data_pb2.MetadataResponse.Topic, metadata_offset: int) -> None:
-        """Take what a broker tells of a topic, except for what is older than what is known.
+        """Take a broker's description of a topic, except for parts older than what is known.
 
-        Leaders of an older epoch are a slow broker's view. So is the topic that had this name
-        before: a producer that went back to it and forth again could not tell any more which of
-        its batches the present topic has, and would write them twice.
+        A slow broker may tell leaders of an older epoch, or the topic that had this name before. A
+        producer that went back to the earlier topic, and then forth again, would no longer know
+        which of its batches the present topic has, and would write them twice.
         """
         identity = self._identities.get(news.name)
         if identity is not None and identity.topic_id != news.topic_id:

@@ -1,4 +1,4 @@
-"""Producer ids: what marks the batches of one idempotent producer."""
+"""Producer ids, which mark the batches of one idempotent producer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ProducerIds:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _obtain(self) -> None:
-        """Until it succeeds: meanwhile the batches' own deadlines run."""
+        """Try until it succeeds: meanwhile the batches' own deadlines run."""
         backoff = Backoff.of(self._view.config, self._view.world)
         while True:
             try:

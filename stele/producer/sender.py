@@ -1,8 +1,8 @@
 """Carries a producer's batches to the partitions' leaders, and their answers back.
 
-Every turn looks at all partitions that hold something. What may be sent and what an answer means
-for order and repetition, the lanes decide (``stele.producer.idempotence``); streams, and answers
-that do not come, are ``stele.cluster.leader_requests``' business.
+Every turn looks at all partitions that hold something. The lanes decide what may be sent, and what
+an answer means for order and repetition (``stele.producer.idempotence``).
+``stele.cluster.leader_requests`` cares for streams and for answers that do not come.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 SLOW_ANSWER_S = 1.0
 """An answer that takes longer makes the sender ask whether the leader is still the leader."""
 
-# Codes by which a broker refuses before it appends. After any other failure the batch may be, or
-# become, part of the log: a leader that is deposed while it waits for followers answers
+# Codes of a broker that refused before it appended. After any other failure the batch may be or
+# become part of the log. Example: a leader that is deposed while it waits for followers answers
 # NOT_LEADER_OR_FOLLOWER for a batch that the next leader may have.
 REFUSED_BEFORE_APPEND = frozenset(
     {
@@ -134,7 +134,7 @@ class Sender:
         await self._requests.close()
 
     def on_error(self, error: Exception) -> None:
-        """Nobody knows any more what was sent: a broker contradicts the producer, or a bug does."""
+        """Fail everything: by a broker's contradiction or a bug, it is unknown what was sent."""
         if not isinstance(error, SequenceError):
             log.error("the producer stops because of a bug in it", exc_info=error)
             error = SteleError(f"a bug in the producer, see the log: {error!r}")
@@ -311,7 +311,7 @@ class Sender:
             self._view.refresh_soon()
 
     def on_lost(self, item: Item, reason: str, *, maybe_taken: bool) -> None:
-        """The attempt came to nothing that is known; ``maybe_taken``: it may have been written."""
+        """The attempt has no known outcome; ``maybe_taken``: the batch may have been written."""
         queue = item.queue
         lane = queue.lane
         queue.retry.failed_leader = item.leader

@@ -52,7 +52,7 @@ class DataLossError(Exception):
 
 
 class NotBuiltError(Exception):
-    """What the query asks for is not built."""
+    """The query needs something that is not built."""
 
 
 class SteleDataSource(DataSource):
@@ -108,7 +108,7 @@ _NO_WRITES = (
 
 
 class RangePartition(InputPartition):
-    """What one Spark task reads."""
+    """The range that one Spark task reads."""
 
     def __init__(self, range_: OffsetRange) -> None:
         super().__init__(range_)
