@@ -1,0 +1,111 @@
+"""The generated mutants: every small change of the rooms that decide what is safe."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+
+from tests.mutation.sites import changed, sites
+
+ROOT = Path(__file__).parents[2]
+_EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Pure code, and the tests that are to notice every change of it."""
+
+    name: str
+    sources: tuple[str, ...]  # patterns below ROOT
+    tests: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """Of its source files, below ROOT."""
+        found = (file for pattern in self.sources for file in sorted(ROOT.glob(pattern)))
+        return [str(file.relative_to(ROOT)) for file in found]
+
+
+ROOMS = (
+    Room(
+        "partition",
+        ("broker/partition/*.py",),
+        (
+            "tests/broker/partition",
+            "tests/broker/replication/test_deletion.py",
+            "tests/broker/replication/test_partition_and_controller.py",
+        ),
+    ),
+    Room("raft", ("raft/*.py",), ("tests/raft",)),
+    Room(
+        "controller",
+        tuple(
+            f"controller/{noun}.py" for noun in ("isr", "partitions", "elections", "reassignment")
+        ),
+        ("tests/controller", "tests/broker/replication/test_partition_and_controller.py"),
+    ),
+    Room(
+        "storage",
+        tuple(f"storage/{noun}.py" for noun in ("producer_state", "leader_epochs", "recovery")),
+        ("tests/storage",),
+    ),
+    Room("membership", ("broker/membership/*.py",), ("tests/broker/membership",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change. Its name says where and what, never in which line."""
+
+    room: Room
+    path: str
+    function: tuple[str, ...]
+    change: str
+    lines: range
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}: {'.'.join(self.function)}: {self.change}"
+
+    def compiled(self) -> CodeType:
+        """Its module, with the change."""
+        tree = ast.parse((ROOT / self.path).read_text())
+        site = next(
+            site
+            for site in sites(tree)
+            if (site.function, site.change) == (self.function, self.change)
+        )
+        return compile(changed(tree, site), str(ROOT / self.path), "exec", dont_inherit=True)
+
+
+def mutants_of(room: Room) -> list[Mutant]:
+    return [
+        Mutant(room, path, site.function, site.change, site.lines)
+        for path in room.paths
+        for site in sites(ast.parse((ROOT / path).read_text()))
+    ]
+
+
+@functools.cache
+def digest(path: str) -> str:
+    """Of what a source file says, however it is laid out."""
+    return hashlib.sha256(ast.dump(ast.parse((ROOT / path).read_text())).encode()).hexdigest()[:16]
+
+
+def equivalent() -> dict[str, str]:
+    """Mutants that do what the source does, by their names: the reason of each."""
+    reasons: dict[str, str] = {}
+    name = ""
+    for line in _EQUIVALENT.read_text().splitlines():
+        if not line.strip():
+            continue
+        if not line.startswith(" "):
+            name = line
+            reasons[name] = ""
+        else:
+            reasons[name] = f"{reasons[name]} {line.strip()}".strip()
+    return reasons
