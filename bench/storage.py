@@ -27,7 +27,8 @@ from stele.real import RealClock
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.opening import open_log
 

@@ -132,6 +132,6 @@ def _present_id(disk: Disk, directories: list[str]) -> str:
 
 
 def _directory_id(disk: Disk, directory: str) -> str:
-    from storage.directory import read_formatted
+    from storage.formatted import read_formatted
 
     return read_formatted(disk, directory).directory_id

@@ -8,7 +8,6 @@ from functools import partial
 
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from runtime.config.node import ConfigError, NodeConfig, parse_address
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum.snapshots import BOOTSTRAP, file_name
 from runtime.quorum.snapshots import encode as encode_snapshot
 from stele.ids import decode_uuid, encode_uuid
@@ -18,9 +17,10 @@ from storage.checkpoints import (
     MetaProperties,
     read_meta_properties,
 )
-from storage.directory import format_directory as format_log_directory
-from storage.directory import read_formatted
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.errors import LogDirectoryError
+from storage.formatted import format_directory as format_log_directory
+from storage.formatted import read_formatted
 from world.disk import Disk
 
 

@@ -30,8 +30,8 @@ from stele.wire.v1.raft_pb2 import (
     TransferLeadershipResponse,
     VoterChangeResponse,
 )
-from storage.directory import LOCK_FILE
 from storage.errors import LogDirectoryError
+from storage.formatted import LOCK_FILE
 from world.network import Peer, Service, UnaryHandler
 from world.world import World
 

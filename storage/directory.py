@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from stele.world import Clock
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
-    CORRUPT_FILE,
-    META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     MetaProperties,
     TopicPartition,
     decode_clean_shutdown,
     encode_clean_shutdown,
-    encode_corrupt,
     encode_partition_metadata,
-    read_corrupt,
-    read_meta_properties,
     read_partition_metadata,
 )
 from storage.config import LogConfig
+from storage.corrupt_logs import CorruptLogs
+from storage.directory_names import (
+    CORRUPT_SUFFIX,
+    DELETED_SUFFIX,
+    METADATA_TOPIC,
+    parse_partition_directory,
+    unused_path,
+)
 from storage.errors import (
     CorruptLogError,
     LogDirectoryError,
@@ -35,85 +36,19 @@ from storage.errors import (
     is_disk_full,
     is_unreadable,
 )
+from storage.formatted import LOCK_FILE, read_formatted
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
-from storage.retention import retained_from
+from storage.retention import LOGS_PER_TURN, apply_retention, remove_in_order
 from storage.steps import Steps, Sync, Turn, finish, take_turns
 from storage.turns import Slices
 from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE: Final = ".lock"
-METADATA_TOPIC: Final = "__cluster_metadata"
 _PROGRESS_INTERVAL_S: Final = 5.0  # between two lines of the log while it is opened
-_LOGS_PER_TURN: Final = 16  # that retention looks at
-_DELETED_SUFFIX: Final = "-delete"
-_CORRUPT_SUFFIX: Final = "-corrupt"
-_NAME_MAX_BYTES: Final = 255  # of a file system's names
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-
-
-def parse_partition_directory(name: str) -> TopicPartition | None:
-    """The partition that a directory's name stands for; None for any other name."""
-    match = _PARTITION_DIRECTORY.fullmatch(name)
-    return TopicPartition(match["topic"], int(match["partition"])) if match else None
-
-
-def format_directory(
-    disk: Disk,
-    path: str,
-    properties: MetaProperties,
-    *,
-    before: Callable[[], None] = lambda: None,
-) -> None:
-    """Make ``path`` a log directory of a cluster and node, durably.
-
-    ``before`` is called when it is found empty, to write what must be there once it is formatted.
-    Raises LogDirectoryError if it is one already, or holds anything else.
-    """
-    disk.make_directory(path)
-    present = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
-    if present is not None:
-        raise LogDirectoryError(
-            f"{path} is formatted already, for node {present.node_id} of cluster "
-            f"{present.cluster_id}; empty it to format it again"
-        )
-    foreign = [name for name in disk.list(path) if name not in (LOCK_FILE, "lost+found")]
-    if foreign:
-        raise LogDirectoryError(
-            f"{path} is not empty ({foreign[0]}) and no log directory; choose another"
-        )
-    before()
-    disk.replace_file_now(f"{path}/{META_PROPERTIES_FILE}", properties.encode())
-    disk.sync_now(path.rpartition("/")[0] or "/")
-
-
-def read_formatted(
-    disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
-) -> MetaProperties:
-    """Whose directory it is. LogDirectoryError unless it is formatted for these."""
-    try:
-        properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
-    except OSError as error:
-        raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    if properties is None:
-        raise LogDirectoryError(
-            f"{path} is not formatted; run `stele format` with this node's configuration first"
-        )
-    if cluster_id is not None and properties.cluster_id != cluster_id:
-        raise LogDirectoryError(
-            f"{path} belongs to cluster {properties.cluster_id}, this node to {cluster_id}; "
-            "set log.dirs to this cluster's directory, or empty it and format it anew"
-        )
-    if node_id is not None and properties.node_id != node_id:
-        raise LogDirectoryError(
-            f"{path} belongs to node {properties.node_id}, this is node {node_id}; "
-            "correct node.id or log.dirs"
-        )
-    return properties
 
 
 class LogDirectory:
@@ -136,14 +71,11 @@ class LogDirectory:
         self.previous_broker_epoch = -1
         """Of that life, if it ended so; goes into the registration."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.corrupt: dict[TopicPartition, CorruptLogError] = {}
-        """Logs that must not be used: to be reported, then ``discard_corrupt``."""
-        self.corrupt_topic_ids: dict[TopicPartition, bytes | None] = {}
+        self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that logs have cut off, not removed yet
         # Whose directories were begun when something failed; ``create`` goes on with one,
         # ``delete`` sets it aside.
         self.half_made: dict[TopicPartition, bytes] = {}
-        self._unnoted: set[TopicPartition] = set()  # found corrupt, and the disk took no note of it
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         """Called once, when the device failed (``storage.errors.Failure``)."""
@@ -269,7 +201,7 @@ class LogDirectory:
         self._checkpoints.load()
         partitions: list[TopicPartition] = []
         for name in self._disk.list(self.path):
-            if name.endswith(_CORRUPT_SUFFIX):
+            if name.endswith(CORRUPT_SUFFIX):
                 logger.warning("%s/%s was found corrupt earlier and is kept aside", self.path, name)
             else:
                 partition = parse_partition_directory(name)
@@ -306,7 +238,7 @@ class LogDirectory:
         topic_id = self._read_topic_id(directory)
         found: CorruptLogError | None = None
         try:
-            if (found := read_corrupt(self._disk, f"{directory}/{CORRUPT_FILE}")) is not None:
+            if (found := self._corrupt.noted(partition)) is not None:
                 raise found
             self.logs[partition] = yield from self._opening(partition, self._config, topic_id)
         except ReadFailedError as failure:
@@ -315,13 +247,10 @@ class LogDirectory:
             reason = f"it cannot be read: {failure}"
             error = UnreadableLogError(directory, position=0, offset=-1, reason=reason)
             logger.error("%s", error)
-            self._hold_corrupt(partition, error, topic_id)
-            self._note_corrupt(partition, error)
+            self._corrupt.hold(partition, error, topic_id)
         except CorruptLogError as error:
             logger.error("%s", error)
-            self._hold_corrupt(partition, error, topic_id)
-            if found is None:
-                self._note_corrupt(partition, error)
+            self._corrupt.hold(partition, error, topic_id, is_noted=found is not None)
 
     def _read_topic_id(self, directory: str) -> bytes | None:
         """None: it is lost, or cannot be read."""
@@ -333,22 +262,6 @@ class LogDirectory:
                 raise
             logger.error("%s cannot be read: %s", path, failure)
             return None
-
-    def _hold_corrupt(
-        self, partition: TopicPartition, error: CorruptLogError, topic_id: bytes | None
-    ) -> None:
-        self.corrupt[partition] = error
-        self.corrupt_topic_ids[partition] = topic_id
-
-    def _note_corrupt(self, partition: TopicPartition, error: CorruptLogError) -> None:
-        """Remember it until the log is set aside: the next start need not look there again, as
-        after a clean shutdown, or where the recovery point is past it."""
-        path = f"{self.path}/{partition}/{CORRUPT_FILE}"
-        try:
-            self._disk.replace_file_now(path, encode_corrupt(error))
-        except OSError as failure:
-            self._unnoted.add(partition)
-            logger.error("%s cannot be written: %s", path, failure.strerror or failure)
 
     def _opening(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
@@ -372,6 +285,16 @@ class LogDirectory:
         self._commit.start()
 
     # ----------------------------------------------------------------------------- logs
+
+    @property
+    def corrupt(self) -> Mapping[TopicPartition, CorruptLogError]:
+        """Logs that must not be used: to be reported, then ``discard_corrupt``."""
+        return self._corrupt.errors
+
+    @property
+    def corrupt_topic_ids(self) -> Mapping[TopicPartition, bytes | None]:
+        """Of the same logs."""
+        return self._corrupt.topic_ids
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get(TopicPartition(topic, partition))
@@ -421,7 +344,7 @@ class LogDirectory:
         except OSError as error:
             raise self._refusal(f"{path} cannot be written", error) from error
         if key in self.corrupt:
-            self.corrupt_topic_ids[key] = topic_id
+            self._corrupt.topic_ids[key] = topic_id
         else:
             self.logs[key].topic_id = topic_id
 
@@ -448,11 +371,9 @@ class LogDirectory:
         if not self.holds(key):
             return
         log = self.logs.get(key)
-        self._set_aside(key, _DELETED_SUFFIX, log.topic_id if log else None)
+        self._set_aside(key, DELETED_SUFFIX, log.topic_id if log else None)
         self.half_made.pop(key, None)
-        self.corrupt.pop(key, None)
-        self.corrupt_topic_ids.pop(key, None)
-        self._unnoted.discard(key)
+        self._corrupt.forget(key)
         if log is not None:
             del self.logs[key]
             self._commit.remove(log)
@@ -468,10 +389,8 @@ class LogDirectory:
         """
         key = TopicPartition(topic, partition)
         if key in self.corrupt:
-            self._set_aside(key, _CORRUPT_SUFFIX, topic_id)
-            del self.corrupt[key]
-            self.corrupt_topic_ids.pop(key, None)
-            self._unnoted.discard(key)
+            self._set_aside(key, CORRUPT_SUFFIX, topic_id)
+            self._corrupt.forget(key)
         return self.create(topic, partition, topic_id, config)
 
     def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
@@ -480,16 +399,10 @@ class LogDirectory:
         log = self.logs.pop(key)
         self._commit.remove(log)
         log.close()
-        self._hold_corrupt(key, error, log.topic_id)
-        self._note_corrupt(key, error)
+        self._corrupt.hold(key, error, log.topic_id)
 
     def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
-        label = topic_id.hex() if topic_id else "0" * 32
-        target = f"{self.path}/{_aside_name(key, label, suffix)}"
-        number = 0
-        while self._disk.exists(target):
-            number += 1
-            target = f"{self.path}/{_aside_name(key, f'{label}{number}', suffix)}"
+        target = unused_path(self._disk, self.path, key, topic_id, suffix)
         try:
             # Not synced: if it comes back after a crash, it is deleted, or found corrupt, again.
             self._disk.rename(f"{self.path}/{key}", target)
@@ -501,7 +414,7 @@ class LogDirectory:
     async def remove_deleted(self) -> None:
         """Remove the directories that ``delete`` set aside, in this life or an earlier one. Raises
         OSError."""
-        names = [name for name in self._disk.list(self.path) if name.endswith(_DELETED_SUFFIX)]
+        names = [name for name in self._disk.list(self.path) if name.endswith(DELETED_SUFFIX)]
         await self._disk.discard([f"{self.path}/{name}" for name in names])
 
     # ----------------------------------------------------------------------------- owner of logs
@@ -628,18 +541,15 @@ class LogDirectory:
         the disk is full. Raises StorageError; the directory is offline then.
         """
         self._check_online()
-        now_ms = self._clock.time_ms()
-        slices = Slices(_LOGS_PER_TURN)
-        for log in list(self.logs.values()):
-            await self._apply_retention(log, now_ms)
-            await slices.step()
+        slices = Slices(LOGS_PER_TURN)
+        await apply_retention(list(self.logs.values()), self._clock.time_ms(), slices)
         try:
             await self.checkpoint()
         except StorageError as error:
             if self.offline is not None:
                 raise
             logger.warning("%s; deleting old segments first", error)
-            return await self._remove_in_order()
+            return await remove_in_order(list(self.logs.values()))
         removed = 0
         for log in list(self.logs.values()):
             await slices.step()
@@ -647,21 +557,6 @@ class LogDirectory:
             if log.offline is None and log.start_offset <= start_offset:
                 removed += await log.retire_dead_segments()
         return removed
-
-    async def _remove_in_order(self) -> int:
-        """Their new starts are not on disk: a crash must leave no gap in any log."""
-        removed = 0
-        for log in list(self.logs.values()):
-            await asyncio.sleep(0)
-            if log.offline is None:
-                removed += await log.retire_dead_segments(in_order=True)
-        return removed
-
-    async def _apply_retention(self, log: PartitionLog, now_ms: int) -> None:
-        start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
-        if log.offline is None:  # else it was deleted meanwhile, or its disk failed
-            log.advance_start_offset(start_offset)
-            log.expire_producers(now_ms)
 
     # ----------------------------------------------------------------------------- end
 
@@ -697,14 +592,8 @@ class LogDirectory:
         )
 
     async def _mark_clean(self, broker_epoch: int) -> None:
-        if not self._unnoted.isdisjoint(self.corrupt):
-            return  # recovery has to find again what could not be noted
+        if not self._corrupt.all_are_noted:
+            return  # recovery has to find them again
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )
-
-
-def _aside_name(key: TopicPartition, label: str, suffix: str) -> str:
-    """Kafka's form, ``<topic>-<partition>.<label><suffix>``, the topic cut to what fits."""
-    rest = f"-{key.partition}.{label}{suffix}"
-    return key.topic[: _NAME_MAX_BYTES - len(rest)] + rest

@@ -21,7 +21,7 @@ from stele.wire.batch import (
 from stele.world import Buffer
 from storage import offset_index, time_index
 from storage.producer_state import SnapshotError, decode_snapshot
-from storage.segment import (
+from storage.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,

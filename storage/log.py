@@ -40,6 +40,7 @@ from storage.recovery import (
     replay,
 )
 from storage.retiring import retire_dead_segments
+from storage.rolling import must_roll
 from storage.runs import runs_of
 from storage.segment import ColdRange
 from storage.segments import Segments
@@ -199,7 +200,7 @@ class PartitionLog:
             log_append_time_ms=now_ms if config.log_append_time else None,
         )
         size, newest_ms = header.size_bytes, header.max_timestamp_ms
-        if self.segments.active.must_roll(size, last_offset, newest_ms, config, now_ms):
+        if must_roll(self, size, last_offset, newest_ms, now_ms):
             self._roll()
         segment = self.segments.active
         position = self._write(batch)

@@ -47,12 +47,11 @@ from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
 from storage.producer_files import Replayed
 from storage.producer_state import ProducerStates
-from storage.segment import (
+from storage.segment import ColdRange, Segment
+from storage.segment_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    ColdRange,
-    Segment,
     file_name,
     parse_file_name,
 )

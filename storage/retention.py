@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
 from stele.wire.batch import NO_TIMESTAMP
 from storage.config import NO_LIMIT
+from storage.log import PartitionLog
 from storage.log_types import LogView
 from storage.time_search import largest_timestamp
+from storage.turns import Slices
+
+LOGS_PER_TURN: Final = 16
+"""So many are looked at in one turn of the event loop."""
+
+
+async def apply_retention(logs: Iterable[PartitionLog], now_ms: int, slices: Slices) -> None:
+    """Move the logs' starts up, and forget silent producers; nothing is deleted yet. Raises
+    OSError."""
+    for log in logs:
+        start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
+        if log.offline is None:  # else it was deleted meanwhile, or its disk failed
+            log.advance_start_offset(start_offset)
+            log.expire_producers(now_ms)
+        await slices.step()
+
+
+async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
+    """Delete what lies below the logs' starts, which are not on disk: a crash must leave no gap in
+    any log. How many segments went. Raises StorageError."""
+    removed = 0
+    for log in logs:
+        await asyncio.sleep(0)
+        if log.offline is None:
+            removed += await log.retire_dead_segments(in_order=True)
+    return removed
 
 
 async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:

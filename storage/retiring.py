@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from storage.log_types import LogView
-from storage.segment import DELETED_SUFFIX
+from storage.segment_names import DELETED_SUFFIX
 from storage.snapshots import snapshot_offsets, snapshot_path
 from storage.turns import Slices
 from world.disk import Disk

@@ -9,7 +9,7 @@ from stele.errors import SteleError
 from stele.wire.batch import BatchHeader, CorruptBatchError, batches, check_crc
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
-from storage.segment import Segment
+from storage.rolling import must_roll, must_roll_behind
 
 
 class Run(NamedTuple):
@@ -32,7 +32,7 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
             _check_follows(log, header, expected, epoch)
             if verify_crc and not check_crc(data, at, header):
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
-            if _must_roll(log, log.segments.active, roll, run, run_bytes, header, now_ms):
+            if _must_roll(log, roll, run, run_bytes, header, now_ms):
                 if run:
                     yield Run(roll, run)
                 roll, run, run_bytes = True, [], 0
@@ -61,24 +61,12 @@ def _check_follows(log: LogView, header: BatchHeader, expected: int, epoch: int)
 
 def _must_roll(
     log: LogView,
-    segment: Segment,
     roll: bool,
     run: list[tuple[int, BatchHeader]],
     run_bytes: int,
     header: BatchHeader,
     now_ms: int,
 ) -> bool:
-    config = log.config
-    if not run:
-        return segment.must_roll(
-            header.size_bytes, header.last_offset, header.max_timestamp_ms, config, now_ms
-        )
-    size = run_bytes if roll else segment.size + run_bytes
-    if size + header.size_bytes > config.segment_bytes:
-        return True
-    begins = roll or segment.size == 0
-    first = run[0][1]
-    first_ms = first.max_timestamp_ms if begins else segment.first_timestamp_ms
-    base_offset = first.base_offset if roll else segment.base_offset
-    time_ms = config.segment_time_ms(log.name, base_offset)
-    return first_ms >= 0 and header.max_timestamp_ms - first_ms > time_ms
+    if run:
+        return must_roll_behind(log, run, run_bytes, header, is_new_segment=roll)
+    return must_roll(log, header.size_bytes, header.last_offset, header.max_timestamp_ms, now_ms)

@@ -21,8 +21,8 @@ from stele.wire.batch import (
 from stele.world import Buffer
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
-from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from storage.offset_index import OffsetIndex
+from storage.segment_names import DELETED_SUFFIX, segment_paths
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
 from world.disk import Disk, File, ReadFailedError
 
@@ -30,31 +30,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"
-DELETED_SUFFIX: Final = ".deleted"
-"""Behind the name of a file that is to be removed."""
-MAX_POSITION: Final = 0x7FFFFFFF
-"""Positions in an index are 32 bits wide."""
-
 _CHUNK_BYTES: Final = 4096  # read at a time while looking for one batch
 _SCAN_BYTES: Final = 1 << 20  # read at a time while looking at all of them
 _FRAME = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    """Kafka's name of a segment's file."""
-    return f"{base_offset:020d}{suffix}"
-
-
-def parse_file_name(name: str) -> tuple[int, str] | None:
-    """Base offset and suffix of a segment's file; None for any other name."""
-    stem, dot, suffix = name.partition(".")
-    if len(stem) != 20 or not stem.isdigit():
-        return None
-    return int(stem), dot + suffix
 
 
 class ColdRange(NamedTuple):
@@ -106,8 +84,7 @@ class Segment:
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, *, created_ms: int) -> None:
         """Opens the log file, making it if absent. Raises OSError."""
-        stem = f"{directory}/{base_offset:020d}"
-        self.path = stem + LOG_SUFFIX
+        self.path, index_path, time_index_path = segment_paths(directory, base_offset)
         self.base_offset = base_offset
         self.end_offset = base_offset  # offset after the last record; set by append or loading
         self.created_ms = created_ms
@@ -121,8 +98,8 @@ class Segment:
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
         self.size = self._file.size  # only whole batches once loaded
-        self._index = OffsetIndex(stem + INDEX_SUFFIX, base_offset)
-        self._time_index = TimeIndex(stem + TIME_INDEX_SUFFIX, base_offset)
+        self._index = OffsetIndex(index_path, base_offset)
+        self._time_index = TimeIndex(time_index_path, base_offset)
         self._loaded = True  # the offset index is in memory; if not, the file holds it
         self._time_loaded = True
         self.indexes_lost = False
@@ -134,21 +111,17 @@ class Segment:
         return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
 
     @property
-    def _log_name(self) -> str:
-        """``<topic>-<partition>``."""
-        return self.path.rsplit("/", 2)[1]
-
-    @property
     def file(self) -> File:
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
 
+    @property
+    def index_entries(self) -> int:
+        return len(self._index)
+
     def index_paths(self) -> list[str]:
         return [self._index.path, self._time_index.path]
-
-    def all_paths(self) -> list[str]:
-        return [self.path, *self.index_paths()]
 
     # ----------------------------------------------------------------------------- writing
 
@@ -185,26 +158,6 @@ class Segment:
             self.bytes_since_index = 0
         self.bytes_since_index += size
         self.end_offset = last_offset + 1
-
-    def must_roll(
-        self, size: int, last_offset: int, max_timestamp_ms: int, config: LogConfig, now_ms: int
-    ) -> bool:
-        """Whether a batch belongs into a new segment. Times are the records', as in Kafka, so
-        that all replicas cut alike."""
-        if self.size == 0:
-            return False
-        if self.size + size > min(config.segment_bytes, MAX_POSITION):
-            return True
-        if last_offset - self.base_offset > MAX_POSITION:
-            return True
-        if len(self._index) * OFFSET_ENTRY_SIZE >= config.segment_index_bytes - OFFSET_ENTRY_SIZE:
-            return True
-        time_ms = config.segment_ms
-        if config.segment_jitter_ms:
-            time_ms = config.segment_time_ms(self._log_name, self.base_offset)
-        if self.first_timestamp_ms != NO_TIMESTAMP and max_timestamp_ms != NO_TIMESTAMP:
-            return max_timestamp_ms - self.first_timestamp_ms > time_ms
-        return now_ms - self.created_ms > time_ms
 
     def seal(self) -> None:
         """No more appends: complete the time index and write both. Raises OSError."""
@@ -260,11 +213,8 @@ class Segment:
         self._disk.sync_now(self.path)
         self.load_tail()
         self._time_index.truncate_to_offset(self.end_offset)
-        self.sync_indexes_now()
-
-    def sync_indexes_now(self) -> None:
-        """Have the index files on disk hold nothing that the file does not, before it grows
-        again: recovery goes by entries below the recovery point. Waits for the device."""
+        # The index files on disk hold nothing that the file does not, before it grows again:
+        # recovery goes by entries below the recovery point.
         for path in self.flush_index_files():
             self._disk.sync_now(path)
 
@@ -290,7 +240,7 @@ class Segment:
         if not known or not self._index_fits():
             logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
             end_offset = self.end_offset  # a sealed segment's may lie behind its last record
-            self.rebuild_indexes(LogConfig().index_interval_bytes)
+            self._rebuild_indexes()
             self.end_offset = end_offset
 
     def warm_now(self, cold: ColdRange) -> None:
@@ -412,13 +362,11 @@ class Segment:
         self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
 
-    def rebuild_indexes(self, interval: int) -> None:
-        """Make both indexes anew from the batches' headers. Raises CorruptLogError."""
+    def _rebuild_indexes(self) -> None:
         self.reset_summary()
-        for position, header in self.headers(0):
-            self.note(
-                header.last_offset, header.max_timestamp_ms, position, header.size_bytes, interval
-            )
+        interval = LogConfig().index_interval_bytes
+        for at, header in self.headers(0):
+            self.note(header.last_offset, header.max_timestamp_ms, at, header.size_bytes, interval)
 
     def load_tail(self) -> None:
         """Find end offset and greatest timestamp behind the last index entry.

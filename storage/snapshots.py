@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from storage.producer_state import ProducerStates, SnapshotError
-from storage.segment import SNAPSHOT_SUFFIX, file_name, parse_file_name
+from storage.segment_names import SNAPSHOT_SUFFIX, file_name, parse_file_name
 from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)

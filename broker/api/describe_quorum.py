@@ -22,7 +22,7 @@ from stele.wire.kafka.messages.describe_quorum import (
     TopicData,
 )
 from stele.wire.v1 import raft_pb2 as pb
-from storage.directory import METADATA_TOPIC
+from storage.directory_names import METADATA_TOPIC
 
 _LISTENER = "CONTROLLER"
 _TIMEOUT_S = 10.0

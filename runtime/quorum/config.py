@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from runtime.config.node import Address
 
-METADATA_TOPIC = "__cluster_metadata"
-METADATA_PARTITION = 0
-
 
 @dataclass(frozen=True, slots=True)
 class QuorumVoter:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from raft.quorum import VoterSet
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum.control import voters_in
 from runtime.quorum.snapshots import SnapshotStore
 from stele.wire.batch import BatchError, batches, check_crc
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from world.disk import Disk
 
 _LOG_SUFFIX = ".log"

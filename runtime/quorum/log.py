@@ -13,7 +13,7 @@ from raft.messages import Batch, SnapshotId
 from raft.ready import HardState, ReadRange
 from raft.voter_history import VoterHistory
 from runtime.quorum import state as quorum_state
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC, QuorumConfig
+from runtime.quorum.config import QuorumConfig
 from runtime.quorum.control import ControlRecordError, encode_control, voters_in
 from runtime.quorum.snapshots import SnapshotError, SnapshotStore
 from runtime.quorum.state import QuorumStateError
@@ -32,6 +32,7 @@ from storage.checkpoints import (
     read_offsets,
 )
 from storage.config import NO_LIMIT, LogConfig
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.errors import CorruptLogError, StorageError, is_device_failure
 from storage.log import PartitionLog
 from storage.log_types import SyncTicket

@@ -16,8 +16,9 @@ from storage import opening
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.cuts import CUT_FILE, encode_cut
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.storage import HandClock, MemoryDisk, append, make_batch
 

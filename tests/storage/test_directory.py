@@ -15,8 +15,10 @@ from storage.checkpoints import (
     read_offsets,
 )
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory, parse_partition_directory
+from storage.directory import LogDirectory
+from storage.directory_names import parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
+from storage.formatted import format_directory
 from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 
 PATH = "/data"

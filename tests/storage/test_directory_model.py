@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from stele.wire.batch import batches
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.storage import NAME_MAX_BYTES, HandClock, MemoryDisk, append, commit, make_batch
 from world.disk import File, ReadFailedError, SyncFailedError

@@ -13,7 +13,8 @@ import pytest
 
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from storage.steps import BATCHES_PER_TURN
 from tests.support.counting import CountingDisk
 from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.checkpoints import LOG_START_FILE, MetaProperties, TopicPartition, decode_offsets
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
 

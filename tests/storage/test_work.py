@@ -15,8 +15,9 @@ from stele.wire.batch import read_header
 from storage import opening, producer_files
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
 from storage.errors import CorruptLogError
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.retention import retained_from
 from tests.support.counting import CountingDisk, Work

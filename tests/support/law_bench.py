@@ -21,10 +21,10 @@ from metadata.image import BrokerRegistration, MetadataImage, PartitionState, To
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.ids import encode_uuid
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
 from storage.config import LogConfig
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.opening import open_log
 from tests.support.storage import HandClock
 from world.disk import Disk

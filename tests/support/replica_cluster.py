@@ -40,7 +40,8 @@ from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from tests.support.broker import make_batch
 
 T = TypeVar("T")

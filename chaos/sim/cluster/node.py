@@ -10,8 +10,8 @@ from node.format import directories_of, format_directory
 from node.node import SUPPORTED_FEATURES, Node, build
 from raft.core import RaftCore
 from runtime.config.node import NodeConfig
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from stele.errors import SteleError
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 
 CLUSTER_ID = "simulated-cluster-0000"
 

@@ -25,7 +25,6 @@ from chaos.sim.world.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage, PartitionState
 from raft.quorum import VoterSet
-from runtime.quorum.config import METADATA_PARTITION, METADATA_TOPIC
 from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
@@ -39,6 +38,7 @@ from storage.checkpoints import (
     TopicPartition,
     decode_offsets,
 )
+from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 
 ROOT = "/data"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)

@@ -18,8 +18,9 @@ from runtime.real.sync_process import SYNCFS_FROM_FILES
 from stele.real import RealClock
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
+from storage.formatted import format_directory
 from tests.support.replica_cluster import until
 from tests.support.storage import append, commit, make_batch
 

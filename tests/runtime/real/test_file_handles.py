@@ -20,7 +20,8 @@ from runtime.real.disk import RealDisk, RealFile
 from stele.real import RealClock
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
-from storage.directory import LogDirectory, format_directory
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
 from storage.opening import open_log
 from tests.support.storage import append, commit, make_batch
 

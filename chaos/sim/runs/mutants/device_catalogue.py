@@ -38,8 +38,8 @@ DEVICE = [
             Edit(
                 "storage/directory.py",
                 "        if key in self.corrupt:\n"
-                "            self._set_aside(key, _CORRUPT_SUFFIX, topic_id)\n",
-                "        if True:\n            self._set_aside(key, _CORRUPT_SUFFIX, topic_id)\n",
+                "            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
+                "        if True:\n            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
             ),
         ),
         ("rebuild_without_handles",),

@@ -1,0 +1,64 @@
+"""The logs of a directory that must not be used, and the notes on disk that say so."""
+
+from __future__ import annotations
+
+import logging
+
+from storage.checkpoints import CORRUPT_FILE, TopicPartition, encode_corrupt, read_corrupt
+from storage.errors import CorruptLogError
+from world.disk import Disk
+
+logger = logging.getLogger(__name__)
+
+
+class CorruptLogs:
+    """By name. Held until they are set aside."""
+
+    __slots__ = ("_disk", "_path", "_unnoted", "errors", "topic_ids")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        """Of the log directory at ``path``."""
+        self.errors: dict[TopicPartition, CorruptLogError] = {}
+        self.topic_ids: dict[TopicPartition, bytes | None] = {}
+        """Of the same logs; None where it is lost."""
+        self._disk = disk
+        self._path = path
+        self._unnoted: set[TopicPartition] = set()  # the disk took no note of them
+
+    def noted(self, key: TopicPartition) -> CorruptLogError | None:
+        """What an earlier life found of a log. Raises OSError."""
+        return read_corrupt(self._disk, self._note(key))
+
+    def hold(
+        self,
+        key: TopicPartition,
+        error: CorruptLogError,
+        topic_id: bytes | None,
+        *,
+        is_noted: bool = False,
+    ) -> None:
+        """Remember it until the log is set aside. Noted, the next start need not look there again,
+        as after a clean shutdown, or where the recovery point is past it."""
+        self.errors[key] = error
+        self.topic_ids[key] = topic_id
+        if is_noted:
+            return
+        try:
+            self._disk.replace_file_now(self._note(key), encode_corrupt(error))
+        except OSError as failure:
+            self._unnoted.add(key)
+            logger.error("%s cannot be written: %s", self._note(key), failure.strerror or failure)
+
+    def forget(self, key: TopicPartition) -> None:
+        """Its log was set aside, the note with it."""
+        self.errors.pop(key, None)
+        self.topic_ids.pop(key, None)
+        self._unnoted.discard(key)
+
+    @property
+    def all_are_noted(self) -> bool:
+        """Else recovery has to find again what could not be noted."""
+        return not self._unnoted
+
+    def _note(self, key: TopicPartition) -> str:
+        return f"{self._path}/{key}/{CORRUPT_FILE}"

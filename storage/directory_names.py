@@ -1,0 +1,41 @@
+"""The names of what stands in a log directory, as Kafka has them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from storage.checkpoints import TopicPartition
+from world.disk import Disk
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_PARTITION: Final = 0
+DELETED_SUFFIX: Final = "-delete"
+CORRUPT_SUFFIX: Final = "-corrupt"
+_NAME_MAX_BYTES: Final = 255  # of a file system's names
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition that a directory's name stands for; None for any other name."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def unused_path(
+    disk: Disk, path: str, key: TopicPartition, topic_id: bytes | None, suffix: str
+) -> str:
+    """Where a log's directory goes that is set aside within ``path``."""
+    label = topic_id.hex() if topic_id else "0" * 32
+    target = f"{path}/{_aside_name(key, label, suffix)}"
+    number = 0
+    while disk.exists(target):
+        number += 1
+        target = f"{path}/{_aside_name(key, f'{label}{number}', suffix)}"
+    return target
+
+
+def _aside_name(key: TopicPartition, label: str, suffix: str) -> str:
+    """Kafka's form, ``<topic>-<partition>.<label><suffix>``, the topic cut to what fits."""
+    rest = f"-{key.partition}.{label}{suffix}"
+    return key.topic[: _NAME_MAX_BYTES - len(rest)] + rest

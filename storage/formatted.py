@@ -1,0 +1,66 @@
+"""Making a directory a log directory, and finding out whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, read_meta_properties
+from storage.errors import LogDirectoryError
+from world.disk import Disk
+
+LOCK_FILE: Final = ".lock"
+
+
+def format_directory(
+    disk: Disk,
+    path: str,
+    properties: MetaProperties,
+    *,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Make ``path`` a log directory of a cluster and node, durably.
+
+    ``before`` is called when it is found empty, to write what must be there once it is formatted.
+    Raises LogDirectoryError if it is one already, or holds anything else.
+    """
+    disk.make_directory(path)
+    present = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
+    if present is not None:
+        raise LogDirectoryError(
+            f"{path} is formatted already, for node {present.node_id} of cluster "
+            f"{present.cluster_id}; empty it to format it again"
+        )
+    foreign = [name for name in disk.list(path) if name not in (LOCK_FILE, "lost+found")]
+    if foreign:
+        raise LogDirectoryError(
+            f"{path} is not empty ({foreign[0]}) and no log directory; choose another"
+        )
+    before()
+    disk.replace_file_now(f"{path}/{META_PROPERTIES_FILE}", properties.encode())
+    disk.sync_now(path.rpartition("/")[0] or "/")
+
+
+def read_formatted(
+    disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
+) -> MetaProperties:
+    """Whose directory it is. LogDirectoryError unless it is formatted for these."""
+    try:
+        properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
+    except OSError as error:
+        raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    if properties is None:
+        raise LogDirectoryError(
+            f"{path} is not formatted; run `stele format` with this node's configuration first"
+        )
+    if cluster_id is not None and properties.cluster_id != cluster_id:
+        raise LogDirectoryError(
+            f"{path} belongs to cluster {properties.cluster_id}, this node to {cluster_id}; "
+            "set log.dirs to this cluster's directory, or empty it and format it anew"
+        )
+    if node_id is not None and properties.node_id != node_id:
+        raise LogDirectoryError(
+            f"{path} belongs to node {properties.node_id}, this is node {node_id}; "
+            "correct node.id or log.dirs"
+        )
+    return properties

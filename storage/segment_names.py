@@ -1,0 +1,31 @@
+"""The names of the files of a segment, which are Kafka's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+"""Behind the name of a file that is to be removed."""
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's name of a segment's file."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """Base offset and suffix of a segment's file; None for any other name."""
+    stem, dot, suffix = name.partition(".")
+    if len(stem) != 20 or not stem.isdigit():
+        return None
+    return int(stem), dot + suffix
+
+
+def segment_paths(directory: str, base_offset: int) -> tuple[str, str, str]:
+    """Of the batches, the offset index and the time index."""
+    stem = f"{directory}/{file_name(base_offset, '')}"
+    return stem + LOG_SUFFIX, stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX
