@@ -41,7 +41,7 @@ from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
-from storage.retention import LOGS_PER_TURN, apply_retention, remove_in_order
+from storage.retention import LOGS_PER_TURN, remove_in_order
 from storage.steps import Steps, Sync, Turn, finish, take_turns
 from storage.turns import Slices
 from world.disk import Disk, ReadFailedError
@@ -535,14 +535,12 @@ class LogDirectory:
 
     # ----------------------------------------------------------------------------- retention
 
-    async def enforce_retention(self) -> int:
-        """Apply ``retention.ms`` and ``retention.bytes``, and delete what lies below the logs'
-        starts; return how many segments went. The new starts are on disk before they go, unless
-        the disk is full. Raises StorageError; the directory is offline then.
+    async def retire_dead_segments(self) -> int:
+        """Delete what lies below the logs' starts; return how many segments went. The starts are
+        on disk before they go, unless the disk is full. Raises StorageError; the directory is
+        offline then.
         """
         self._check_online()
-        slices = Slices(LOGS_PER_TURN)
-        await apply_retention(list(self.logs.values()), self._clock.time_ms(), slices)
         try:
             await self.checkpoint()
         except StorageError as error:
@@ -551,6 +549,7 @@ class LogDirectory:
             logger.warning("%s; deleting old segments first", error)
             return await remove_in_order(list(self.logs.values()))
         removed = 0
+        slices = Slices(LOGS_PER_TURN)
         for log in list(self.logs.values()):
             await slices.step()
             start_offset = self._checkpoints.durable_start(log.key)

@@ -11,21 +11,9 @@ from storage.config import NO_LIMIT
 from storage.log import PartitionLog
 from storage.log_types import LogView
 from storage.time_search import largest_timestamp
-from storage.turns import Slices
 
 LOGS_PER_TURN: Final = 16
 """So many are looked at in one turn of the event loop."""
-
-
-async def apply_retention(logs: Iterable[PartitionLog], now_ms: int, slices: Slices) -> None:
-    """Move the logs' starts up, and forget silent producers; nothing is deleted yet. Raises
-    OSError."""
-    for log in logs:
-        start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
-        if log.offline is None:  # else it was deleted meanwhile, or its disk failed
-            log.advance_start_offset(start_offset)
-            log.expire_producers(now_ms)
-        await slices.step()
 
 
 async def remove_in_order(logs: Iterable[PartitionLog]) -> int:

@@ -295,7 +295,7 @@ class PartitionMachine:
         return effects
 
     def started_at(self, log: LogPosition) -> None:
-        """The log's start rose: retention took whole segments, all below the high watermark."""
+        """The log's start rose, by retention or by a request: what went was committed."""
         self._move_to(log)
         self.high_watermark = max(self.high_watermark, log.start_offset)
 

@@ -93,9 +93,7 @@ class DeleteRequests:
                 ErrorCode.POLICY_VIOLATION,
                 f"{replica!r}: its cleanup.policy deletes nothing, so nobody may",
             )
-        replica.log.advance_start_offset(start_offset)
-        replica.machine.started_at(replica.position)
-        replica.stir_followers()
+        replica.begin_at(start_offset)
         return _Begun(replica, replica.machine.leader_epoch, start_offset)
 
     async def _persist(self, replicas: Sequence[Replica]) -> None:

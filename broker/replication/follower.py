@@ -130,17 +130,12 @@ class Following:
         return Verdict(rest_s=min(REST_MIN_S * 2 ** min(self._failures - 1, 8), REST_MAX_S))
 
     def _append(self, data: wire.PartitionData) -> Verdict:
-        replica, log = self.replica, self.replica.log
         records = _one_buffer(data.records)
-        written = 0
-        if len(records):
+        written = len(records)
+        if written:
             self._begin_with_batch(records)
-            log.append_as_follower(records)
-            written = len(records)
-        if data.log_start_offset > log.start_offset:
-            log.advance_start_offset(min(data.log_start_offset, log.end_offset))
+        self.replica.copy(records, data.high_watermark, data.log_start_offset)
         self._check_start(data)
-        replica.machine.copied(replica.position, data.high_watermark)
         return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
 
     def _begin_with_batch(self, records: Buffer) -> None:
@@ -155,8 +150,7 @@ class Following:
             and log.start_offset == log.end_offset
             and first.base_offset < log.end_offset <= first.last_offset
         ):
-            log.reset_to(first.base_offset)
-            replica.machine.truncated(replica.position)
+            replica.reset_to(first.base_offset)
 
     def _check_start(self, data: wire.PartitionData) -> None:
         """The leader waits to hear that its start is this replica's, too, whatever happens then.
@@ -186,8 +180,7 @@ class Following:
                 target,
                 replica.machine.high_watermark,
             )
-        log.truncate_to(target)
-        replica.machine.truncated(replica.position)
+        replica.truncate_to(target)
         logger.info("%r: cut from %d to %d: epochs diverge", replica, before, log.end_offset)
         return Verdict(moved=True)
 
@@ -202,9 +195,8 @@ class Following:
             log.end_offset,
             data.log_start_offset,
         )
-        log.reset_to(data.log_start_offset)
+        replica.reset_to(data.log_start_offset)
         self._check_start(data)
-        replica.machine.truncated(replica.position)
         return Verdict(moved=True)
 
 

@@ -13,6 +13,8 @@ from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
 from storage.directory import LogDirectory
 from storage.errors import StorageError
+from storage.retention import LOGS_PER_TURN, retained_from
+from storage.turns import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -96,16 +98,25 @@ class Housekeeping:
     async def enforce_retention(self) -> None:
         """Whole segments below the high watermark that are too old or too many go."""
         for directory in self._online():
-            removed = await directory.enforce_retention()
+            await self._retain(directory)
+            removed = await directory.retire_dead_segments()
             if removed:
                 logger.info("%s: %d segments deleted by retention", directory.path, removed)
         await self.remove_deleted()
-        for replica in self._replicas:
-            if replica.state is ReplicaState.ONLINE:
-                position = replica.position
-                if position.start_offset != replica.machine.log.start_offset:
-                    replica.machine.started_at(position)
-                    replica.stir_followers()
+
+    async def _retain(self, directory: LogDirectory) -> None:
+        """Have the replicas' logs begin where retention lets them. Logs that are no replica's yet
+        wait: what may go of them the metadata have to tell first."""
+        now_ms = self._replicas.clock.time_ms()
+        slices = Slices(LOGS_PER_TURN)
+        for replica in list(self._replicas):
+            if replica.directory is directory and replica.state is ReplicaState.ONLINE:
+                log = replica.log
+                start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
+                if log.offline is None:  # else it was deleted meanwhile, or its disk failed
+                    replica.begin_at(start_offset)
+                    log.expire_producers(now_ms)
+                await slices.step()
 
     async def remove_deleted(self) -> None:
         """Free the space of deleted topics; at the start, of those that an earlier life left."""

@@ -13,6 +13,7 @@ from broker.partition.progress import Attendance
 from broker.replication.types import LeaderHint
 from metadata.effective import TopicConfig
 from stele.errors import ErrorCode
+from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
 
@@ -129,6 +130,38 @@ class Replica:
     @property
     def position(self) -> LogPosition:
         return self.machine.log if self._log is None else position_of(self._log)
+
+    # -------------------------------------- changes of the log, each of which the machine is told
+
+    def copy(self, records: Buffer, leader_high_watermark: int, leader_start_offset: int) -> None:
+        """Append what the leader sent, and begin where its log does. Raises as
+        ``PartitionLog.append_as_follower``; the batches before the faulty one are there then."""
+        log = self.log
+        try:
+            if len(records):
+                log.append_as_follower(records)
+            log.advance_start_offset(min(leader_start_offset, log.end_offset))
+        finally:
+            self.machine.copied(self.position, leader_high_watermark)
+
+    def truncate_to(self, offset: int) -> None:
+        """Raises as ``PartitionLog.truncate_to``."""
+        self.log.truncate_to(offset)
+        self.machine.truncated(self.position)
+
+    def reset_to(self, offset: int) -> None:
+        """Raises as ``PartitionLog.reset_to``."""
+        self.log.reset_to(offset)
+        self.machine.truncated(self.position)
+
+    def begin_at(self, offset: int) -> None:
+        """Retention, or a request, deletes the records below ``offset``. Never moves back. Raises
+        StorageError: nothing has changed."""
+        log = self.log
+        if offset > log.start_offset:
+            log.advance_start_offset(offset)
+            self.machine.started_at(self.position)
+            self.stir_followers()
 
     @property
     def leader_hint(self) -> LeaderHint:

@@ -19,7 +19,14 @@ from storage.directory import LogDirectory
 from storage.directory_names import parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.formatted import format_directory
-from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
+from tests.support.storage import (
+    HandClock,
+    MemoryDisk,
+    append,
+    commit,
+    enforce_retention,
+    make_batch,
+)
 
 PATH = "/data"
 OURS = MetaProperties("cluster-a", 1, "dir-1")
@@ -164,7 +171,7 @@ async def test_retention_checkpoints_the_start_before_it_deletes(disk: MemoryDis
         append(log, make_batch())
     await directory.flush()
     commit(log, 40)
-    assert await directory.enforce_retention() > 0
+    assert await enforce_retention(directory) > 0
     assert checkpoint_file(disk, "log-start") == {("t", 0): log.start_offset}
     disk.power_loss()  # the removals were not synced: the files are back
     log_again = open_directory(disk).logs[TopicPartition("t", 0)]
@@ -292,11 +299,11 @@ async def test_retention_forgets_no_producer_that_was_at_work_of_late(
             kill_process(disk)
         directory = LogDirectory.open(disk, PATH, clock, CONFIG)
         log = directory.logs[TopicPartition("t", 0)]
-    await directory.enforce_retention()
+    await enforce_retention(directory, clock.time_ms())
     repeated = make_batch(timestamp_ms=5, producer=(4, 0, 0))
     assert append(log, repeated, now_ms=clock.time_ms()) == 0
     clock.now_ms += DAY_MS
-    await directory.enforce_retention()
+    await enforce_retention(directory, clock.time_ms())
     assert len(log.producers) == 0
 
 
@@ -456,7 +463,7 @@ async def test_a_full_disk_is_freed_by_retention_and_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(disk, "sync_now", wait)
-        assert await directory.enforce_retention() > 2
+        assert await enforce_retention(directory) > 2
     append(log, make_batch())
     await directory.flush()
     await directory.checkpoint()
@@ -473,7 +480,7 @@ async def test_a_power_loss_while_a_full_disk_is_freed_leaves_no_gap() -> None:
         format_directory(disk, PATH, OURS)
         directory = await filled_up(disk)
         end = directory.logs[TopicPartition("t", 0)].end_offset
-        task = asyncio.ensure_future(directory.enforce_retention())
+        task = asyncio.ensure_future(enforce_retention(directory))
         for _ in range(turns):
             await asyncio.sleep(0)
         is_done = task.done()

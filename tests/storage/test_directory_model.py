@@ -18,7 +18,14 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
+from tests.support.storage import (
+    HandClock,
+    MemoryDisk,
+    append,
+    commit,
+    enforce_retention,
+    make_batch,
+)
 
 PATH = "/data"
 CONFIG = LogConfig(segment_bytes=500)
@@ -165,7 +172,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @rule(retention=st.booleans())
     def begin_housekeeping(self, retention: bool) -> None:
         work: Coroutine[Any, Any, Any] = (
-            self.directory.enforce_retention() if retention else self.directory.checkpoint()
+            enforce_retention(self.directory) if retention else self.directory.checkpoint()
         )
         self.work = self.loop.create_task(work)
         self.run()

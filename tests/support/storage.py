@@ -12,7 +12,9 @@ from typing import Protocol
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
 from stele.wire.compression import Compression
 from stele.world import Buffer
+from storage.directory import LogDirectory
 from storage.log import PartitionLog
+from storage.retention import retained_from
 from world.disk import ReadFailedError, SyncFailedError
 
 NAME_MAX_BYTES = 255
@@ -69,6 +71,16 @@ def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int =
 def commit(log: PartitionLog, high_watermark: int) -> None:
     """Be the partition's machine: the high watermark is this."""
     log.ask_high_watermark = lambda: high_watermark
+
+
+async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) -> int:
+    """As a broker does with the logs of its replicas; how many segments went."""
+    for log in list(directory.logs.values()):
+        start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
+        if log.offline is None:
+            log.advance_start_offset(start_offset)
+            log.expire_producers(now_ms)
+    return await directory.retire_dead_segments()
 
 
 @dataclass(eq=False)

@@ -140,6 +140,24 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
     with_topic(scenario, segment_bytes="1024", retention_bytes="1024")
 
 
+def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may_be() -> None:
+    """Its records are older than by the default they might be, and are to be kept for ever."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        for _ in range(6):
+            await node.produce(make_batch(value=b"v" * 600))
+        await until(lambda: node.replica().machine.high_watermark == 6)
+        await node.stop()
+        node.epoch = -1  # it is not registered yet, and told nothing
+        await node.start()
+        await asyncio.sleep(cluster.config.log_retention_check_interval_ms / 1000 + 1)
+        (log,) = node.directory.logs.values()
+        assert (log.start_offset, log.segment_bases[0]) == (0, 0)
+
+    with_topic(scenario, segment_bytes="1024", retention_ms="-1")
+
+
 def test_a_follower_that_ends_at_the_leaders_start_in_a_forgotten_epoch_begins_anew() -> None:
     """Its last record never was committed, and the leader has deleted the one that was."""
 

@@ -361,7 +361,7 @@ REPLICATION = [
     bug(
         "replication: never truncate",
         "broker/replication/follower.py",
-        "        log.truncate_to(target)\n",
+        "        replica.truncate_to(target)\n",
         "",
     ),
     bug(
