@@ -135,6 +135,11 @@ class Broker:
         return self._publisher.snapshot_records()
 
     @property
+    def fetch_sessions(self) -> FetchSessions:
+        """To be looked at only."""
+        return self._context.sessions
+
+    @property
     def replicas(self) -> ReplicaManager:
         return self._replicas
 

@@ -71,9 +71,20 @@ def seeds(
     summary = {**whole.rows(), "seconds": round(time.perf_counter() - began_s, 1)}
     if as_json:
         interrupted = interruption is not None
-        print_json({"summary": summary, "failures": failures, "interrupted": interrupted})
+        print_json(
+            {
+                "summary": summary,
+                "laws": whole.looks,
+                "failures": failures,
+                "interrupted": interrupted,
+            }
+        )
     else:
         print_table(["what", "how much"], [(key, f"{value:,}") for key, value in summary.items()])
+        print_table(
+            ["law", "looks", "needed in"],
+            [(name, f"{looks:,}", proof) for name, looks, proof in whole.laws()],
+        )
         for failure in failures:
             for key, value in failure.items():
                 print(f"{key}: {value}")

@@ -199,6 +199,16 @@ class ReplicaManager:
         """One of them; None for a partition without a replica here."""
         return self._replicas.by_id.get(partition)
 
+    @property
+    def broker_epoch(self) -> int:
+        """Of the registration that it goes by; -1 before there is one."""
+        return self._broker_epoch
+
+    @property
+    def hosted(self) -> Replicas:
+        """To be looked at only: every replica here, and what is known of them all."""
+        return self._replicas
+
     def set_broker_epoch(self, epoch: int) -> None:
         """The epoch of the present registration; goes into Fetch and AlterPartition."""
         self._broker_epoch = epoch

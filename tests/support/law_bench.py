@@ -14,7 +14,7 @@ from broker.partition.effects import BrokerStatus, LogPosition
 from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.replica import Replica
-from chaos.sim.laws.committed import Law
+from chaos.sim.laws.law import Law
 from chaos.sim.world.process import Machine
 from chaos.sim.world.simulation import Simulation
 from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
@@ -145,7 +145,7 @@ class Replicas(list[Replica]):
 
     def __init__(self, broker_epoch: int) -> None:
         super().__init__()
-        self._broker_epoch = broker_epoch
+        self.broker_epoch = broker_epoch
 
     def get(self, partition: PartitionId) -> Replica | None:
         return next((replica for replica in self if replica.id == partition), None)
@@ -179,13 +179,17 @@ class LawBench:
     def sim_node(self, node_id: int) -> SimNode:
         return cast("SimNode", self.nodes[node_id])
 
+    def listen(self, law: Law) -> None:
+        """Have the law hear what it wants to."""
+        self.simulation.fabric.wire.listen(law.hear, *law.hears)
+
     def report(self, what: str) -> None:
         self._reports.append(what)
 
     def broken(self, law: Law | None = None) -> list[str]:
         """Have the law look, if one is given; everything that was reported since."""
         if law is not None:
-            law.check(self.cluster, self.report)
+            law.look(self.cluster, self.report)
         reports, self._reports = self._reports, []
         return reports
 
@@ -233,6 +237,7 @@ class LawBench:
         *batches: bytes | bytearray,
         state: PartitionState | None = None,
         high_watermark: int = 0,
+        config: LogConfig | None = None,
     ) -> Replica:
         """A broker's replica of ``PARTITION``, in the place of any it has: its log holds these
         batches, all of them on disk, and its machine knows the state."""
@@ -242,7 +247,7 @@ class LawBench:
         if disk.exists(directory):
             disk.remove_tree(directory)
         key = TopicPartition(TOPIC, PARTITION.partition)
-        log = open_log(disk, directory, LogConfig(), HandClock(), key=key)
+        log = open_log(disk, directory, config or LogConfig(), HandClock(), key=key)
         for batch in batches:
             log.append_as_follower(batch)
         log.sync_now()

@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
+from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image, replica_of
 from chaos.sim.faults.damage import Damage
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.laws.judged import JudgedCluster
-from chaos.sim.laws.wire import ALTER_PARTITION, FETCH_METADATA
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
 from metadata.image import PartitionState
+from runtime.quorum.messages import FETCH
 from stele.errors import ApiError, SteleError
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
@@ -242,7 +243,7 @@ class Aims(QuorumAims):
         behind = self._rng.choice(target.followers)
 
         def hold(said: Said) -> float:
-            is_late = said.source == target.leader.host and said.method == FETCH_METADATA
+            is_late = said.source == target.leader.host and said.method == FETCH
             return _METADATA_HELD_S if is_late else 0.0
 
         try:

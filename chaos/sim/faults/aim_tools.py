@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
 from chaos.sim.laws.judged import JudgedCluster
-from chaos.sim.laws.wire import ALTER_PARTITION
+from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.world.wire import Hold, Listener, Said
 
 _POLL_S = 0.002
@@ -36,6 +37,7 @@ class AimTools:
         self._revive = revive
         self._watch = watch
         self._damage = damage
+        self._reads = cluster.invariants.law(ReadsAreLinearizable)
         self._controllers = list(cluster.controllers.values())  # those of the beginning
 
     @property

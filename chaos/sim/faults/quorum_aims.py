@@ -8,23 +8,20 @@ from contextlib import contextmanager, suppress
 
 from google.protobuf.message import Message
 
+from chaos.sim.cluster.methods import CREATE_TOPICS, DELETE_TOPICS, READ_INDEX
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image
 from chaos.sim.faults.aim_tools import AimTools
-from chaos.sim.laws.wire import VOTE
 from chaos.sim.world.wire import Said, Stage
 from raft.quorum import VoterSet
 from raft.ready import Role
-from runtime.quorum.messages import FETCH, REMOVE_VOTER
+from runtime.quorum.messages import FETCH, REMOVE_VOTER, VOTE
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import RemoveVoterRequest, VoteRequest, VoteResponse
 from stele.world import RpcError
 
-READ_INDEX = "/stele.v1.Controller/ReadIndex"
-CREATE_TOPICS = "/stele.v1.Admin/CreateTopics"
-DELETE_TOPICS = "/stele.v1.Admin/DeleteTopics"
 _NEWS = "extra-news"  # a topic of which nobody expects anything
 _PATIENCE_S = 6.0  # of whoever asks a controller
 _LONG_S = 5.0  # longer than an election
@@ -361,13 +358,12 @@ class QuorumAims(AimTools):
             await self._ask(active, DELETE_TOPICS, DeleteTopicsRequest(names=[_NEWS]), patience_s)
 
     async def _ask_for_the_newest(self, node: SimNode) -> None:
-        invariants = self._cluster.invariants
-        needed = invariants.read_asked()
+        needed = self._reads.asked()
         data = await self._ask(node, READ_INDEX, ReadIndexRequest())
         if data is not None:
             answer = ReadIndexResponse.FromString(data)
             if answer.error == ErrorCode.NONE:
-                invariants.read_answered(node.host, needed, answer.metadata_offset)
+                self._reads.answered(node.host, needed, answer.metadata_offset)
 
     async def _ask(
         self, node: SimNode, method: str, request: Message, patience_s: float = _PATIENCE_S

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.committed import CommittedMetadata, Report
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report, Scene
 
 
-class DeletedRecordsStayDeleted:
+class DeletedRecordsStayDeleted(Law):
     """Nobody who leads or may lead begins below an offset that a deletion was answered with.
 
     But for partitions that were elected uncleanly: who leads them need not have been waited for.
     """
 
     name = "deleted records stay deleted"
+    cadence = Cadence.SELDOM
+    proof = Proof.CAMPAIGN
 
     def __init__(self, metadata: CommittedMetadata) -> None:
         self._metadata = metadata
         self._starts: dict[tuple[str, int], int] = {}
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.metadata)
 
     def deleted(self, topic: str, partition: int, offset: int) -> None:
         """An administrator was told. Of topics whose names are used once only."""
         place = topic, partition
         self._starts[place] = max(self._starts.get(place, 0), offset)
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         image = self._metadata.newest
         if image is None or not self._starts:
             return
@@ -35,6 +45,7 @@ class DeletedRecordsStayDeleted:
                 continue
             if node.id not in (*state.isr, *state.elr):
                 continue
+            self.looked += 1
             if replica.log.start_offset < wanted:
                 report(
                     f"{replica!r} begins at {replica.log.start_offset} on broker {node.id}, of the "

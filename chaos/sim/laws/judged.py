@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
 from chaos.sim.laws.invariants import Invariants
 from chaos.sim.world.simulation import SimulationFailedError
 
@@ -21,7 +22,9 @@ class JudgedCluster(SimCluster):
         """``options``: as ``SimCluster``."""
         super().__init__(seed, **options)
         self.invariants = Invariants(self)
-        self.client.on_acknowledged = self.invariants.fenced.acknowledged
+        self.client.on_acknowledged = self.invariants.law(
+            FencedBrokersAcknowledgeNothing
+        ).acknowledged
 
     def run(self, scenario: Callable[[JudgedCluster], Coroutine[Any, Any, T]]) -> T:
         """Start everything, run the scenario to its end, with the invariants looked at often."""

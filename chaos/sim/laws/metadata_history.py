@@ -15,8 +15,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
+from chaos.sim.cluster.view import images_of
+from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.register import Register
+from chaos.sim.laws.scene import Report, Scene
 from metadata.image import EMPTY, MetadataImage
 from metadata.image import ConfigResource as ImageResource
 from stele.admin.admin import PartitionDescription, TopicDescription
@@ -25,7 +29,6 @@ ABSENT, THERE, GONE = "absent", "there", "gone"
 UNSET = "unset"
 CONFIG = "max.message.bytes"
 
-Report = Callable[[str], None]
 Grown = tuple[object, ...]
 """The name of a number that only grows."""
 
@@ -49,9 +52,12 @@ class Question:
     floor: Mapping[Grown, int]  # the answer has to reach it
 
 
-class MetadataHistory:
+class MetadataHistory(Law):
     """Changes: ``asked``, then one of ``confirmed``, ``refused`` or nothing. Reads: ``question``,
     then what the answer showed."""
+
+    name = "answers are the metadata of one moment"
+    cadence = Cadence.TOLD
 
     def __init__(self, committed: Callable[[], Iterable[MetadataImage]], report: Report) -> None:
         """``committed``: the metadata as each node that runs knows it, all of it committed."""
@@ -61,6 +67,10 @@ class MetadataHistory:
         self._topics: dict[str, _TopicHistory] = {}
         self._grown: dict[Grown, int] = {}  # as the answers so far have shown
         self._partitions: dict[tuple[bytes, int, int], PartitionDescription] = {}
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(lambda: images_of(scene.cluster), scene.report)
 
     # ------------------------------------------------------------------------------- changes
 
@@ -96,13 +106,13 @@ class MetadataHistory:
         register.write(value, next(self._moments))
         return Change(self, topic, register, value)
 
-    def _confirmed(self, change: Change) -> None:
+    def confirmed(self, change: Change) -> None:
         moment = next(self._moments)
         change.register.confirm(change.value, moment)
         if change.value == THERE:
             self._topics[change.topic].made_at = moment
 
-    def _refused(self, change: Change) -> None:
+    def refused(self, change: Change) -> None:
         if wrong := change.register.refuse(change.value):
             self._report(f"topic {change.topic}: {wrong}")
 
@@ -198,6 +208,7 @@ class MetadataHistory:
                 self.config_read(question, name, configs.get(CONFIG, UNSET))
 
     def _judge(self, question: Question, what: str, register: Register, value: str) -> None:
+        self.looked += 1
         if wrong := register.read(value, question.began, next(self._moments)):
             self._report(f"{question.who}, asked linearizably, says of {what}: {wrong}")
 
@@ -233,11 +244,11 @@ class Change:
     value: str
 
     def confirmed(self) -> None:
-        self.history._confirmed(self)
+        self.history.confirmed(self)
 
     def refused(self) -> None:
         """It has not been done, and never will be."""
-        self.history._refused(self)
+        self.history.refused(self)
 
 
 def _count_of(topic: str) -> Grown:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.committed import CommittedRecordsStay, Report
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report, Scene
 from storage.config import NO_LIMIT
 from storage.log import PartitionLog
 
@@ -14,7 +18,7 @@ _SHORTENED = "extra-"
 """Topics of which administrators delete records, however young."""
 
 
-class RetentionTakesNoMore:
+class RetentionTakesNoMore(Law):
     """A log begins later than before only for what was committed, and either is older than
     ``retention.ms`` by the clock of some broker, or leaves ``retention.bytes`` behind it.
 
@@ -22,6 +26,8 @@ class RetentionTakesNoMore:
     """
 
     name = "retention takes no more than it may"
+    cadence = Cadence.EVERY_LOOK
+    proof = Proof.CAMPAIGN
 
     def __init__(self, committed: CommittedRecordsStay, highest: dict[PartitionId, int]) -> None:
         self.rolled = 0  # segments begun behind another
@@ -36,7 +42,11 @@ class RetentionTakesNoMore:
         # By replica in a process: its log, and the first and last of its segments.
         self._segments: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.law(CommittedRecordsStay), scene.high_watermarks)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.brokers.values():
             clock = node.machine.clock
             self._latest_ms = max(self._latest_ms, clock.time_ms())
@@ -73,6 +83,7 @@ class RetentionTakesNoMore:
         self._segments[key] = log, bases[0], bases[-1]
 
     def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
+        self.looked += 1
         start = replica.log.start_offset
         committed = max(self._highest.get(replica.id, 0), replica.machine.high_watermark)
         if start > committed:
@@ -108,19 +119,3 @@ class RetentionTakesNoMore:
 def _bytes_from(log: PartitionLog, start_offset: int) -> int:
     """Of the segments that hold what a log beginning there has."""
     return sum(each.size for each in log.segments if each.end_offset > start_offset)
-
-
-class CheckpointsClaimWhatIsThere:
-    """No checkpoint of a directory claims more of a log than there is: at the next start the log
-    would pass for corrupt. A log made anew under its name begins with none."""
-
-    name = "checkpoints claim what is there"
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        for node, replica in online(cluster):
-            log, held = replica.log, replica.directory.checkpointed(replica.log)
-            if max(held) > log.end_offset:
-                report(
-                    f"{replica!r} on broker {node.id} ends at {log.end_offset}: its checkpoints "
-                    f"of recovery point, high watermark and start claim {held}"
-                )

@@ -6,23 +6,26 @@ from typing import Final
 
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.laws.committed import Report
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report
 
 WITHIN_S: Final = 20.0
 """A broker notices within a second, waits two for others, and its heartbeat may get lost."""
 
 
-class LeadersHaveRoom:
+class LeadersHaveRoom(Law):
     """A leader whose disk is full does not stay leader while an in-sync replica with room could
     lead, and nothing else is wrong."""
 
     name = "leaders have room"
+    cadence = Cadence.RARELY
+    proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
         # Since when each partition has been led so in a leader epoch: (topic id, number, epoch).
         self._since: dict[tuple[bytes, int, int], float] = {}
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         now = cluster.simulation.now
         wrong = dict.fromkeys(self._wrong(cluster), now)
         self._since = {key: self._since.get(key, now) for key in wrong}
@@ -39,6 +42,7 @@ class LeadersHaveRoom:
         if not full or not self._is_calm(cluster):
             return []
         image = cluster.image
+        self.looked += any(state.leader in full for _, _, state in image.sorted_partitions())
         return [
             (topic.topic_id, number, state.leader_epoch)
             for topic, number, state in image.sorted_partitions()

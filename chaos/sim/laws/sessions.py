@@ -10,20 +10,23 @@ from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.types import FetchEntry
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.laws.committed import Report
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report
 
 
-class NothingGoesUnnoticed:
+class NothingGoesUnnoticed(Law):
     """A follower hears of everything, and every leader that may have to act on time is told it."""
 
     name = "nothing goes unnoticed"
+    cadence = Cadence.SELDOM
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.nodes.values():
             broker = node.node.broker if node.alive and node.node is not None else None
             if broker is None or not broker.serving:
                 continue
-            for fault in unnoticed(broker.replicas._replicas, broker._context.sessions):
+            self.looked += sum(len(session.entries) for session in broker.fetch_sessions)
+            for fault in unnoticed(broker.replicas.hosted, broker.fetch_sessions):
                 report(f"broker {node.id}: {fault}")
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import whole_batches
-from chaos.sim.laws.committed import Report
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.snapshot import image_of, records_of
@@ -27,20 +28,21 @@ class Content(NamedTuple):
     voters: VoterSet | None
 
 
-class SnapshotsEqualTheLog:
+class SnapshotsEqualTheLog(Law):
     """Each new snapshot is what the one before and the log between them make, the voters included;
     the log beside a snapshot goes back to the end of the one before. Snapshots up to an offset are
     all the same.
     """
 
     name = "a snapshot equals the log it replaces"
+    cadence = Cadence.SELDOM
+    proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
-        self.compared = 0
         self._known: dict[SnapshotId, Content] = {}
         self._seen: set[tuple[str, SnapshotId]] = set()  # by host
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.nodes.values():
             files = node.machine.disk.files(node.metadata_log, _SUFFIX)
             for name, inode in files:
@@ -62,7 +64,7 @@ class SnapshotsEqualTheLog:
     ) -> None:
         known = self._known.get(snapshot) or self._replayed(cluster, node, snapshot)
         if known is not None:
-            self.compared += 1
+            self.looked += 1
             if known.records != content.records:
                 report(f"{node.host}: the snapshot {snapshot} is not what the log says")
             if known.voters != content.voters:

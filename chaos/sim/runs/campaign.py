@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from chaos.sim.faults.storm import KINDS
+from chaos.sim.laws.law import Proof
+from chaos.sim.laws.registry import LAWS
 from chaos.sim.runs.mutants.harness import ROOMS, worker
 from chaos.sim.runs.swarm import Outcome, Plan
 
@@ -187,9 +189,9 @@ _SEEN_AMONG_ALL_FAULTS = (
     "linearizable reads",
     "own changes read",
     "read under a name that came again",
+    "rolled logs compared",
     "segments deleted by retention",
     "segments rolled",
-    "snapshots compared",
     "topics created",
     "topics deleted",
     "topics remade",
@@ -216,14 +218,17 @@ class Summary:
     cpu_s: float  # of the processes, their start included
     coverage: dict[str, int]
     faults: dict[str, int]
+    looks: dict[str, int]
 
     @classmethod
     def of(cls, outcomes: Collection[Outcome]) -> Summary:
         coverage: Counter[str] = Counter()
         faults: Counter[str] = Counter()
+        looks = Counter({law.name: 0 for law in LAWS})
         for outcome in outcomes:
             coverage.update(outcome.coverage)
             faults.update(outcome.faults)
+            looks.update(outcome.looks)
         return cls(
             seeds=len(outcomes),
             failed=sum(not each.ok for each in outcomes),
@@ -231,6 +236,7 @@ class Summary:
             cpu_s=sum(each.cpu_s for each in outcomes),
             coverage=dict(sorted(coverage.items())),
             faults=dict(sorted(faults.items())),
+            looks=dict(looks),
         )
 
     def neglected(self, kinds: Collection[str]) -> list[str]:
@@ -244,7 +250,13 @@ class Summary:
         everything = set(KINDS) <= set(kinds)
         wanted = [*_ALWAYS_SEEN, *(_SEEN_AMONG_ALL_FAULTS if everything else ()), *kinds]
         names = [name for kind in wanted for name in _SEEN_AS.get(kind, (kind,))]
-        return [name for name in names if not told.get(name)]
+        unseen = [name for name in names if not told.get(name)]
+        laws = [law.name for law in LAWS if everything or law.proof is Proof.RUN]
+        return unseen + [f"anything to look at: {name}" for name in laws if not self.looks[name]]
+
+    def laws(self) -> list[tuple[str, int, str]]:
+        """Each law, how often it has really looked at something, and what must have such looks."""
+        return [(law.name, self.looks[law.name], law.proof.value) for law in LAWS]
 
     def rows(self) -> dict[str, int | float]:
         """By name, to be shown."""

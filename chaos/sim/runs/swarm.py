@@ -15,7 +15,13 @@ from typing import Any, Self
 
 from chaos.sim.faults.operators import Operators
 from chaos.sim.faults.storm import KINDS, ONE_AIM, Storm
+from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.law import Proof
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
+from chaos.sim.laws.registry import LAWS
+from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Streams
 
@@ -71,6 +77,7 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     coverage: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
+    looks: dict[str, int] = field(default_factory=dict)  # that came to something, of each law
     acts: int = 0  # of the storm, also those that came to nothing
     digest: str = ""  # of the transcript
     virtual_s: float = 0.0
@@ -175,6 +182,7 @@ class _Run:
         ]
         outcome.violations = (found + outcome.violations)[:_MAX_VIOLATIONS]
         outcome.faults = dict(self._storm.counts)
+        outcome.looks = cluster.invariants.looked
         outcome.acts = self._storm.drawn
         outcome.digest = cluster.simulation.transcript.digest()
         outcome.transcript = cluster.simulation.transcript.lines
@@ -248,14 +256,15 @@ class _Run:
 
     def _cover(self) -> None:
         cluster, history, cover = self._cluster, self._workload.history, self._coverage
-        committed = cluster.invariants.committed
+        invariants = cluster.invariants
+        committed = invariants.law(CommittedRecordsStay)
         images = [
             node.node.controller.image
             for node in cluster.controllers.values()
             if node.node is not None and node.node.controller is not None
         ]
         newest = max(images, key=lambda image: image.offset, default=None)
-        cover["elections"] = cluster.invariants.quorum_elections
+        cover["elections"] = invariants.law(OneLeaderPerQuorumEpoch).elections
         if newest is not None:
             cover["metadata commits"] = newest.offset + 1
             states = [state for _, _, state in newest.sorted_partitions()]
@@ -266,14 +275,14 @@ class _Run:
         cover.update(self._workload.administration.counts)
         for reader in self._workload.readers:
             cover.update(reader.counts)
-        cover["snapshots compared"] = cluster.invariants.snapshots.compared
         if self._workload.remade is not None:
             cover.update(self._workload.remade.counts)
-        retention = cluster.invariants.retention
+        retention = invariants.law(RetentionTakesNoMore)
         cover["segments rolled"] = retention.rolled
         cover["segments deleted by retention"] = retention.deleted
+        cover["rolled logs compared"] = invariants.law(LogsRememberWhatTheyHold).rolled
         cover["truncations"] = committed.truncations
-        cover["compared"] += committed.compared
+        cover["compared"] += committed.looked
         cover["consumed"] = len(history.consumed)
         cover["acknowledged"] = len(history.promised)
         cover["acknowledged acks=1"] = history.acknowledged_weakly
@@ -287,6 +296,9 @@ class _Run:
                 self._outcome.violations.append(f"vacuous: {what} {cover[what]}, at least {least}")
         if not cover["elections"]:
             self._outcome.violations.append("vacuous: nobody was elected")
+        for law in LAWS:
+            if law.proof is Proof.RUN and not self._outcome.looks[law.name]:
+                self._outcome.violations.append(f"vacuous: nothing was looked at: {law.name}")
 
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker.partition.ids import PartitionId
-from chaos.sim.cluster.view import images_of, online
-from chaos.sim.laws.committed import Acknowledged
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.acknowledgements import Acknowledged
+from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.metadata_history import MetadataHistory
+from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.administration import Administration
 from chaos.sim.work.habits import Impatient, Rude, Streamer
 from chaos.sim.work.readers import Reader
@@ -141,7 +144,7 @@ class Workload:
 
     def __init__(self, cluster: JudgedCluster, load: Load) -> None:
         self.history = History()
-        self.acknowledged = Acknowledged()
+        self.acknowledged = cluster.invariants.law(Acknowledged)
         self._cluster = cluster
         self._client = cluster.client
         self._load = load
@@ -149,7 +152,8 @@ class Workload:
         self._world = ClientWorld(world.clock, world.network, world.rng)
         self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
         self._rng = cluster.simulation.streams.stream("workload")
-        self.metadata = MetadataHistory(lambda: images_of(cluster), self._violated)
+        self.metadata = cluster.invariants.law(MetadataHistory)
+        self._retention = cluster.invariants.law(RetentionTakesNoMore)
         streams = cluster.simulation.streams
         self.administration = Administration(
             self._admin(),
@@ -157,7 +161,7 @@ class Workload:
             self.metadata,
             insync=self._raisable(),
             write=self._write_extra,
-            deleted=cluster.invariants.deletions.deleted,
+            deleted=cluster.invariants.law(DeletedRecordsStayDeleted).deleted,
         )
         self.readers = [
             Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
@@ -169,7 +173,7 @@ class Workload:
         self.remade = self._remade() if load.wear.remake_pause_s else None
 
     def _remade(self) -> Remade:
-        self._cluster.invariants.logs.remade_topics.add(AGAIN)
+        self._cluster.invariants.law(LogsRememberWhatTheyHold).remade_topics.add(AGAIN)
         return Remade(
             self._client,
             self._cluster.simulation.streams.stream("remade"),
@@ -314,7 +318,7 @@ class Workload:
             for _, replica in online(self._cluster)
             if (replica.topic, replica.id.partition) == (topic, partition)
         ]
-        seen = self._cluster.invariants.retention.named.get((topic, partition), 0)
+        seen = self._retention.named.get((topic, partition), 0)
         return max([seen, *starts])
 
     async def _pause(self, pause_s: float) -> None:
@@ -478,7 +482,7 @@ class Workload:
         found = self._cluster.image.topic(topic)
         assert found is not None
         key = PartitionId(found.topic_id, partition)
-        return self._cluster.invariants.retention.starts.get(key, 0)
+        return self._retention.starts.get(key, 0)
 
     def _judge(self, topic: str, partition: int, records: list[tuple[int, bytes]]) -> int:
         name = f"{topic}-{partition}"

@@ -6,6 +6,8 @@ import pytest
 
 from broker.partition.ids import PartitionId
 from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
@@ -151,7 +153,7 @@ def test_corruption_of_every_replica_is_never_served_and_never_dropped(seed: int
         await write(cluster, 20)
         for node in cluster.brokers.values():
             node.kill()
-        cluster.invariants.everything.damaged.add(f"{TOPIC}-0")
+        cluster.invariants.law(SomeoneHasEverything).damaged.add(f"{TOPIC}-0")
         for node in cluster.brokers.values():
             node.machine.disk.flip_bit(f"/data/{TOPIC}-0/00000000000000000000.log", 200)
             node.start()
@@ -172,7 +174,7 @@ def last_committed(cluster: JudgedCluster) -> int:
     cluster.invariants.check_everything()
     topic = cluster.image.topic(TOPIC)
     assert topic is not None
-    last = cluster.invariants.committed.last_batch(PartitionId(topic.topic_id, 0))
+    last = cluster.invariants.law(CommittedRecordsStay).last_batch(PartitionId(topic.topic_id, 0))
     assert last is not None
     return last[1]
 

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.laws.committed import (
-    CommittedMetadata,
-    CommittedRecordsStay,
-    EpochsOnlyGrow,
-    MajorityHolds,
-    OneVotePerEpoch,
-    SomeoneHasEverything,
-)
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.holders import SomeoneHasEverything
+from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
+from chaos.sim.laws.quorum_commits import MajorityHolds
+from chaos.sim.laws.votes import OneVotePerEpoch
 from metadata.image import PartitionState
 from raft.quorum import ReplicaKey
 from raft.ready import Role
@@ -176,7 +174,7 @@ def committed(bench: LawBench) -> CommittedRecordsStay:
     hold(bench, 1, batch(0), batch(2), batch(4))
     hold(bench, 2, batch(0), batch(2))
     assert not bench.broken(law)
-    assert law.compared == 8
+    assert law.looked == 8
     return law
 
 

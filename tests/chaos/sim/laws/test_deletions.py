@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.laws.committed import CommittedMetadata
+from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from metadata.image import PartitionState
 from tests.support.law_bench import TOPIC, LawBench, image

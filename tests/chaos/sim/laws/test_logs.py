@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.laws.committed import Acknowledged, CommittedMetadata, CommittedRecordsStay
-from chaos.sim.laws.logs import (
-    FollowersKnowTheEpoch,
-    LogsRememberWhatTheyHold,
-    MembersHaveEverything,
-)
+from chaos.sim.laws.acknowledgements import Acknowledged
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.members import MembersHaveEverything
 from metadata.image import PartitionState
+from storage.config import LogConfig
+from storage.log import PartitionLog
 from tests.support.law_bench import BROKERS, PARTITION, LawBench, image
 from tests.support.storage import header_of, make_batch
 
@@ -115,6 +117,52 @@ def test_an_epoch_that_is_forgotten_breaks_it(
     assert bench.broken(remember) == [
         "t-0 on broker 1 ends at 4: its epochs say [(5, 0)], its batches [(5, 0), (6, 2)]"
     ]
+
+
+@pytest.fixture
+def rolled(bench: LawBench) -> PartitionLog:
+    """A log of three segments, each of one batch."""
+    batches = batch(0, sequence=0), batch(2, sequence=2), batch(4, sequence=4, epoch=6)
+    config = LogConfig(segment_bytes=len(batches[0]))
+    log = bench.replica(1, *batches, state=STATE, config=config).log
+    assert log.segments.bases == [0, 2, 4]
+    return log
+
+
+def test_a_log_that_has_rolled_is_read_to_its_end(
+    bench: LawBench, remember: LogsRememberWhatTheyHold, rolled: PartitionLog
+) -> None:
+    assert not bench.broken(remember)
+    rolled.append_as_follower(batch(6, sequence=6, epoch=6))
+    assert not bench.broken(remember)
+    assert remember.looked == remember.rolled == 2
+
+
+def test_one_of_which_retention_has_taken_the_beginning_is_looked_at_as_well(
+    bench: LawBench, remember: LogsRememberWhatTheyHold, rolled: PartitionLog
+) -> None:
+    rolled.advance_start_offset(2)
+    assert not bench.broken(remember)
+    rolled.epochs.truncate_from(4)
+    (report,) = bench.broken(remember)
+    assert "its epochs say [(5, 2)], its batches [(5, 2), (6, 4)]" in report
+
+
+def test_a_producer_that_is_forgotten_breaks_it_in_the_last_of_several_segments(
+    bench: LawBench, remember: LogsRememberWhatTheyHold, rolled: PartitionLog
+) -> None:
+    assert not bench.broken(remember)
+    rolled.producers.clear()
+    (report,) = bench.broken(remember)
+    assert "it knows the producers {}, its batches say " + str({PRODUCER: (0, 5)}) in report
+
+
+def test_a_batch_that_came_twice_across_segments_breaks_it(
+    bench: LawBench, remember: LogsRememberWhatTheyHold, rolled: PartitionLog
+) -> None:
+    rolled.append_as_follower(batch(6, sequence=4, epoch=6))
+    (report, *_) = bench.broken(remember)
+    assert "has sequence 4 (epoch 0) at 6 after 5 (0)" in report
 
 
 def test_a_leader_that_has_written_nothing_yet_has_its_epoch_already(
@@ -240,7 +288,7 @@ def test_a_position_of_an_earlier_process_says_nothing(bench: LawBench) -> None:
     leading = bench.replica(1, batch(0), state=STATE)
     bench.fetched(leading, 2, 2)
     bench.replica(2, batch(0), state=replace(STATE, leader_epoch=4))
-    bench.brokers[2].node.broker.replicas._broker_epoch += 1
+    bench.brokers[2].node.broker.replicas.broker_epoch += 1
     assert not bench.broken(FollowersKnowTheEpoch())
 
 

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from broker.partition.ids import PartitionId
+from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image, replica_of
-from chaos.sim.laws.committed import CommittedMetadata
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.judged import JudgedCluster
-from chaos.sim.laws.wire import ALTER_PARTITION, IsrProposalsAreFresh
 from chaos.sim.world.wire import Said, Stage
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from tests.support.sim_cluster import TOPIC, a_topic, write
@@ -38,7 +39,7 @@ def test_a_controller_cut_off_does_not_say_who_leads_when_the_others_are_down(se
         await write(cluster, 3, "w")
         await asyncio.sleep(0.5)  # for the laws to see that it is committed
         others = [node for node in cluster.controllers.values() if node is not cut_off]
-        metadata = cluster.invariants.metadata
+        metadata = CommittedMetadata(cluster)
         newest = metadata.newest
         for node in others:
             node.kill()
@@ -92,7 +93,7 @@ def test_a_member_has_to_have_everything_in_the_registration_that_is_proposed() 
             )
             proposal.isr.add(broker_id=lost.id, broker_epoch=broker_epoch)
             said = Said(leader.host, "c101", ALTER_PARTITION, request.SerializeToString())
-            law._hear(Stage.SENT, said)
+            law.hear(Stage.SENT, said)
 
         propose(before)  # a repeated request, from before the disk was lost
         assert not violations

@@ -2,7 +2,8 @@
 
 import pytest
 
-from chaos.sim.laws.quorum import ReadsAreLinearizable, VotersChangeOneByOne
+from chaos.sim.laws.reads import ReadsAreLinearizable
+from chaos.sim.laws.voter_changes import VotersChangeOneByOne
 from metadata.image import MetadataImage
 from raft.quorum import VoterSet
 from raft.ready import Role
@@ -164,40 +165,40 @@ def test_the_first_record_says_what_the_configuration_said(bench: LawBench) -> N
 
 
 def asked(bench: LawBench, law: ReadsAreLinearizable) -> int:
-    return law.asked(bench.cluster, bench.report)
+    return law.asked()
 
 
 def answer(bench: LawBench, law: ReadsAreLinearizable, needed: int, offset: int) -> list[str]:
-    law.answered("broker 1", needed, offset, bench.report)
+    law.answered("broker 1", needed, offset)
     return bench.broken()
 
 
 def test_an_answer_may_be_as_new_as_its_question_or_newer(bench: LawBench) -> None:
-    law = ReadsAreLinearizable()
+    law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
     needed = asked(bench, law)
     bench.commit(MetadataImage(offset=15))
     for offset in (12, 14, 15):
         assert not answer(bench, law, needed, offset)
-    assert law.answers == 3
+    assert law.looked == 3
 
 
 def test_an_answer_older_than_its_question_breaks_it(bench: LawBench) -> None:
-    law = ReadsAreLinearizable()
+    law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
     (report,) = answer(bench, law, asked(bench, law), 11)
     assert "with the metadata of 11, and 12 was committed" in report
 
 
 def test_the_newest_that_any_controller_knows_as_committed_counts(bench: LawBench) -> None:
-    law = ReadsAreLinearizable()
+    law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=9))
     bench.commit(MetadataImage(offset=12), 103)
     assert answer(bench, law, asked(bench, law), 9)
 
 
 def test_what_was_committed_stays_so_when_all_who_know_it_restart(bench: LawBench) -> None:
-    law = ReadsAreLinearizable()
+    law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
     assert not bench.broken(law)
     bench.commit(MetadataImage(offset=4))
@@ -205,5 +206,5 @@ def test_what_was_committed_stays_so_when_all_who_know_it_restart(bench: LawBenc
 
 
 def test_before_anything_is_committed_any_answer_will_do(bench: LawBench) -> None:
-    law = ReadsAreLinearizable()
+    law = ReadsAreLinearizable(bench.cluster, bench.report)
     assert not answer(bench, law, asked(bench, law), -1)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from broker.replication.replica import ReplicaState
-from chaos.sim.laws.replicas import LeadersGoByTheirMetadata, ReplicasFitTogether
+from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
+from chaos.sim.laws.replica_sets import ReplicasFitTogether
+from chaos.sim.laws.scene import Scene
 from metadata.image import PartitionState
 from tests.support.law_bench import LawBench, image
 
@@ -87,9 +89,11 @@ def test_a_leader_goes_by_its_metadata_alone(
     node: Any = SimpleNamespace(
         id=1, running=SimpleNamespace(broker=SimpleNamespace(image=applied))
     )
-    law, reports = LeadersGoByTheirMetadata(), list[str]()
-    law.check_leader(node, leading, reports.append)
+    scene = Scene(bench.cluster, bench.report)
+    scene.leading = [(node, leading)]
+    law = LeadersGoByTheirMetadata(scene)
+    reports = bench.broken(law)
     assert (words in reports[0]) if words else not reports
     leading.take_down(ReplicaState.CORRUPT)
-    law.check_leader(node, leading, reports.append)
-    assert len(reports) == bool(words), "it serves nothing, and is told nothing more"
+    assert not bench.broken(law), "it serves nothing, and is told nothing more"
+    assert law.looked == 1

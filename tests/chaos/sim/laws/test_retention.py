@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from broker.replication.replica import Replica
-from chaos.sim.laws.committed import CommittedMetadata, CommittedRecordsStay
-from chaos.sim.laws.durability import DurableIsDurable, DurableStartsAreDurable
-from chaos.sim.laws.logs import LogsRememberWhatTheyHold
-from chaos.sim.laws.retention import CheckpointsClaimWhatIsThere, RetentionTakesNoMore
+from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.durable_segments import DurableIsDurable
+from chaos.sim.laws.durable_starts import DurableStartsAreDurable
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.world.clock import EPOCH_MS
 from metadata.image import PartitionState
 from storage.checkpoints import LOG_START_FILE, encode_offsets

@@ -23,23 +23,23 @@ def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
         await cluster[1].produce(make_batch())
         await asyncio.sleep(2)
         leader = cluster[1]
-        assert not list(unnoticed(leader.manager._replicas, leader.sessions))
+        assert not list(unnoticed(leader.manager.hosted, leader.sessions))
         if broken == "time":
-            leader.manager._replicas.unsettled = Unheard()
+            leader.manager.hosted.unsettled = Unheard()
         elif broken:
             monkeypatch.setattr(Replica, broken, lambda _: None)
         # One acknowledges long before the other: the high watermark rises under a resting session.
         cluster.simulation.fabric.cut(leader.name, cluster[3].name)
         await leader.produce(make_batch(), acks=1, timeout_ms=10)
-        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+        found.extend(unnoticed(leader.manager.hosted, leader.sessions))
         await asyncio.sleep(2)
         cluster.simulation.fabric.heal()
         await until(lambda: leader.replica().machine.high_watermark == 2)
-        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+        found.extend(unnoticed(leader.manager.hosted, leader.sessions))
         cluster[2].kill()
         await asyncio.sleep(0.2)
         await leader.produce(make_batch(), acks=1, timeout_ms=10)
-        found.extend(unnoticed(leader.manager._replicas, leader.sessions))
+        found.extend(unnoticed(leader.manager.hosted, leader.sessions))
 
     run(scenario)
     monkeypatch.undo()

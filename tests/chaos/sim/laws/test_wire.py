@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from broker.partition.ids import PartitionId
-from chaos.sim.laws.committed import CommittedMetadata
-from chaos.sim.laws.wire import (
-    ALTER_PARTITION,
-    VOTE,
-    FencedBrokersAcknowledgeNothing,
-    IsrProposalsAreFresh,
-    VotesAreKept,
-)
+from chaos.sim.cluster.methods import ALTER_PARTITION
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
+from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
+from chaos.sim.laws.told_votes import VotesAreKept
 from chaos.sim.world.wire import Said, Stage, Wire
 from metadata.image import MetadataImage, PartitionState
 from raft.quorum import NO_DIRECTORY, ReplicaKey
+from runtime.quorum.messages import VOTE
 from stele.errors import ErrorCode
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
@@ -74,7 +72,7 @@ def votes(bench: LawBench) -> LawBench:
     for node_id in bench.controllers:
         bench.give_disk(node_id, node_id)
         bench.core(node_id).end_offset = 10
-    VotesAreKept(bench.cluster, bench.report)
+    bench.listen(VotesAreKept(bench.cluster, bench.report))
     return bench
 
 
@@ -251,7 +249,7 @@ def proposals(bench: LawBench) -> LawBench:
     for broker_id in BROKERS:
         bench.replica(broker_id, make_batch(3), state=STATE)
     metadata = CommittedMetadata(bench.cluster)
-    IsrProposalsAreFresh(bench.cluster, metadata, bench.report, {PARTITION: 3})
+    bench.listen(IsrProposalsAreFresh(bench.cluster, metadata, bench.report, {PARTITION: 3}))
     return bench
 
 
@@ -420,7 +418,7 @@ def test_whoever_lost_its_lease_before_the_write_came_breaks_it(
 ) -> None:
     (report,) = acknowledge(bench, fenced, 2, 16.5, 17)
     assert report == "broker 2, fenced since 10.000, acknowledged a write of 16.500"
-    assert fenced.checked == 1
+    assert fenced.looked == 1
 
 
 @pytest.mark.parametrize(("broker", "sent_s"), [(2, 15.5), (2, 3), (1, 16.5)])

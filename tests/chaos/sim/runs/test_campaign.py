@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from chaos.sim.faults.storm import KINDS
+from chaos.sim.laws.durable_starts import DurableStartsAreDurable
+from chaos.sim.laws.law import Proof
+from chaos.sim.laws.registry import LAWS
+from chaos.sim.laws.votes import OneVotePerEpoch
 from chaos.sim.runs.campaign import (
     ENOUGH_SEEDS,
     CampaignError,
@@ -108,9 +112,30 @@ def test_another_source_has_another_digest() -> None:
 
 def test_many_runs_that_never_saw_what_they_should_prove_little() -> None:
     seen = dict.fromkeys(("acknowledged", "compared", "consumed", "elections"), 7)
-    few = Summary(ENOUGH_SEEDS - 1, 0, 1.0, 1.0, {}, {})
+    looks = {law.name: int(law.proof is Proof.RUN) for law in LAWS}
+    few = Summary(ENOUGH_SEEDS - 1, 0, 1.0, 1.0, {}, {}, {})
     assert few.neglected(KINDS) == []
-    many = Summary(ENOUGH_SEEDS, 0, 1.0, 1.0, seen, {"kill": 3})
+    many = Summary(ENOUGH_SEEDS, 0, 1.0, 1.0, seen, {"kill": 3}, looks)
     assert many.neglected(("kill", "conditions")) == []
     assert many.neglected(("kill", "wipe_disk")) == ["disks wiped"]
     assert {"truncations", "reassignments", "voters added"} <= set(many.neglected(KINDS))
+
+
+def test_many_runs_in_which_a_law_looked_at_nothing_prove_little() -> None:
+    looks = {law.name: int(law.proof is Proof.RUN) for law in LAWS}
+    seen = dict.fromkeys(("acknowledged", "compared", "consumed", "elections", "kill"), 7)
+    idle = "anything to look at: " + DurableStartsAreDurable.name
+    many = Summary(ENOUGH_SEEDS, 0, 1.0, 1.0, seen, {}, looks)
+    assert idle in many.neglected(KINDS)
+    assert many.neglected(("kill",)) == []  # it needs all kinds of faults
+    assert idle not in replace(many, looks=dict.fromkeys(looks, 1)).neglected(KINDS)
+    never = replace(many, looks={**looks, OneVotePerEpoch.name: 0})
+    assert never.neglected(("kill",)) == ["anything to look at: one vote per epoch"]
+
+
+def test_looks_of_all_runs_are_summed_up_and_laws_without_any_are_listed() -> None:
+    outcomes = [Outcome(replace(ORDER, seed=n), looks={OneVotePerEpoch.name: n}) for n in (3, 4)]
+    rows = Summary.of(outcomes).laws()
+    assert len(rows) == len(LAWS)
+    assert (OneVotePerEpoch.name, 7, "each run") in rows
+    assert (DurableStartsAreDurable.name, 0, "many runs with all faults") in rows

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.sim.faults.storm import KINDS
+from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.runs.mutants.harness import outcomes, source_tree, worker
 from chaos.sim.runs.shrink import shortest
 from chaos.sim.runs.swarm import Outcome, Plan, parse_faults, run, silent
@@ -68,6 +69,14 @@ def test_a_run_in_which_nothing_is_acknowledged_fails(monkeypatch: pytest.Monkey
     monkeypatch.setattr("chaos.sim.work.workload.Workload.start", lambda _: None)
     outcome = quiet_run(Plan(0, seconds=5, acts=0))
     assert any("consumers and readers go on" in text for text in outcome.violations)
+
+
+def test_a_run_in_which_a_law_looks_at_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DirectoriesFailWithTheirDevice, "look", lambda *_: None)
+    outcome = quiet_run(Plan(0, seconds=5, faults=(), light=True))
+    assert outcome.violations == [
+        "vacuous: nothing was looked at: directories fail with their device"
+    ]
 
 
 def test_an_unchanged_copy_of_the_source_gives_what_the_source_gives() -> None:

@@ -1,23 +1,26 @@
-"""Laws of the quorum's voters and of its answers."""
+"""Steps from one set of voters to the next."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.cluster.view import newest_image
-from chaos.sim.laws.committed import Report, durable_ends, is_held
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.majority import durable_ends, is_held
+from chaos.sim.laws.scene import Report
 from raft.core import RaftCore
 from raft.quorum import VoterSet
 from raft.ready import Role
 
 
-class VotersChangeOneByOne:
+class VotersChangeOneByOne(Law):
     """Sets of voters that follow each other differ by one voter, and a leader appends one only when
     those before it and a record of its own epoch are committed: else two majorities could decide
     that have no voter in common (Ongaro's dissertation, §4.1, and raft-dev, July 2015)."""
 
     name = "voters change one by one"
+    cadence = Cadence.QUORUM
+    proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
         # The sets that a leader made: (process and epoch, offset). Each is judged when it is new,
@@ -26,7 +29,7 @@ class VotersChangeOneByOne:
         # The sets that each process had at the last look, in each epoch.
         self._seen: dict[str, list[VoterSet]] = {}
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
             core = node.core
             if core is None:
@@ -42,6 +45,7 @@ class VotersChangeOneByOne:
             return
         self._seen[what] = sets
         for before, after in pairwise(sets):
+            self.looked += 1
             # One that gets another disk leaves and joins; one whose disk becomes known stays.
             changed = [voter for voter in before.voters if voter.key not in after]
             changed += [voter for voter in after.voters if voter.key not in before]
@@ -59,6 +63,7 @@ class VotersChangeOneByOne:
         if (what, history.latest_offset) in self._judged:
             return
         self._judged.add((what, history.latest_offset))
+        self.looked += 1
         # Its high watermark never goes back: what is not committed now was not then. And what it
         # takes for committed by the newest voters, those before must have had.
         held = is_held(history.previous, durable_ends(cluster), before + 1)
@@ -66,33 +71,4 @@ class VotersChangeOneByOne:
             report(
                 f"{what} made {history.latest} the voters at {history.latest_offset}, with those "
                 f"at {before} and its epoch from {start} on committed to {core.high_watermark} only"
-            )
-
-
-class ReadsAreLinearizable:
-    """A linearizable answer is never older than what was known as committed when it was asked."""
-
-    name = "reads are linearizable"
-
-    def __init__(self) -> None:
-        self.answers = 0
-        self._committed = -1  # of the metadata; never goes back
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        image = newest_image(cluster)
-        if image is not None:
-            self._committed = max(self._committed, image.offset)
-
-    def asked(self, cluster: SimCluster, report: Report) -> int:
-        """What an answer to a question of now has to know."""
-        self.check(cluster, report)
-        return self._committed
-
-    def answered(self, who: str, needed: int, offset: int, report: Report) -> None:
-        """``needed`` is what ``asked`` returned when the question was sent."""
-        self.answers += 1
-        if offset < needed:
-            report(
-                f"{who} answers a linearizable read with the metadata of {offset}, "
-                f"and {needed} was committed before it was asked"
             )

@@ -1,9 +1,10 @@
-"""Laws about what a log remembers beside its records, held against a dumb reading of its bytes."""
+"""What a log remembers beside its records, held against a dumb reading of its bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
@@ -11,7 +12,10 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import START, Place, batches_from, sound_batches_from
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.committed import CommittedMetadata, CommittedRecordsStay, Report
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 
@@ -73,11 +77,12 @@ class _Twin:
         return all(producers.get(each) == last for each, last in self.producers.items())
 
 
-class LogsRememberWhatTheyHold:
+class LogsRememberWhatTheyHold(Law):
     """Producers' sequences follow each other in every log; and what it knows of producers and
     leader epochs is what its batches say, at every moment and right after a truncation."""
 
     name = "logs remember what they hold"
+    cadence = Cadence.SELDOM
 
     def __init__(
         self,
@@ -92,10 +97,15 @@ class LogsRememberWhatTheyHold:
         self._report = report
         self.remade_topics: set[str] = set()
         """Where a producer may begin with any sequence: its first ones went to an earlier log."""
+        self.rolled = 0  # looks at logs of several segments
         self._twins: dict[tuple[str, PartitionId], _Twin] = {}
         self._cut: list[tuple[str, str]] = []  # (machine, partition) just truncated
         for node in cluster.brokers.values():
             self._watch(node)
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.cluster, scene.metadata, scene.law(CommittedRecordsStay), scene.report)
 
     def _watch(self, node: SimNode) -> None:
         simulation = self._cluster.simulation
@@ -109,7 +119,7 @@ class LogsRememberWhatTheyHold:
 
         simulation.machine(node.host).disk.on_cut = cut
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node, replica in online(cluster):
             self._compare(node, replica, report)
 
@@ -185,6 +195,8 @@ class LogsRememberWhatTheyHold:
 
     def _compare_memory(self, node: SimNode, replica: Replica, twin: _Twin, report: Report) -> None:
         log = replica.log
+        self.looked += twin.place != START
+        self.rolled += len(log.segments.bases) > 1
         known = {each.producer_id: (each.epoch, each.last_sequence) for each in log.producers}
         if not twin.knows(known):
             report(
@@ -200,73 +212,6 @@ class LogsRememberWhatTheyHold:
                 f"{replica!r} on broker {node.id} ends at {log.end_offset}: its epochs say "
                 f"{log.epochs.entries}, its batches {told}"
             )
-
-
-class MembersHaveEverything:
-    """Every member of an ISR, and every eligible leader, has on disk whatever was committed.
-
-    ``highest`` are the high watermarks ever seen, by partition.
-    """
-
-    name = "members have everything"
-
-    def __init__(self, metadata: CommittedMetadata, highest: dict[PartitionId, int]) -> None:
-        self._metadata = metadata
-        self._highest = highest
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        image = self._metadata.newest
-        if image is None:
-            return
-        replicas: dict[PartitionId, list[tuple[SimNode, Replica]]] = {}
-        for node, replica in online(cluster):
-            replicas.setdefault(replica.id, []).append((node, replica))
-        for topic, number, state in image.sorted_partitions():
-            partition = PartitionId(topic.topic_id, number)
-            running = replicas.get(partition, [])
-            if state.unclean_elections or any(
-                replica.machine.state.partition_epoch > state.partition_epoch
-                for _, replica in running
-            ):
-                continue  # or a controller told it what none was seen with
-            committed = self._highest.get(partition, 0)
-            for node, replica in running:
-                behind = replica.log.durable_offset < committed
-                if behind and (node.id in state.isr or node.id in state.elr):
-                    report(
-                        f"{replica!r}: broker {node.id} is in the ISR {state.isr} or eligible "
-                        f"{state.elr}, has {replica.log.durable_offset} on disk, and {committed} "
-                        "is committed"
-                    )
-
-
-class FollowersKnowTheEpoch:
-    """A leader counts the position of a follower only if that follows it in the present epoch."""
-
-    name = "followers know the epoch"
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        replicas = {(node.id, replica.id): (node, replica) for node, replica in online(cluster)}
-        for _, leading in list(replicas.values()):
-            machine = leading.machine
-            if not machine.is_leader:
-                continue
-            for broker in machine.state.replicas:
-                progress = machine.progress_of(broker)
-                found = replicas.get((broker, leading.id))
-                if progress is None or progress.end_offset < 0 or found is None:
-                    continue
-                node, replica = found
-                assert node.node is not None
-                assert node.node.broker is not None
-                if progress.broker_epoch != node.node.broker.replicas._broker_epoch:
-                    continue  # of an earlier process
-                if replica.machine.leader_epoch < machine.leader_epoch:
-                    report(
-                        f"{leading!r}: broker {machine.broker_id} leads epoch "
-                        f"{machine.leader_epoch} and counts on broker {broker}, which knows of "
-                        f"{replica.machine.leader_epoch}"
-                    )
 
 
 def _was_unclean(metadata: CommittedMetadata, replica: Replica) -> bool:

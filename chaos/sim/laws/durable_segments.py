@@ -1,4 +1,4 @@
-"""What logs call durable, held against what a loss of power would leave."""
+"""Segments that logs call synced, held against what a loss of power would leave."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.committed import Report
-from storage.checkpoints import LOG_START_FILE, TopicPartition, decode_offsets
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report
 
 _LOOKED_AT = 3  # of a log's segments: what is behind them was looked at when it was new
 
 
-class DurableIsDurable:
+class DurableIsDurable(Law):
     """A segment with records that a log calls synced is on disk: its entry in the directory, and
     of one that is full all bytes."""
 
     name = "durable is durable"
+    cadence = Cadence.SELDOM
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         for node, replica in online(cluster):
             if replica.log.config.strict_flush:
                 self._check(cluster, node, replica, report)
@@ -32,33 +33,10 @@ class DurableIsDurable:
         for at, (name, inode) in enumerate(newest):
             if int(name.removesuffix(".log")) >= log.synced_offset:
                 return
+            self.looked += 1
             is_full = at + 1 < len(newest)
             if id(inode) not in kept or (is_full and len(inode.durable) < len(inode.data)):
                 report(
                     f"{replica!r} on broker {node.id} calls all below {log.synced_offset} synced, "
                     f"and a loss of power would take {name} or a part of it"
                 )
-
-
-class DurableStartsAreDurable:
-    """A start that a replica calls durable, and tells its leader so, is in the file of the starts
-    that a loss of power would leave."""
-
-    name = "durable starts are durable"
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        for node, replica in online(cluster):
-            claimed = replica.directory.durable_start_offset(replica.log)
-            if claimed == 0:
-                continue
-            kept = self._kept(cluster, node).get(replica.log.key, 0)
-            if kept < claimed:
-                report(
-                    f"{replica!r} on broker {node.id} calls the start {claimed} durable, and a "
-                    f"loss of power would leave {kept}"
-                )
-
-    def _kept(self, cluster: SimCluster, node: SimNode) -> dict[TopicPartition, int]:
-        path = f"/data/{LOG_START_FILE}"
-        content = node.machine.disk.durable_file(path)
-        return decode_offsets(content.decode(), path) if content else {}

@@ -1,4 +1,4 @@
-"""What disks that do not do all that they are asked for may cost."""
+"""Replicas with bad sectors."""
 
 from __future__ import annotations
 
@@ -6,42 +6,28 @@ from broker.partition.ids import PartitionId
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
-from chaos.sim.laws.committed import Report
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report
 
 _TRIES = 20
 """So many reads of a bad sector may be on their way, or come from those who have not heard yet."""
 
 
-class DirectoriesFailWithTheirDevice:
-    """A directory goes offline only when its device has failed a write or a sync."""
-
-    name = "directories fail with their device"
-
-    def check(self, cluster: SimCluster, report: Report) -> None:
-        for node in cluster.brokers.values():
-            running = node.running
-            if running is None or running.broker is None:
-                continue
-            if node.machine.disk.has_failed:
-                continue
-            for directory in running.broker.directories:
-                if directory.offline is not None:
-                    report(f"{node.incarnation}: {directory.path} is offline: {directory.offline}")
-
-
-class UnreadableReplicasAreGivenUp:
+class UnreadableReplicasAreGivenUp(Law):
     """A replica of which a sector cannot be read is not read again and again.
 
     It is given up as soon as another member of the ISR may lead.
     """
 
     name = "unreadable replicas are given up"
+    cadence = Cadence.SELDOM
+    proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
         # Reads that had failed when others were first seen in the ISR.
         self._failed: dict[tuple[str, PartitionId], int] = {}
 
-    def check(self, cluster: SimCluster, report: Report) -> None:
+    def look(self, cluster: SimCluster, report: Report) -> None:
         if not any(node.machine.disk.spoiled for node in cluster.brokers.values()):
             return
         for node, replica in online(cluster):
@@ -49,7 +35,9 @@ class UnreadableReplicasAreGivenUp:
             key = node.incarnation, replica.id
             if not failed or not any(each != node.id for each in replica.machine.state.isr):
                 self._failed.pop(key, None)
-            elif failed - self._failed.setdefault(key, failed) > _TRIES:
+                continue
+            self.looked += 1
+            if failed - self._failed.setdefault(key, failed) > _TRIES:
                 report(f"{replica!r} on {node.incarnation}: {failed} reads of bad sectors failed")
 
     def _failed_reads(self, cluster: SimCluster, node: SimNode, name: str) -> int:

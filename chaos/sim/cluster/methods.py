@@ -1,0 +1,8 @@
+"""Names of calls that laws listen to and faults hold back; those of the quorum have its runtime."""
+
+from __future__ import annotations
+
+ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
+READ_INDEX = "/stele.v1.Controller/ReadIndex"
+CREATE_TOPICS = "/stele.v1.Admin/CreateTopics"
+DELETE_TOPICS = "/stele.v1.Admin/DeleteTopics"

@@ -1,0 +1,191 @@
+"""What replicas have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.replica_logs import (
+    START,
+    Place,
+    batches_from,
+)
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
+from metadata.image import MetadataImage, PartitionState
+from stele.wire.batch import BatchHeader
+from storage.log import PartitionLog
+
+
+class Committed(NamedTuple):
+    """A batch, as the first replica that committed it had it."""
+
+    last_offset: int
+    crc: int
+    leader_epoch: int
+    newest_ms: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Self:
+        return cls(
+            header.last_offset,
+            header.crc,
+            header.leader_epoch,
+            header.max_timestamp_ms,
+            header.size_bytes,
+        )
+
+
+class CommittedRecordsStay(Law):
+    """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
+
+    The first replica that commits a batch says what it is. A partition's leader always has all
+    that was ever committed, but for what a recorded unclean election has cut: what its leader has
+    of it stays committed, and the others are compared again once they are in the ISR.
+    """
+
+    name = "what is committed stays"
+    cadence = Cadence.SELDOM
+
+    def __init__(self, metadata: CommittedMetadata) -> None:
+        self.truncations = 0
+        self._metadata = metadata
+        self._batches: dict[PartitionId, dict[int, Committed]] = {}  # by base offset
+        self._ends: dict[PartitionId, int] = {}
+        self._unclean: dict[PartitionId, int] = {}  # elections of which all is known by now
+        # (log, its truncation generation, what to read next) of a replica in a process, which gets
+        # a new log when it is removed and added again.
+        self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, Place]] = {}
+        # What was committed there when it was read: while that is so there is nothing to read.
+        self._compared: dict[tuple[str, PartitionId], int] = {}
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.metadata)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        image = self._metadata.newest
+        cut = set() if image is None else self._cut_by_unclean_elections(cluster, image)
+        for node, replica in online(cluster):
+            if replica.id in cut:
+                continue
+            elections = self._unclean.get(replica.id, 0)
+            if replica.machine.state.unclean_elections != elections or (
+                elections and node.id not in replica.machine.state.isr
+            ):
+                continue  # it may have more than its leader, and has yet to hear of it
+            self._compare(cluster, node, replica, report)
+            if image is not None and replica.machine.is_leader:
+                self._check_leader(node, replica, image, report)
+
+    def _cut_by_unclean_elections(
+        self, cluster: SimCluster, image: MetadataImage
+    ) -> set[PartitionId]:
+        """Forget what they cut; partitions of which the elected leader was not seen yet."""
+        unseen = set()
+        for topic, number, state in image.sorted_partitions():
+            partition = PartitionId(topic.topic_id, number)
+            if state.unclean_elections > self._unclean.get(partition, 0):
+                unseen.add(partition)
+        for node, replica in online(cluster) if unseen else ():
+            if replica.id in unseen and replica.machine.is_leader:
+                elections = replica.machine.state.unclean_elections
+                state_now = image.partition(*replica.id)
+                if state_now is not None and elections == state_now.unclean_elections:
+                    self._keep_what_it_has(cluster, node, replica)
+                    self._unclean[replica.id] = elections
+                    unseen.discard(replica.id)
+        return unseen
+
+    def _keep_what_it_has(self, cluster: SimCluster, node: SimNode, leading: Replica) -> None:
+        known, kept, end = self._batches.get(leading.id, {}), {}, 0
+        for _, header in batches_from(node, repr(leading)):
+            found = Committed.of(header)
+            if known.get(header.base_offset) != found:
+                break
+            kept[header.base_offset] = found
+            end = header.next_offset
+        self._batches[leading.id], self._ends[leading.id] = kept, end
+        for key in [key for key in self._read if key[1] == leading.id]:
+            del self._read[key], self._compared[key]
+
+    def _compare(
+        self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report
+    ) -> None:
+        log = replica.log
+        key = node.incarnation, replica.id
+        fresh = log, log.truncation_generation, START
+        read_log, generation, place = self._read.get(key, fresh)
+        if read_log is not log:
+            _, generation, place = fresh
+        elif generation != log.truncation_generation:
+            self.truncations += 1
+            _, generation, place = fresh
+        elif self._compared.get(key) == min(replica.machine.high_watermark, log.end_offset):
+            return
+        committed = min(replica.machine.high_watermark, log.end_offset)
+        known = self._batches.setdefault(replica.id, {})
+        for at, header in batches_from(node, repr(replica), place):
+            if header.next_offset > committed:
+                break
+            found = Committed.of(header)
+            first = known.setdefault(header.base_offset, found)
+            if first != found:
+                report(
+                    f"{replica!r} on broker {node.id} has {found} at {header.base_offset}, "
+                    f"where {first} was committed"
+                )
+            epoch = log.epochs.epoch_for(header.base_offset)
+            is_deleted = header.base_offset < log.start_offset
+            if epoch != header.leader_epoch and not is_deleted:
+                report(
+                    f"{replica!r} on broker {node.id}: its epochs say {epoch} at "
+                    f"{header.base_offset}, its log {header.leader_epoch}"
+                )
+            self.looked += header.record_count
+            self._ends[replica.id] = max(self._ends.get(replica.id, 0), header.next_offset)
+            place = at.behind(header)
+        self._read[key] = log, generation, place
+        self._compared[key] = committed
+
+    def is_committed(self, partition: PartitionId, header: BatchHeader) -> bool:
+        """Whether this very batch was seen to be committed."""
+        known = self._batches.get(partition, {}).get(header.base_offset)
+        return known == Committed.of(header)
+
+    def batches_of(self, partition: PartitionId) -> Mapping[int, Committed]:
+        """All that were seen to be committed, by base offset; those that are gone since, too."""
+        return self._batches.get(partition, {})
+
+    def is_up_to(self, partition: PartitionId, state: PartitionState) -> bool:
+        """Whether all is known of what unclean elections have cut."""
+        return state.unclean_elections == self._unclean.get(partition, 0)
+
+    def last_batch(self, partition: PartitionId) -> tuple[int, int, int] | None:
+        """(base offset, last offset, CRC) of the last batch that was committed."""
+        known = self._batches.get(partition)
+        return None if not known else (last := max(known), *known[last][:2])
+
+    def _check_leader(
+        self, node: SimNode, replica: Replica, image: MetadataImage, report: Report
+    ) -> None:
+        state = image.partition(*replica.id)
+        if (
+            state is None
+            or state.leader != node.id
+            or state.leader_epoch != replica.machine.leader_epoch
+        ):
+            return
+        committed = self._ends.get(replica.id, 0)
+        if replica.log.end_offset < committed:
+            report(
+                f"{replica!r}: its leader {node.id} ends at {replica.log.end_offset}, "
+                f"and {committed} was committed"
+            )

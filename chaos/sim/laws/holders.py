@@ -1,0 +1,81 @@
+"""Who holds what is committed while others are down."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from broker.partition.ids import PartitionId
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.replica_logs import (
+    START,
+    Place,
+    first_base,
+    readable_batches_from,
+)
+from chaos.sim.cluster.view import newest_image
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
+
+
+class SomeoneHasEverything(Law):
+    """ISR and eligible leaders together hold a replica with every committed record, on disk."""
+
+    name = "ISR or ELR hold what is committed"
+    cadence = Cadence.RARELY
+
+    def __init__(self, committed: CommittedRecordsStay) -> None:
+        self._committed = committed
+        # Of which every replica was damaged on purpose after its sync: nothing can hold it all.
+        self.damaged: set[str] = set()
+        # Where the batch was: the next one is behind it as a rule.
+        self._places: dict[tuple[int, str], Place] = {}
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.law(CommittedRecordsStay))
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        leading = cluster.established_controller
+        if leading is None:
+            return  # the others may not know yet, or no more, what is committed
+        assert leading.node is not None
+        assert leading.node.controller is not None
+        image, newest = leading.node.controller.image, newest_image(cluster)
+        if newest is not None and image.offset < newest.offset:
+            return  # it has just been elected, and does not know yet of all that is committed
+        for topic, number, state in image.sorted_partitions():
+            name = f"{topic.name}-{number}"
+            partition = PartitionId(topic.topic_id, number)
+            known = self._committed.last_batch(partition)
+            if known is None or name in self.damaged:
+                continue
+            if not self._committed.is_up_to(partition, state):
+                continue
+            self.looked += 1
+            members = sorted({*state.isr, *state.elr})
+            if not any(self._has(cluster, cluster.brokers[each], name, known) for each in members):
+                report(f"{name}: none of {members} has the batch committed at {known[0]}")
+
+    def _has(
+        self, cluster: SimCluster, node: SimNode, name: str, known: tuple[int, int, int]
+    ) -> bool:
+        """Whether a broker has this batch, told by base offset, last offset and CRC; or had it, and
+        begins behind it: retention, which has a law of its own, has taken it."""
+        place = self._places.get((node.id, name), START)
+        if not self._begins_at_or_before(cluster, node, name, place, known[0]):
+            place = START
+        for at, header in readable_batches_from(node, name, place):
+            if header.base_offset == known[0]:
+                self._places[node.id, name] = at
+                return (header.base_offset, header.last_offset, header.crc) == known
+        first = first_base(node, name)
+        return first is not None and first > known[0]
+
+    def _begins_at_or_before(
+        self, cluster: SimCluster, node: SimNode, name: str, place: Place, offset: int
+    ) -> bool:
+        """Whether a batch stands at ``place`` still, and it is not behind ``offset``."""
+        found = next(readable_batches_from(node, name, place), None)
+        return found is not None and found[0] == place and found[1].base_offset <= offset

@@ -1,0 +1,53 @@
+"""What leaders go by."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from broker.replication.replica import Replica, ReplicaState
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
+from metadata.effective import min_insync_replicas
+
+
+class LeadersGoByTheirMetadata(Law):
+    """A leader's ISR, epochs and min.insync.replicas are those of one image, which its broker has
+    applied.
+
+    The controller decides on all of them together. With one of them ahead of the others a leader
+    commits what the controller holds to be impossible.
+    """
+
+    name = "leaders go by their metadata"
+    cadence = Cadence.REPLICAS
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        for node, leading in self._scene.leading:
+            self._look_at(node, leading, report)
+
+    def _look_at(self, node: SimNode, leading: Replica, report: Report) -> None:
+        running = node.running
+        if running is None or running.broker is None:
+            return
+        if leading.state is not ReplicaState.ONLINE:
+            return  # it serves nothing, and is told nothing more until another leads
+        image, machine = running.broker.image, leading.machine
+        state = image.partition(*leading.id)
+        if state is None:
+            return  # deleted: it is about to go
+        self.looked += 1
+        needed = min(min_insync_replicas(image, leading.topic), state.replication_factor)
+        if machine.state != state or machine.min_insync != needed:
+            report(
+                f"{leading!r}: broker {node.id} goes by {machine.state} and needs "
+                f"{machine.min_insync} in sync; its metadata say {state} and {needed}"
+            )

@@ -1,0 +1,59 @@
+"""What members of an ISR and eligible leaders have on disk."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
+
+
+class MembersHaveEverything(Law):
+    """Every member of an ISR, and every eligible leader, has on disk whatever was committed.
+
+    ``highest`` are the high watermarks ever seen, by partition.
+    """
+
+    name = "members have everything"
+    cadence = Cadence.SELDOM
+
+    def __init__(self, metadata: CommittedMetadata, highest: dict[PartitionId, int]) -> None:
+        self._metadata = metadata
+        self._highest = highest
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.metadata, scene.high_watermarks)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        image = self._metadata.newest
+        if image is None:
+            return
+        replicas: dict[PartitionId, list[tuple[SimNode, Replica]]] = {}
+        for node, replica in online(cluster):
+            replicas.setdefault(replica.id, []).append((node, replica))
+        for topic, number, state in image.sorted_partitions():
+            partition = PartitionId(topic.topic_id, number)
+            running = replicas.get(partition, [])
+            if state.unclean_elections or any(
+                replica.machine.state.partition_epoch > state.partition_epoch
+                for _, replica in running
+            ):
+                continue  # or a controller told it what none was seen with
+            committed = self._highest.get(partition, 0)
+            for node, replica in running:
+                if not committed or node.id not in (*state.isr, *state.elr):
+                    continue
+                self.looked += 1
+                if replica.log.durable_offset < committed:
+                    report(
+                        f"{replica!r}: broker {node.id} is in the ISR {state.isr} or eligible "
+                        f"{state.elr}, has {replica.log.durable_offset} on disk, and {committed} "
+                        "is committed"
+                    )

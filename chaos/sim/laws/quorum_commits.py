@@ -1,0 +1,34 @@
+"""What the quorum has committed, held against the disks of its voters."""
+
+from __future__ import annotations
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.majority import deciding, durable_ends, is_held
+from chaos.sim.laws.scene import Report
+from raft.ready import Role
+
+
+class MajorityHolds(Law):
+    """What is below the quorum's high watermark is durable on a majority; it never goes back."""
+
+    name = "a majority holds what is committed"
+    cadence = Cadence.QUORUM
+
+    def __init__(self) -> None:
+        self._high_watermarks: dict[str, int] = {}  # by process
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        ends = durable_ends(cluster)
+        cores = [(node, core) for node in cluster.controllers.values() if (core := node.core)]
+        for node, core in cores:
+            process, high_watermark = node.incarnation, core.high_watermark
+            before = self._high_watermarks.get(process, -1)
+            if high_watermark < before:
+                report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
+            self._high_watermarks[process] = high_watermark
+            if core.status.role is not Role.LEADER:
+                continue
+            self.looked += high_watermark > 0
+            if not any(is_held(voters, ends, high_watermark) for voters in deciding(core)):
+                report(f"{process} committed {high_watermark}; {ends} are on disk")

@@ -1,0 +1,55 @@
+"""Who leads the quorum."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.law import Cadence, Law
+from chaos.sim.laws.scene import Report, Scene
+from raft.ready import Role, Status
+
+
+class OneLeaderPerQuorumEpoch(Law):
+    """An epoch of the quorum has one leader, and no process goes back to an earlier epoch."""
+
+    name = "one leader per epoch of the quorum"
+    cadence = Cadence.NODES
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._leaders: dict[int, int] = {}  # the one node that ever led, by epoch
+        # The highest that each process was seen in. (One that dies may have known of an epoch that
+        # it had not written down yet.)
+        self._epochs: dict[str, int] = {}
+        self._statuses: dict[int, Status] = {}  # of each node, the one that was looked at last
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
+    @property
+    def elections(self) -> int:
+        """How many epochs had a leader."""
+        return len(self._leaders)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        for node in self._scene.ran:
+            running = node.running
+            quorum = None if running is None else running.quorum
+            if quorum is not None and self._statuses.get(node.id) is not quorum.status:
+                self._statuses[node.id] = quorum.status
+                self._look_at(node, quorum.status, report)
+
+    def _look_at(self, node: SimNode, status: Status, report: Report) -> None:
+        self.looked += 1
+        role, epoch, _ = status
+        if role is Role.LEADER:
+            leader = self._leaders.setdefault(epoch, node.id)
+            if leader != node.id:
+                report(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
+        process = node.incarnation
+        if epoch < self._epochs.get(process, 0):
+            report(f"{process} went back to the quorum's epoch {epoch}")
+        self._epochs[process] = epoch

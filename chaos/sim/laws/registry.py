@@ -1,0 +1,89 @@
+"""Every law there is: a new one is a file and a line here.
+
+A law may use what those before it have found out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.sim.laws.acknowledgements import Acknowledged
+from chaos.sim.laws.asked_voters import VotersChangeAsAsked
+from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
+from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.counted_commits import CommitsAreCounted
+from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
+from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
+from chaos.sim.laws.durable_segments import DurableIsDurable
+from chaos.sim.laws.durable_starts import DurableStartsAreDurable
+from chaos.sim.laws.elections import LeadersAreElected
+from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
+from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
+from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
+from chaos.sim.laws.holders import SomeoneHasEverything
+from chaos.sim.laws.isr import IsrHasTheHighWatermark
+from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
+from chaos.sim.laws.law import Law
+from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.members import MembersHaveEverything
+from chaos.sim.laws.metadata_history import MetadataHistory
+from chaos.sim.laws.metadata_images import MetadataIsTheSame
+from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
+from chaos.sim.laws.partition_leaders import OneLeaderPerPartitionEpoch
+from chaos.sim.laws.quorum_commits import MajorityHolds
+from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
+from chaos.sim.laws.reads import ReadsAreLinearizable
+from chaos.sim.laws.replica_sets import ReplicasFitTogether
+from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.laws.room import LeadersHaveRoom
+from chaos.sim.laws.sessions import NothingGoesUnnoticed
+from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
+from chaos.sim.laws.told_votes import VotesAreKept
+from chaos.sim.laws.unreadable_replicas import UnreadableReplicasAreGivenUp
+from chaos.sim.laws.voter_changes import VotersChangeOneByOne
+from chaos.sim.laws.votes import OneVotePerEpoch
+
+LAWS: Final[tuple[type[Law], ...]] = (
+    # What nodes hold in memory.
+    OneLeaderPerQuorumEpoch,
+    MetadataIsTheSame,
+    # The quorum.
+    OneVotePerEpoch,
+    MajorityHolds,
+    VotersChangeOneByOne,
+    VotersChangeAsAsked,
+    LeadersAreElected,
+    VotesAreKept,
+    CommitsAreCounted,
+    # The committed metadata.
+    EpochsOnlyGrow,
+    ReplicasFitTogether,
+    FencedBrokersAcknowledgeNothing,
+    ReadsAreLinearizable,
+    SnapshotsEqualTheLog,
+    MetadataHistory,
+    # Partitions.
+    OneLeaderPerPartitionEpoch,
+    HighWatermarksOnlyRise,
+    LeadersGoByTheirMetadata,
+    IsrHasTheHighWatermark,
+    IsrProposalsAreFresh,
+    FollowersKnowTheEpoch,
+    NothingGoesUnnoticed,
+    LeadersHaveRoom,
+    # What was promised.
+    CommittedRecordsStay,
+    SomeoneHasEverything,
+    MembersHaveEverything,
+    DeletedRecordsStayDeleted,
+    Acknowledged,
+    # Logs and disks.
+    LogsRememberWhatTheyHold,
+    RetentionTakesNoMore,
+    CheckpointsClaimWhatIsThere,
+    DurableIsDurable,
+    DurableStartsAreDurable,
+    DirectoriesFailWithTheirDevice,
+    UnreadableReplicasAreGivenUp,
+)

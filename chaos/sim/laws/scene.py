@@ -1,0 +1,80 @@
+"""What the laws of one run have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from broker.partition.ids import PartitionId
+from broker.replication.replica import Replica, ReplicaState
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.committed_metadata import CommittedMetadata
+from metadata.image import MetadataImage
+
+L = TypeVar("L")
+
+Report = Callable[[str], None]
+
+
+class Scene:
+    """What there is to look at, and what laws have found out for each other.
+
+    A process changes what it holds in memory only by running. So a look at the nodes of which
+    something ran sees all that a look at all nodes would see.
+    """
+
+    def __init__(self, cluster: SimCluster, report: Report) -> None:
+        self.cluster = cluster
+        self.report = report
+        self.metadata = CommittedMetadata(cluster)
+        self.high_watermarks: dict[PartitionId, int] = {}
+        """The highest ever seen of each partition."""
+        # As of the present look.
+        self.image: MetadataImage | None = None
+        self.image_is_new = False
+        self.ran: list[SimNode] = []  # live nodes of which something has run since the last one
+        self.leading: list[tuple[SimNode, Replica]] = []  # replicas that are not what they were
+        self.following: list[tuple[SimNode, Replica]] = []
+        self._laws: dict[type, object] = {}
+        # All that laws of replicas are about, as of the last look.
+        self._standings: dict[Replica, tuple[object, ...]] = {}
+
+    def add(self, law: object) -> None:
+        self._laws[type(law)] = law
+
+    def law(self, kind: type[L]) -> L:
+        """The run's law of this class."""
+        law = self._laws[kind]
+        assert isinstance(law, kind)
+        return law
+
+    def look_at_nodes(self, stirred: Iterable[SimNode]) -> None:
+        self.ran = [node for node in stirred if node.running is not None]
+
+    def look_at_metadata(self, image: MetadataImage | None) -> None:
+        self.image_is_new = image is not self.image
+        self.image = image
+
+    def look_at_replicas(self) -> None:
+        """Other metadata may say of any replica what it is to be: then all of them count."""
+        if self.image_is_new:
+            self._standings.clear()
+        self.leading, self.following = [], []
+        standings = self._standings
+        for node in self.cluster.nodes.values() if self.image_is_new else self.ran:
+            running = node.running
+            broker = None if running is None else running.broker
+            for replica in () if broker is None else broker.replicas:
+                machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
+                standing = (
+                    machine.state,
+                    machine.min_insync,
+                    machine.role,
+                    machine.high_watermark,
+                    replica.log.durable_offset if is_online else None,
+                )
+                if standings.get(replica) != standing:
+                    standings[replica] = standing
+                    group = self.leading if machine.is_leader else self.following
+                    group.append((node, replica))
