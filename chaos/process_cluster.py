@@ -31,7 +31,7 @@ _LOG_TAIL_LINES = 8
 _TOLD = "stele: "  # how a node begins what is for people
 # Below the range from which the kernel takes the ports of outgoing connections: a port that was
 # free when the cluster was laid out would else be some connection's when its node is restarted.
-_FREE_PORTS = range(20_000, 32_000)
+FREE_PORTS = range(20_000, 32_000)
 
 _SERVER = (sys.executable, "-m", "cli.main", "server")
 
@@ -235,7 +235,7 @@ class ProcessCluster:
     def _lay_out(self) -> None:
         if self.nodes:
             return
-        ports = _Ports(self.base_port)
+        ports = Ports(self.base_port)
         count = self.brokers if self.combined else self.controllers
         voters = {node_id: ports.controller(node_id) for node_id in range(1, count + 1)}
         quorum = ",".join(f"{each}@127.0.0.1:{port}" for each, port in voters.items())
@@ -251,7 +251,7 @@ class ProcessCluster:
         node_id: int,
         roles: str,
         quorum: str,
-        ports: _Ports,
+        ports: Ports,
         controller_port: int | None = None,
     ) -> None:
         directory = self.directory.resolve() / f"{roles.replace(',', '-')}-{node_id}"
@@ -295,13 +295,13 @@ class ProcessCluster:
             world.close()
 
 
-class _Ports:
-    """Hands out ports: in order from a base, or whatever is free."""
+class Ports:
+    """Hands out ports of this machine: in order from a base, or whatever is free."""
 
     def __init__(self, base: int | None) -> None:
         self._base = base
         self._handed_out: dict[str, int] = {}
-        self._free = iter(random.sample(_FREE_PORTS, len(_FREE_PORTS)))
+        self._free = iter(random.sample(FREE_PORTS, len(FREE_PORTS)))
 
     def kafka(self) -> int:
         return self._next("Kafka", 0)
@@ -317,10 +317,10 @@ class _Ports:
 
     def _next(self, kind: str, above_base: int) -> int:
         if self._base is None:
-            return next(port for port in self._free if _is_free(port))
+            return next(port for port in self._free if is_free(port))
         port = self._base + above_base + self._handed_out.get(kind, 0)
         self._handed_out[kind] = self._handed_out.get(kind, 0) + 1
-        if not _is_free(port):
+        if not is_free(port):
             raise ClusterError(
                 f"port {port} on 127.0.0.1, meant for {kind}, is taken: "
                 f"is another cluster running? Choose others, e.g. --base-port {self._base + 1000}"
@@ -328,7 +328,8 @@ class _Ports:
         return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server on 127.0.0.1 could take it now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.process_cluster import NodeProcess, _Ports
+from chaos.process_cluster import NodeProcess, Ports
 
 STELE = (sys.executable, "-m", "cli.main")
 WAIT_S = 60.0
@@ -28,7 +28,7 @@ class QuorumProcesses:
     cluster_id: str = "cXVvcnVtLWdyb3d0aC0xMQ"
     bootstrap: str = ""  # controller.quorum.bootstrap.servers of the next nodes
     nodes: dict[int, NodeProcess] = field(default_factory=dict)
-    ports: _Ports = field(default_factory=lambda: _Ports(None))
+    ports: Ports = field(default_factory=lambda: Ports(None))
 
     @property
     def bootstrap_servers(self) -> str:

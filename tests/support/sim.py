@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import socket
+import random
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
+from chaos.process_cluster import FREE_PORTS, is_free
 from runtime.config.node import NodeConfig, from_settings
+
+# Above those of clusters of processes, which may be laid out at the same time, and below those from
+# which the kernel takes the ports of outgoing connections.
+_PORTS: Final = range(FREE_PORTS.stop, 32_768)
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that are free now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    drawn = random.sample(_PORTS, len(_PORTS))
+    return list(islice((port for port in drawn if is_free(port)), count))
 
 
 def combined_settings(directory: Path, controller_port: int) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
 from stele.real import RealClock
 from tests.support.raft_quorum import Witness
+from tests.support.sim import free_ports
 from world.network import Listener
 from world.world import World
 
@@ -46,14 +46,6 @@ class Node:
         if self.listener is not None:
             await self.listener.close()
         self.disk.close()
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 async def until(condition: Callable[[], bool]) -> None:
