@@ -15,9 +15,10 @@ from tests.support.sim import combined_settings, free_ports
 pytestmark = pytest.mark.processes
 
 _PROGRAM = """
-import json, sys
+import json, logging, sys
 from node.run import run_node
 from runtime.config.node import from_settings
+logging.getLogger("runtime.real.watchdog").disabled = True  # long turns are the machine's
 settings = json.loads(sys.argv[1])
 sys.exit(run_node(from_settings(settings), on_ready=lambda node: print("ready", flush=True)))
 """
