@@ -7,6 +7,7 @@ import itertools
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import settings
 
 from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
+from tests.support.scheduling import FilesInGroups
 
 CreateTopic = Callable[..., str]
 
@@ -24,6 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No test is timed: on a busy machine any example may take long.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesInGroups:
+    return FilesInGroups(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
