@@ -137,7 +137,7 @@ async def test_a_repetition_waits_for_the_first_one_that_is_under_way(world: Wor
     await asyncio.sleep(0.5)
     assert not first.done()
     assert not again.done()
-    assert len(quorum._proposed) == 1
+    assert len(quorum.proposed) == 1
     quorum.held = False
     world.controller.process.loop.call_soon(quorum.commit)
     assert not (await first).already_done
@@ -168,7 +168,7 @@ async def test_a_linearizable_read_waits_for_what_the_quorum_has_committed(world
     quorum.held = True
     created = asyncio.ensure_future(world.create("t", 1))
     await asyncio.sleep(0.05)
-    end = quorum._proposed[-1].last_offset + 1
+    end = quorum.proposed[-1].last_offset + 1
     quorum.confirmed = end  # committed, and on its way to the controller
     request = admin.DescribeTopicsRequest(linearizable=True)
     read = asyncio.ensure_future(
@@ -230,7 +230,7 @@ async def test_a_decision_of_ours_that_another_leader_commits_is_taken_in(world:
     quorum.held = True
     asyncio.ensure_future(world.create("t", 1)).add_done_callback(lambda task: task.result())
     await asyncio.sleep(0.05)
-    batch: CommittedBatch = quorum._proposed[0]
+    batch: CommittedBatch = quorum.proposed[0]
     world.controller.process.loop.call_soon(quorum.resign, 101)
     await asyncio.sleep(0.05)
     service, end_offset = world.controller.service, batch.last_offset + 1

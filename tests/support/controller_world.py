@@ -33,7 +33,7 @@ class FakeQuorum:
         self.full = False
         self.confirmed: int | None = None  # the read index, where it is not what is delivered
         self.service: ControllerService | None = None
-        self._proposed: list[CommittedBatch] = []
+        self.proposed: list[CommittedBatch] = []
         self._next = 0
 
     @property
@@ -65,14 +65,14 @@ class FakeQuorum:
             raise StorageError("the disk is full")
         batch = CommittedBatch(self._next, epoch, 0, tuple(records))
         self._next = batch.last_offset + 1
-        self._proposed.append(batch)
+        self.proposed.append(batch)
         asyncio.get_running_loop().call_later(COMMIT_S, self.commit)
         return batch.base_offset
 
     def commit(self) -> None:
         if self.held or self.service is None:
             return
-        batches, self._proposed = self._proposed, []
+        batches, self.proposed = self.proposed, []
         self.log += batches
         if batches:
             self.service.on_commit(batches, self.high_watermark)
@@ -92,7 +92,7 @@ class FakeQuorum:
     def resign(self, leader_id: int | None = None) -> None:
         assert self.service is not None
         epoch = self.leader.epoch
-        self._proposed = []
+        self.proposed = []
         self.leader = LeaderAndEpoch(leader_id, epoch + 1)
         self.service.on_resigned(epoch)
         self.service.on_leader_change(self.leader)

@@ -19,7 +19,7 @@ def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], vers
     values: dict[str, Any] = {}
     for each in fields:
         if version in each.versions and each.is_struct and not each.is_array and each.tag is None:
-            struct_class = api._classes[each.type]
+            struct_class = api.structs[each.type]
             values[each.name] = smallest(api, struct_class, each.fields, version)
         elif version in each.versions and each.is_nullable(version) and each.tag is None:
             values[each.name] = None
@@ -62,7 +62,7 @@ def with_elements(
     version: int,
 ) -> Any:
     for step in path:
-        inner = smallest(api, api._classes[step.type], step.fields, version)
+        inner = smallest(api, api.structs[step.type], step.fields, version)
         setattr(message, step.name, [inner])
         message = inner
     setattr(message, each.name, elements)
@@ -71,7 +71,7 @@ def with_elements(
 
 def element_of(api: wire.Api[Any, Any], each: schema.Field, version: int) -> Any:
     if each.is_struct:
-        return smallest(api, api._classes[each.type], each.fields, version)
+        return smallest(api, api.structs[each.type], each.fields, version)
     return {"uuid": bytes(16), "string": ""}.get(each.type, 0)
 
 

@@ -110,8 +110,8 @@ class Api(Generic[Request, Response]):
         self.min_version: Final = min_version
         self.max_version: Final = max_version
         self.flexible_from: Final = flexible_from
-        self._classes: dict[str, type] = {each.__name__: each for each in structs}
-        self._classes |= {request.__name__: request, response.__name__: response}
+        self.structs: dict[str, type] = {each.__name__: each for each in structs}
+        self.structs |= {request.__name__: request, response.__name__: response}
         self._schema: schema.ApiSchema | None = None
         self._decoders: dict[tuple[type[Struct], int], Decoder] = {}
         self._encoders: dict[tuple[type[Struct], int], Encoder] = {}
@@ -149,7 +149,7 @@ class Api(Generic[Request, Response]):
             fields = self._fields(self.request, version)
             flexible = self.is_flexible(version)
             decode = self._sliced_decoders[version] = compile_decoder(
-                self.request.__name__, fields, version, flexible, self._classes, in_slices=True
+                self.request.__name__, fields, version, flexible, self.structs, in_slices=True
             )
         end = len(buffer)
         try:
@@ -220,7 +220,7 @@ class Api(Generic[Request, Response]):
     def _compile_decoder(self, root: type[Struct], version: int) -> Decoder:
         fields = self._fields(root, version)
         decoder: Decoder = compile_decoder(
-            root.__name__, fields, version, self.is_flexible(version), self._classes
+            root.__name__, fields, version, self.is_flexible(version), self.structs
         )
         self._decoders[root, version] = decoder
         return decoder

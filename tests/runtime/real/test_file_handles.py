@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from runtime.real import disk as real_disk
 from runtime.real.disk import RealDisk, RealFile
+from runtime.real.helper import HelperProcess
 from stele.real import RealClock
 from storage.checkpoints import MetaProperties, TopicPartition
 from storage.config import LogConfig
@@ -198,11 +199,11 @@ async def test_a_sync_waits_while_the_system_is_short_of_handles(
     asked: list[str] = []
     monkeypatch.setattr(real_disk, "_SHORTAGE_S", 0.0)
 
-    async def call(kind: str, *arguments: object) -> None:
+    async def call(helper: HelperProcess, kind: str, *arguments: object) -> None:
         asked.append(kind)
         if len(asked) < 3:
             raise OSError(errno.ENFILE, "Too many open files in system", str(tmp_path))
 
-    monkeypatch.setattr(disk._syncer, "call", call)
+    monkeypatch.setattr(HelperProcess, "call", call)
     await disk.sync([str(tmp_path)])
     assert asked == ["sync"] * 3

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stele.cluster.view import ClusterView
+from stele.config import ConsumerConfig
 from stele.consumer.consumer import Consumer
+from stele.consumer.offset_lookup import OffsetLookup
+from stele.consumer.positions import LATEST
 from stele.errors import (
     ApiError,
     ClosedError,
@@ -18,11 +22,11 @@ from stele.errors import (
     OffsetOutOfRangeError,
     UnreadableBatchError,
 )
-from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
+from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType, TopicPartition
 from stele.wire.batch import BatchBuilder, compute_crc, stamp
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
-from tests.support.stele import FakePartition, Stage, play
+from tests.support.stele import FakeChannel, FakePartition, Stage, play
 
 
 def append(
@@ -296,14 +300,24 @@ def test_prefetch_is_bounded() -> None:
         partition = stage.cluster.create("t").partitions[0]
         for _ in range(100):
             append(partition, b"x" * 1000)
+        fetch = stage.cluster.fetch
+        fetched_bytes = 0
+
+        async def counted(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+            nonlocal fetched_bytes
+            answer = await fetch(broker, request)
+            fetched_bytes += sum(len(part.records) for part in answer.partitions)
+            return answer
+
+        stage.cluster.fetch = counted  # type: ignore[method-assign]
         async with stage.consumer(
             prefetch_bytes=10_000, max_partition_fetch_bytes=4_000
         ) as consumer:
             consumer.assign([("t", 0)])
             await consumer.poll(1)
             await asyncio.sleep(5)
-            position = next(iter(consumer._positions.values()))
-            assert 0 < position.buffered_bytes <= 14_000
+            waiting_bytes = fetched_bytes - len(partition.batches[0])
+            assert 0 < waiting_bytes <= 14_000
             assert len(await read(consumer, 99)) == 99
 
     play(scenario)
@@ -326,26 +340,35 @@ def test_offsets() -> None:
     play(scenario)
 
 
-def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets() -> None:
+def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(stage: Stage) -> None:
         topic = stage.cluster.create("t", 2)
-        wanted = [("t", 0), ("t", 1)]
-        async with stage.consumer() as consumer:
-            assert await consumer.end_offsets(wanted) == {("t", 0): 0, ("t", 1): 0}
-            stage.cluster.kill(topic.partitions[1].leader)
-            stage.cluster.move_leader(topic.partitions[1], 3)
-            append(topic.partitions[1], b"v")
-            answer = stage.cluster.list_offsets
+        wanted = dict.fromkeys((TopicPartition("t", number) for number in range(2)), LATEST)
+        config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers)
+        view = ClusterView(config, stage.world)
+        lookup = OffsetLookup(view)
 
-            def answer_after_news(
-                broker: int, request: data_pb2.ListOffsetsRequest
-            ) -> data_pb2.ListOffsetsResponse:
-                news = stage.cluster.metadata(data_pb2.MetadataRequest())
-                consumer._view._apply(news)
-                return answer(broker, request)
+        async def ends() -> list[int]:
+            return [answer.offset for answer in (await lookup.offsets(wanted)).values()]
 
-            stage.cluster.list_offsets = answer_after_news  # type: ignore[method-assign]
-            assert await consumer.end_offsets(wanted) == {("t", 0): 0, ("t", 1): 1}
+        assert await ends() == [0, 0]
+        stage.cluster.kill(topic.partitions[1].leader)
+        stage.cluster.move_leader(topic.partitions[1], 3)
+        append(topic.partitions[1], b"v")
+        call = FakeChannel.call
+
+        async def answer_after_news(
+            channel: FakeChannel, method: str, request: bytes, *, timeout_s: float
+        ) -> bytes:
+            if method.endswith("/ListOffsets"):
+                await view.refresh()
+            return await call(channel, method, request, timeout_s=timeout_s)
+
+        monkeypatch.setattr(FakeChannel, "call", answer_after_news)
+        assert await ends() == [0, 1]
+        await view.close()
 
     play(scenario)
 

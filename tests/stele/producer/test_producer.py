@@ -499,14 +499,14 @@ def test_only_bytes_are_taken() -> None:
     play(scenario)
 
 
-def test_a_bug_stops_the_producer_loudly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_stops_the_producer_loudly(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(stage: Stage) -> None:
         stage.cluster.create("t")
         producer = stage.producer()
         await (await producer.send("t", b"1"))
-        sender = producer._sender
-        assert sender is not None
-        sender._expire = None  # type: ignore[method-assign,assignment]
+        monkeypatch.setattr("stele.producer.sender.LONGEST_PAUSE_S", None)
         future = await producer.send("t", b"2")
         with pytest.raises(SteleError, match="a bug in the producer"):
             await future

@@ -87,8 +87,8 @@ def test_elements_of_all_arrays_count_together() -> None:
     definition = definitions.find(fetch.key).request
     message = smallest(fetch, fetch.request, definition, 12)
     topics = next(each for each in definition if each.name == "topics")
-    inner = smallest(fetch, fetch._classes[topics.type], topics.fields, 12)
-    partition = smallest(fetch, fetch._classes["FetchPartition"], topics.fields[-1].fields, 12)
+    inner = smallest(fetch, fetch.structs[topics.type], topics.fields, 12)
+    partition = smallest(fetch, fetch.structs["FetchPartition"], topics.fields[-1].fields, 12)
     inner.partitions = [partition] * (REQUEST_ELEMENTS_MAX // 4)
     message.topics = [inner] * 4
     with pytest.raises(wire.MalformedMessageError, match="more than 65536 elements"):
