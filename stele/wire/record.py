@@ -93,14 +93,19 @@ def decode_records(
     return records
 
 
-def _decode(  # noqa: C901 - five varints, each read on the spot
+# Varints of one or two bytes are read on the spot, five times for a record: a call for each would
+# cost more than all the rest. For the same reason key and value share a call.
+
+_NULL: Final = 1  # the length -1, in zigzag
+
+
+def _decode(
     data: bytes, count: int, base_offset: int, base_timestamp_ms: int
 ) -> tuple[list[Record], int]:
     """The records and the position behind them.
 
     Every record must end where its length says. A slice past the end comes out short and moves the
-    position there, which shows at the next byte or at the very end. Varints of up to two bytes are
-    read on the spot: calls would cost more than all the rest.
+    position there, which shows at the next byte or at the very end.
     """
     records: list[Record] = []
     append = records.append
@@ -133,34 +138,7 @@ def _decode(  # noqa: C901 - five varints, each read on the spot
             position += 2
         else:
             delta, position = _read_long_varint(data, position)
-        size = data[position]
-        if size < 0x80:
-            position += 1
-        elif (high := data[position + 1]) < 0x80:
-            size = size & 0x7F | high << 7
-            position += 2
-        else:
-            size, position = _read_long_varint(data, position)
-        if size & 1:
-            _check_null(size)
-            key = None
-        else:
-            key = data[position : position + (size >> 1)]
-            position += size >> 1
-        size = data[position]
-        if size < 0x80:
-            position += 1
-        elif (high := data[position + 1]) < 0x80:
-            size = size & 0x7F | high << 7
-            position += 2
-        else:
-            size, position = _read_long_varint(data, position)
-        if size & 1:
-            _check_null(size)
-            value = None
-        else:
-            value = data[position : position + (size >> 1)]
-            position += size >> 1
+        key, value, position = _read_key_and_value(data, position)
         headers: tuple[Header, ...] = ()
         if data[position]:
             headers, position = _read_headers(data, position)
@@ -168,16 +146,47 @@ def _decode(  # noqa: C901 - five varints, each read on the spot
             position += 1
         if position != end:
             raise CorruptBatchError(f"record {len(records)} does not end where it says")
-        timestamp_ms = base_timestamp_ms + ((time >> 1) ^ -(time & 1))
-        offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+        timestamp_ms = base_timestamp_ms + (~(time >> 1) if time & 1 else time >> 1)
+        offset = base_offset + (~(delta >> 1) if delta & 1 else delta >> 1)
         append(make(Record, (offset, timestamp_ms, key, value, headers)))
     return records, position
 
 
-def _check_null(size: int) -> None:
-    """A negative length, still in zigzag: only -1 is one."""
-    if size != 1:
-        raise CorruptBatchError(f"a length of {-(size + 1 >> 1)}")
+def _read_key_and_value(data: bytes, position: int) -> tuple[bytes | None, bytes | None, int]:
+    key = value = None
+    size = data[position]
+    if size < 0x80:
+        position += 1
+    elif (high := data[position + 1]) < 0x80:
+        size = size & 0x7F | high << 7
+        position += 2
+    else:
+        size, position = _read_long_varint(data, position)
+    if not size & 1:
+        start = position
+        position += size >> 1
+        key = data[start:position]
+    elif size != _NULL:
+        raise _negative_length(size)
+    size = data[position]
+    if size < 0x80:
+        position += 1
+    elif (high := data[position + 1]) < 0x80:
+        size = size & 0x7F | high << 7
+        position += 2
+    else:
+        size, position = _read_long_varint(data, position)
+    if not size & 1:
+        start = position
+        position += size >> 1
+        value = data[start:position]
+    elif size != _NULL:
+        raise _negative_length(size)
+    return key, value, position
+
+
+def _negative_length(size: int) -> CorruptBatchError:
+    return CorruptBatchError(f"a length of {-(size + 1 >> 1)}")
 
 
 def _read_long_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -199,9 +208,10 @@ def _read_long_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = _read_long_varint(data, position)
-    if size & 1:
-        _check_null(size)
+    if size == _NULL:
         return None, position
+    if size & 1:
+        raise _negative_length(size)
     end = position + (size >> 1)
     return data[position:end], end
 
