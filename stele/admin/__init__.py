@@ -1,0 +1,1 @@
+"""Administration of topics, configs, replicas, voters, features: ``stele.admin.admin``."""

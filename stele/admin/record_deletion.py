@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stele.cluster.leader_questions import Answer, LeaderQuestions
 from stele.cluster.view import Leader, error_code
-from stele.consumer.offset_lookup import Answer, OffsetLookup
 from stele.records import OffsetAndTimestamp, TopicPartition
 from stele.wire.v1 import data_pb2
 
 _NO_TIME = -1
 
 
-class RecordDeletion(OffsetLookup):
-    """A deletion in the form of a look-up whose answers are the new starts.
+class RecordDeletion(LeaderQuestions):
+    """Named by the offset that becomes the start; the answers are the new starts.
 
     A repeated request deletes nothing more, except that -1 means all records committed by then.
     """
 
-    async def _ask_leader(
+    doing = "deleting records"
+
+    async def ask_leader(
         self,
         broker_id: int,
         names: Sequence[tuple[TopicPartition, Leader]],

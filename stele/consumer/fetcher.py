@@ -7,10 +7,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stele.cluster.leader_questions import gone, is_gone
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
 from stele.cluster.view import ClusterView, Leader, error_code
 from stele.config import ConsumerConfig
-from stele.consumer.offset_lookup import OffsetLookup, gone, is_gone
+from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.records import OffsetAndTimestamp, TopicPartition
