@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from broker.membership.room import Rooms
 from broker.replication.manager import ReplicaCounters
 from runtime.metrics.registry import MetricsRegistry
-from stele.world import Clock
 from storage.directory import LogDirectory
 
 _TOTALS = (
@@ -72,15 +71,10 @@ class BrokerMetrics:
             lambda: self.fetch_waiting,
         )
 
-    def measure(self, api: str, clock: Clock) -> Callable[[], None]:
-        """Begin a request; the function returned is called when it is answered."""
-        began = clock.monotonic()
-
-        def answered() -> None:
-            self.requests(api).value += 1
-            self.request_seconds(api).observe(clock.monotonic() - began)
-
-        return answered
+    def answered(self, api: str, took_s: float) -> None:
+        """Count a request, so long after its arrival."""
+        self.requests(api).value += 1
+        self.request_seconds(api).observe(took_s)
 
     def read_replicas(self, counters: Callable[[], ReplicaCounters]) -> None:
         """Declare what the replica manager counts."""

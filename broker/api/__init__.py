@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.api import (
@@ -37,7 +38,7 @@ from broker.api import (
     unregister_broker,
     update_features,
 )
-from broker.api.call import Call, Reply, Served
+from broker.api.call import Call, Served
 from broker.api.topic_views import TopicViews
 from broker.replication.types import Cancel
 from broker.service.caller import ANONYMOUS, Caller, Plane
@@ -140,98 +141,58 @@ class KafkaApis:
         message: Struct,
         respond: Respond,
     ) -> None:
-        served = self._served[header.api_key]
-
-        def close(reason: str) -> None:
-            logger.info("closing %s: %s", connection.peer, reason)
-            connection.close()
-
         caller = Caller(
             ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
         )
-        call = Call(header.api_version, caller, self._topic_views, close, connection)
-        reply = self._measured(ApiKey(header.api_key).name, respond)
-
-        def start() -> None:
-            self._start(connection, served, call, message, reply)
-
+        call = Call(header.api_version, caller, self._topic_views, connection)
+        self._calls += 1
+        began_s = self._context.clock.monotonic()
+        answer = _Answer(self, self._calls, ApiKey(header.api_key), connection, respond, began_s)
+        served = self._served[header.api_key]
         if self._waiting is None:
-            start()
+            self._start(served, call, message, answer)
         else:
-            self._waiting.append(start)
+            self._waiting.append(partial(self._start, served, call, message, answer))
 
-    def _measured(self, name: str, respond: Respond) -> Reply:
-        """Count a request's answer and its time."""
-        answered = self._context.metrics.measure(name, self._context.clock)
-
-        def reply(message: Struct | None) -> None:
-            answered()
-            respond(message)
-
-        return reply
+    def answered(self, answer: _Answer) -> None:
+        """The request waits for nothing any more."""
+        if (of_connection := self._withdrawals.get(answer.connection)) is not None:
+            of_connection.pop(answer.number, None)
+        took_s = self._context.clock.monotonic() - answer.began_s
+        self._context.metrics.answered(answer.api_key.name, took_s)
 
     # ------------------------------------------------------------------ handlers
 
-    def _start(
-        self,
-        connection: KafkaServerProtocol,
-        served: Served,
-        call: Call,
-        message: Struct,
-        reply: Reply,
-    ) -> None:
+    def _start(self, served: Served, call: Call, message: Struct, answer: _Answer) -> None:
         if served.handle_async is not None:
             task = asyncio.get_running_loop().create_task(
-                self._answer(connection, served, call, message, reply)
+                self._handle_async(served, call, message, answer)
             )
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             return
         assert served.handle is not None
-        self._calls += 1
-        number = self._calls
-        answered = False
-
-        def reply_once(response: Struct | None) -> None:
-            nonlocal answered
-            answered = True
-            if (of_connection := self._withdrawals.get(connection)) is not None:
-                of_connection.pop(number, None)
-            reply(response)
-
         try:
-            withdraw = served.handle(self._context, call, message, reply_once)
+            withdraw = served.handle(self._context, call, message, answer)
         except Exception as error:
-            failure = self._failed(connection, served, call, message, error)
-            if not answered:
-                reply_once(failure)
+            failure = self._failed(served, call, message, error)
+            if not answer.is_given:
+                answer(failure)
             return
-        if withdraw is not None and not answered:
-            self._withdrawals.setdefault(connection, {})[number] = withdraw
+        if withdraw is not None and not answer.is_given:
+            self._withdrawals.setdefault(call.connection, {})[answer.number] = withdraw
 
-    async def _answer(
-        self,
-        connection: KafkaServerProtocol,
-        served: Served,
-        call: Call,
-        message: Struct,
-        reply: Reply,
+    async def _handle_async(
+        self, served: Served, call: Call, message: Struct, answer: _Answer
     ) -> None:
         assert served.handle_async is not None
         try:
             response = await served.handle_async(self._context, call, message)
         except Exception as error:
-            response = self._failed(connection, served, call, message, error)
-        reply(response)
+            response = self._failed(served, call, message, error)
+        answer(response)
 
-    def _failed(
-        self,
-        connection: KafkaServerProtocol,
-        served: Served,
-        call: Call,
-        message: Struct,
-        error: Exception,
-    ) -> Struct:
+    def _failed(self, served: Served, call: Call, message: Struct, error: Exception) -> Struct:
         """The answer to a request whose handler raised: the client's connection lives."""
         if isinstance(error, ApiError):
             return served.refuse(call, message, error.code)
@@ -240,9 +201,37 @@ class KafkaApis:
             "%s v%d from %s (client %r) failed",
             name,
             call.version,
-            connection.peer,
+            call.connection.peer,
             call.caller.client_id,
             exc_info=error,
         )
         self._context.metrics.failures(name).value += 1
         return served.refuse(call, message, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class _Answer:
+    """The way of one answer to its connection: a ``Reply``."""
+
+    __slots__ = ("_apis", "_respond", "api_key", "began_s", "connection", "is_given", "number")
+
+    def __init__(
+        self,
+        apis: KafkaApis,
+        number: int,
+        api_key: ApiKey,
+        connection: KafkaServerProtocol,
+        respond: Respond,
+        began_s: float,
+    ) -> None:
+        self._apis = apis
+        self._respond = respond
+        self.number = number
+        self.api_key = api_key
+        self.connection = connection
+        self.began_s = began_s
+        self.is_given = False
+
+    def __call__(self, response: Struct | None) -> None:
+        self.is_given = True
+        self._apis.answered(self)
+        self._respond(response)

@@ -8,8 +8,8 @@ Deviations: as IncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from broker.api import config_requests
 from broker.api.call import Call, Served
+from broker.service import config_changes
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import alter_configs as messages
@@ -26,9 +26,10 @@ from storage.turns import in_slices
 async def handle(
     context: BrokerContext, call: Call, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    config_requests.check_size([len(resource.configs) for resource in request.resources])
-    outcomes = await config_requests.alter(
+    config_changes.check_size([len(resource.configs) for resource in request.resources])
+    outcomes = await config_changes.alter(
         context,
+        call.caller,
         await in_slices(_wish, request.resources),
         await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
@@ -45,7 +46,7 @@ async def handle(
 
 def _refusal(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
     nulls = [config.name for config in resource.configs if config.value is None]
-    return config_requests.refusal(resource.resource_type, nulls)
+    return config_changes.refusal(resource.resource_type, nulls)
 
 
 def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:

@@ -6,11 +6,11 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import (
+from broker.service.changes import (
+    accepted_change,
     check_named,
     error_code,
-    forwarded,
-    known_here_s,
+    known_here,
     patience_s,
 )
 from broker.service.context import BrokerContext
@@ -32,19 +32,16 @@ async def handle(
     timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     try:
-        answer = await forwarded(
+        answer = await accepted_change(
             context,
-            "AlterPartitionReassignments",
+            call.caller,
             _wishes(request),
             pb.AlterPartitionReassignmentsResponse,
             timeout_s=timeout_s,
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
-    # A client's next question often comes to this broker: it should know by then.
-    await context.wait_until(
-        lambda image: image.offset >= answer.metadata_offset, known_here_s(context, deadline)
-    )
+    await known_here(context, answer.metadata_offset, deadline)
     # The controller answers in the order it was asked.
     results = iter(answer.partitions)
     return AlterPartitionReassignmentsResponse(

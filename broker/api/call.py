@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,11 @@ from broker.api.topic_views import TopicViews
 from broker.replication.types import Cancel, LeaderHint
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
+from runtime.kafka.connection import KafkaServerProtocol
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api, Struct
+
+logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
 """What "authorized operations" says when they were not asked for (KIP-430)."""
@@ -24,10 +28,12 @@ class Call:
     version: int
     caller: Caller
     topic_views: TopicViews
-    close: Callable[[str], None]
-    """Closes the connection where the client can be told nothing, but must notice."""
-    connection: object
-    """What stands for the connection: its fetch session belongs to it."""
+    connection: KafkaServerProtocol  # its fetch session belongs to it
+
+    def close(self, reason: str) -> None:
+        """Close the connection where the client can be told nothing, but must notice."""
+        logger.info("closing %s: %s", self.connection.peer, reason)
+        self.connection.close()
 
 
 Reply = Callable[[Struct | None], None]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import (
+from broker.service.changes import (
+    accepted_change,
     check_named,
     error_code,
-    forwarded,
     known_here,
     patience_s,
 )
@@ -48,9 +48,9 @@ async def handle(
     )
     if wanted:
         try:
-            answer = await forwarded(
+            answer = await accepted_change(
                 context,
-                "CreatePartitions",
+                call.caller,
                 wishes,
                 pb.CreatePartitionsResponse,
                 timeout_s=timeout_s,

@@ -1,8 +1,7 @@
 """CreateTopics (19), versions 2-7, forwarded to the active controller.
 
-Deviations: the answer waits until this broker knows the topic too, a second at most. Everybody
-may see a topic's configuration, so ``topic_config_error_code`` is never set and ``configs``, which
-Java's client needs, is never null.
+Deviations: the answer waits until this broker knows the topic too, a second at most. ``configs``,
+which Java's client needs, is never null.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from broker.api import topic_requests
 from broker.api.call import Call, Served
 from broker.api.describe_configs import CONFIG_SOURCES
+from broker.service import changes, topic_changes
 from broker.service.config_view import NewTopicConfigs
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -31,9 +30,9 @@ from storage.turns import SLICE_STEPS, Slices
 async def handle(
     context: BrokerContext, call: Call, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    topic_requests.check_named(len(request.topics), "topics")
+    changes.check_named(len(request.topics), "topics")
     assigned = sum(len(topic.assignments) for topic in request.topics)
-    topic_requests.check_named(assigned, "partitions")
+    changes.check_named(assigned, "partitions")
     named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     wanted = []
@@ -47,13 +46,14 @@ async def handle(
         await slices.step(1 + len(topic.assignments) + len(topic.configs))
     if wanted:
         try:
-            created = await topic_requests.create(
+            created = await topic_changes.create(
                 context,
+                call.caller,
                 wanted,
-                timeout_s=topic_requests.patience_s(request.timeout_ms),
+                timeout_s=changes.patience_s(request.timeout_ms),
                 validate_only=request.validate_only,
             )
-            configs = _Configs(NewTopicConfigs(context))
+            configs = _Configs(NewTopicConfigs(context, call.caller))
             wishes = {topic.name: topic for topic in wanted}
             for made in created:
                 wish = wishes[made.name]
@@ -98,6 +98,9 @@ class _Configs:
         self._configs = configs
         self._inherited = self._entries({})
 
+    def may_be_told(self, name: str) -> bool:
+        return self._configs.may_be_told(name)
+
     def of(self, wish: pb.NewTopic) -> list[CreatableTopicConfigs]:
         return self._entries(wish.configs) if wish.configs else self._inherited
 
@@ -116,12 +119,20 @@ class _Configs:
 def _result(
     topic: pb.CreateTopicsResponse.Topic, wish: pb.NewTopic, configs: _Configs
 ) -> CreatableTopicResult:
-    error = topic_requests.error_code(topic.error)
+    error = changes.error_code(topic.error)
     if error is not ErrorCode.NONE:
         return _failed(topic.name, error, topic.message)
+    topic_id = topic.topic_id.ljust(16, b"\x00")  # with validate_only there is none
+    if not configs.may_be_told(topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=topic.topic_id.ljust(16, b"\x00"),  # with validate_only there is none
+        topic_id=topic_id,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
         configs=configs.of(wish),

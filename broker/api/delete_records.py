@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import check_named
 from broker.replication.deletion import Deletion, DeletionResult
-from broker.service import requests
+from broker.service import records
+from broker.service.changes import check_named
 from broker.service.context import BrokerContext
-from metadata.image import MetadataImage
+from broker.service.topics import NO_TOPIC_ID, Topics
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import delete_records as messages
 from stele.wire.kafka.messages.delete_records import (
@@ -28,18 +28,18 @@ from storage.turns import in_slices
 async def handle(
     context: BrokerContext, call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    image = context.image()
+    topics = records.topics(context, call.caller)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     check_named(asked.total(), "partitions")
     items = await in_slices(
         lambda named: (
             DeletionResult(ErrorCode.INVALID_REQUEST)
             if asked[named[0], named[1].partition_index] > 1
-            else _item(image, named[0], named[1].partition_index, named[1].offset)
+            else _item(topics, named[0], named[1].partition_index, named[1].offset)
         ),
         ((topic.name, partition) for topic in request.topics for partition in topic.partitions),
     )
-    results = iter(await requests.delete_records(context, items, request.timeout_ms))
+    results = iter(await records.delete_records(context, items, request.timeout_ms))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -51,11 +51,8 @@ async def handle(
     )
 
 
-def _item(
-    image: MetadataImage, name: str, partition: int, offset: int
-) -> Deletion | DeletionResult:
-    topic = image.topic(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    found = requests.partition_of(topic, partition)
+def _item(topics: Topics, name: str, partition: int, offset: int) -> Deletion | DeletionResult:
+    found = topics.partition(name, NO_TOPIC_ID, partition)
     if isinstance(found, ErrorCode):
         return DeletionResult(found)
     return Deletion(found, offset)

@@ -5,10 +5,10 @@ Deviations: the answer waits until this broker has dropped the topic too, a seco
 
 from __future__ import annotations
 
-from broker.api import topic_requests
 from broker.api.call import Call, Served
+from broker.service import changes, topic_changes
 from broker.service.context import BrokerContext
-from broker.service.requests import NO_TOPIC_ID
+from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import delete_topics as messages
 from stele.wire.kafka.messages.delete_topics import (
@@ -22,14 +22,14 @@ async def handle(
     context: BrokerContext, call: Call, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     asked = _asked(call, request)
-    topic_requests.check_named(len(asked), "topics")
+    changes.check_named(len(asked), "topics")
     names = [name for name, _ in asked if name is not None]
     topic_ids = [topic_id for name, topic_id in asked if name is None]
     if len(set(names)) < len(names) or len(set(topic_ids)) < len(topic_ids):
         return refuse(call, request, ErrorCode.INVALID_REQUEST)
     try:
-        results = await topic_requests.delete(
-            context, names, topic_ids, timeout_s=topic_requests.patience_s(request.timeout_ms)
+        results = await topic_changes.delete(
+            context, call.caller, names, topic_ids, timeout_s=changes.patience_s(request.timeout_ms)
         )
     except ApiError as error:
         return refuse(call, request, error.code)
@@ -41,7 +41,7 @@ async def handle(
         if result is None:
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the controller did not say"
         else:
-            code, message = topic_requests.error_code(result.error), result.message
+            code, message = changes.error_code(result.error), result.message
             topic_id = result.topic_id or topic_id
             name = result.name or name
         responses.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.service.caller import Plane
 from broker.service.context import BrokerContext
+from broker.service.metadata import cluster_operations
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster as messages
 from stele.wire.kafka.messages.describe_cluster import (
@@ -22,9 +23,6 @@ CONTROLLERS = 2
 GRPC_BROKERS = 3
 
 _PLANES = {BROKERS: Plane.KAFKA, GRPC_BROKERS: Plane.GRPC}
-
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""All that may be done to a cluster (KIP-430): there are no ACLs, so everybody may."""
 
 
 async def handle(
@@ -49,13 +47,15 @@ async def handle(
                 is_fenced=registration.fenced,
             )
         )
-    wants_operations = request.include_cluster_authorized_operations
+    operations = NO_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(context, call.caller)
     return DescribeClusterResponse(
         endpoint_type=request.endpoint_type,
         cluster_id=context.cluster_id,
         controller_id=context.any_live_broker(),
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if wants_operations else NO_OPERATIONS,
+        cluster_authorized_operations=operations,
     )
 
 

@@ -48,16 +48,21 @@ async def handle(
 ) -> DescribeConfigsResponse:
     asked = {(each.resource_type, each.resource_name): each for each in request.resources}
     results = await in_slices(
-        lambda resource: _describe(context, request, resource), asked.values(), _AT_ONCE
+        lambda resource: _describe(context, call, request, resource), asked.values(), _AT_ONCE
     )
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(
-    context: BrokerContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: BrokerContext,
+    call: Call,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     try:
-        entries = describe_resource(context, resource.resource_type, resource.resource_name)
+        entries = describe_resource(
+            context, call.caller, resource.resource_type, resource.resource_name
+        )
     except ApiError as error:
         return _failed(resource, error.code, error.message)
     wanted = resource.configuration_keys

@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker.api.call import Call, Served
 from broker.replication.descriptions import DirectoryDescription
 from broker.service.context import BrokerContext
+from broker.service.directories import describe_directories
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_log_dirs as messages
 from stele.wire.kafka.messages.describe_log_dirs import (
@@ -25,7 +26,7 @@ async def handle(
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    directories = await context.replicas.describe_directories(wanted)
+    directories = await describe_directories(context, call.caller, wanted)
     return DescribeLogDirsResponse(results=[_result(directory) for directory in directories])
 
 

@@ -6,9 +6,10 @@ Deviations: there are no transactions, so no producer has one under way.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.service import requests
+from broker.partition.ids import PartitionId
+from broker.service import producers
 from broker.service.context import BrokerContext
-from metadata.image import Topic
+from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_producers as messages
 from stele.wire.kafka.messages.describe_producers import (
@@ -25,29 +26,32 @@ from storage.turns import SLICE_STEPS, Slices
 async def handle(
     context: BrokerContext, call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    image = context.image()
+    topics = producers.topics(context, call.caller)
     slices = Slices(SLICE_STEPS)
-    topics = []
+    told = []
     for topic in request.topics:
         found = TopicResponse(topic.name)
         for number in topic.partition_indexes:
-            described = _partition(context, image.topic(topic.name), number)
+            described = _partition(
+                context, topics.partition(topic.name, NO_TOPIC_ID, number), number
+            )
             found.partitions.append(described)
             await slices.step(1 + len(described.active_producers))
-        topics.append(found)
+        told.append(found)
         await slices.step()
-    return DescribeProducersResponse(topics=topics)
+    return DescribeProducersResponse(topics=told)
 
 
-def _partition(context: BrokerContext, topic: Topic | None, number: int) -> PartitionResponse:
-    found = requests.partition_of(topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, number)
+def _partition(
+    context: BrokerContext, found: PartitionId | ErrorCode, number: int
+) -> PartitionResponse:
     if isinstance(found, ErrorCode):
         return PartitionResponse(number, found)
     try:
-        producers = context.replicas.producers_of(found)
+        known = producers.producers_of(context, found)
     except ApiError as error:
         return PartitionResponse(number, error.code)
-    return PartitionResponse(number, active_producers=[_state(each) for each in producers])
+    return PartitionResponse(number, active_producers=[_state(each) for each in known])
 
 
 def _state(entry: ProducerEntry) -> ProducerState:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import error_code
+from broker.service.authorizer import Operation
+from broker.service.changes import ask, error_code
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_quorum as messages
@@ -40,8 +41,10 @@ async def handle(
     if asked != [(METADATA_TOPIC, 0)]:
         return _refused_partitions(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        answer = await context.controller.call(
-            "/stele.v1.Admin/DescribeQuorum",
+        answer = await ask(
+            context,
+            call.caller,
+            Operation.DESCRIBE,
             pb.DescribeQuorumRequest(),
             pb.DescribeQuorumResponse,
             timeout_s=_TIMEOUT_S,

@@ -7,9 +7,13 @@ Deviations: none. Topics come by name; a page ends after so many partitions as t
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.metadata import TOPIC_OPERATIONS, is_valid_topic_name
 from broker.service.context import BrokerContext
-from metadata.image import PartitionState, Topic
+from broker.service.metadata import (
+    MissingTopic,
+    TopicPage,
+    page_of_partitions,
+    topic_operations,
+)
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_topic_partitions as messages
 from stele.wire.kafka.messages.describe_topic_partitions import (
@@ -28,38 +32,37 @@ async def handle(
     cursor = request.cursor or Cursor("", 0)
     if cursor.partition_index < 0:
         return refuse(call, request, ErrorCode.INVALID_REQUEST)
-    image = context.image()
     limit = context.config.max_request_partition_size_limit
-    left = max(1, min(request.response_partition_limit, limit))
-    asked = {topic.name for topic in request.topics} or image.topic_ids.keys()
-    live = {each.broker_id for each in image.brokers.values() if not each.fenced}
+    page = await page_of_partitions(
+        context,
+        call.caller,
+        {topic.name for topic in request.topics},
+        cursor.topic_name,
+        cursor.partition_index,
+        max(1, min(request.response_partition_limit, limit)),
+    )
+    live = {each.broker_id for each in page.image.brokers.values() if not each.fenced}
     response = DescribeTopicPartitionsResponse()
     slices = Slices(SLICE_STEPS)
-    for name in sorted(name for name in asked if name >= cursor.topic_name):
-        await slices.step()
-        topic = image.topic(name)
-        if topic is None:
-            response.topics.append(_failed(name, _missing(name)))
+    for each in page.topics:
+        if isinstance(each, MissingTopic):
+            response.topics.append(_failed(each.name or "", each.error))
+            await slices.step()
             continue
-        first = cursor.partition_index if name == cursor.topic_name else 0
-        if left == 0:
-            response.next_cursor = Cursor(name, first)
-            break
-        partitions = topic.partitions[first : first + left]
-        response.topics.append(_topic(topic, first, partitions, live))
-        left -= len(partitions)
-        if first + len(partitions) < len(topic.partitions):
-            response.next_cursor = Cursor(name, first + len(partitions))
-            break
+        operations = topic_operations(context, call.caller, each.topic.name)
+        response.topics.append(_topic(each, live, operations))
+        await slices.step(1 + len(each.partitions))
+    if page.next_topic is not None:
+        response.next_cursor = Cursor(page.next_topic, page.next_partition)
     return response
 
 
 def _topic(
-    topic: Topic, first: int, partitions: tuple[PartitionState, ...], live: set[int]
+    page: TopicPage, live: set[int], operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
+        name=page.topic.name,
+        topic_id=page.topic.topic_id,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=number,
@@ -71,16 +74,10 @@ def _topic(
                 last_known_elr=list(state.last_known_elr),
                 offline_replicas=[each for each in state.replicas if each not in live],
             )
-            for number, state in enumerate(partitions, first)
+            for number, state in enumerate(page.partitions, page.first)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
-
-
-def _missing(name: str) -> ErrorCode:
-    if is_valid_topic_name(name):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

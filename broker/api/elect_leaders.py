@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import (
+from broker.service.changes import (
+    accepted_change,
     check_named,
     error_code,
-    forwarded,
     known_here,
     patience_s,
 )
@@ -47,8 +47,8 @@ async def handle(
     timeout_s = patience_s(request.timeout_ms)
     deadline = context.clock.monotonic() + timeout_s
     try:
-        answer = await forwarded(
-            context, "ElectLeaders", wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
+        answer = await accepted_change(
+            context, call.caller, wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)

@@ -15,9 +15,9 @@ from broker.api.call import Call, Reply, Served, hinted_endpoints
 from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import FetchContext
 from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
-from broker.service import requests
+from broker.service import fetch as service
 from broker.service.context import BrokerContext
-from metadata.image import MetadataImage
+from broker.service.topics import Topics
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch as messages
 from stele.wire.kafka.messages.fetch import (
@@ -37,14 +37,18 @@ logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 _TOPIC_IDS_FROM = 13
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_NO_ID = bytes(17)
+"""What stands before the name of a topic that does not exist, where else the id is."""
+
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class _Names:
     """Topic names ↔ ids within one request: before version 13 topics are named."""
 
-    def __init__(self, image: MetadataImage, version: int) -> None:
-        self._image = image
+    def __init__(self, topics: Topics, version: int) -> None:
+        self._topics = topics
         self._by_id = version >= _TOPIC_IDS_FROM
         self._names: dict[bytes, str] = {}
 
@@ -52,8 +56,8 @@ class _Names:
         """The topic's id; for a name that does not exist something that is no id."""
         if self._by_id:
             return topic_id
-        known = self._image.topic(topic)
-        key = known.topic_id if known else bytes(17) + topic.encode()
+        known = self._topics.image.topic(topic)
+        key = known.topic_id if known else _NO_ID + topic.encode()
         self._names[key] = topic
         return key
 
@@ -61,30 +65,33 @@ class _Names:
         """The name to answer with (left out of the answer where ids are used)."""
         if key in self._names or self._by_id:
             return self._names.get(key, "")
-        topic = self._image.topic_by_id(key)  # of an earlier request of the session
+        topic = self._topics.image.topic_by_id(key)  # of an earlier request of the session
         return topic.name if topic else ""
 
-    def missing(self, partition: PartitionId) -> ErrorCode | None:
-        """The error of a partition that is not in the metadata."""
-        topic = self._image.topic_by_id(partition.topic_id)
-        if topic is None:
-            return (
-                ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+    def refusal(self, partition: PartitionId) -> ErrorCode | None:
+        """The error of a partition that is not in the metadata, or not for the caller to read."""
+        key = partition.topic_id
+        if key.startswith(_NO_ID):
+            may_know = self._topics.may(key.removeprefix(_NO_ID).decode())
+            return _UNKNOWN if may_know else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = self._topics.identified(key)
+        if isinstance(topic, ErrorCode):
+            is_unknown = topic is ErrorCode.UNKNOWN_TOPIC_ID and not self._by_id
+            return _UNKNOWN if is_unknown else topic
         if not 0 <= partition.partition < len(topic.partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _UNKNOWN
         return None
 
 
 def handle(
     context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
-    fetch = _Fetch(context, call, request, reply)
-    fetch.work_off(fetch.begin())
-    return fetch.cancel
+    exchange = _Exchange(context, call, request, reply)
+    exchange.work_off(exchange.begin())
+    return exchange.cancel
 
 
-class _Fetch:
+class _Exchange:
     """One request. What names many partitions is worked on in slices, before the reading and after.
 
     Not that of a broker that proves to be one: its requests are taken up as they come.
@@ -93,24 +100,24 @@ class _Fetch:
     def __init__(
         self, context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
     ) -> None:
-        image = context.image()
         self._context = context
         self._call = call
         self._request = request
         self._reply = reply
-        self._names = _Names(image, call.version)
         self._replica_id, self._replica_epoch = _replica(request)
-        registration = image.broker(self._replica_id) if self._replica_epoch >= 0 else None
+        topics = service.topics(context, call.caller, replica_id=self._replica_id)
+        self._names = _Names(topics, call.version)
+        registration = topics.image.broker(self._replica_id) if self._replica_epoch >= 0 else None
         self._is_proven = (
             registration is not None and registration.broker_epoch == self._replica_epoch
         )
-        self._withdraw: Cancel | None = None
+        self._fetch: service.Fetch | None = None
         self._is_over = False
 
     def cancel(self) -> None:
         self._is_over = True
-        if self._withdraw is not None:
-            self._withdraw()
+        if self._fetch is not None:
+            self._fetch.cancel()
 
     def work_off(self, work: Generator[None, None, None]) -> None:
         """A slice now, the others each in a turn of its own."""
@@ -160,16 +167,17 @@ class _Fetch:
             return
         items: list[FetchEntry | FetchResult] = []
         for entry in session.entries:
-            missing = names.missing(entry.id)
-            items.append(entry if missing is None else FetchResult(entry.id, missing))
+            refusal = names.refusal(entry.id)
+            items.append(entry if refusal is None else FetchResult(entry.id, refusal))
             if not len(items) % SLICE_STEPS:
                 yield
-        self._withdraw = requests.fetch(
+        self._fetch = service.Fetch(
             self._context,
             items,
             self._query(session),
             lambda results: self.work_off(self._answer(session, results)),
         )
+        self._fetch.run()
 
     def _query(self, session: FetchContext) -> FetchQuery:
         request = self._request

@@ -7,8 +7,8 @@ this broker's own metadata has the decision, a second at most.
 
 from __future__ import annotations
 
-from broker.api import config_requests
 from broker.api.call import Call, Served
+from broker.service import config_changes
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import incremental_alter_configs as messages
@@ -28,9 +28,10 @@ _LIST_OPERATIONS = {_APPEND: pb.ListOperation.APPEND, _SUBTRACT: pb.ListOperatio
 async def handle(
     context: BrokerContext, call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    config_requests.check_size([len(resource.configs) for resource in request.resources])
-    outcomes = await config_requests.alter(
+    config_changes.check_size([len(resource.configs) for resource in request.resources])
+    outcomes = await config_changes.alter(
         context,
+        call.caller,
         await in_slices(_wish, request.resources),
         await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
@@ -55,7 +56,7 @@ def _refusal(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
         for config in resource.configs
         if config.value is None and config.config_operation != _DELETE
     ]
-    return config_requests.refusal(resource.resource_type, nulls)
+    return config_changes.refusal(resource.resource_type, nulls)
 
 
 def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:

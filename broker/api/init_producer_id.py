@@ -2,13 +2,14 @@
 
 Deviations: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every
 client takes for final, as there are no transactions; a producer that asks for a higher epoch gets
-another id instead, as in Kafka.
+another id instead, as in Kafka; who may write to a topic, but not IDEMPOTENT_WRITE, gets none.
 """
 
 from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.service.context import BrokerContext
+from broker.service.producers import init_producer_id
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import init_producer_id as messages
 from stele.wire.kafka.messages.init_producer_id import (
@@ -22,10 +23,11 @@ async def handle(
 ) -> InitProducerIdResponse:
     if request.transactional_id == "":
         return refuse(call, request, ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return refuse(call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
-        return InitProducerIdResponse(producer_id=await context.producer_ids.take())
+        producer_id = await init_producer_id(
+            context, call.caller, is_transactional=request.transactional_id is not None
+        )
+        return InitProducerIdResponse(producer_id=producer_id)
     except ApiError as error:
         return refuse(call, request, error.code)
 

@@ -11,9 +11,9 @@ from itertools import islice
 
 from broker.api.call import Call, Served
 from broker.replication.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
-from broker.service import requests
+from broker.service import offsets
 from broker.service.context import BrokerContext
-from metadata.image import MetadataImage
+from broker.service.topics import NO_TOPIC_ID, Topics
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import list_offsets as messages
 from stele.wire.kafka.messages.list_offsets import (
@@ -43,18 +43,18 @@ _SPECIAL_FROM = {
 async def handle(
     context: BrokerContext, call: Call, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    image = context.image()
+    topics = offsets.topics(context, call.caller)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     named = [(topic.name, each) for topic in request.topics for each in topic.partitions]
     items = await in_slices(
         lambda each: (
             OffsetResult(ErrorCode.INVALID_REQUEST)
             if asked[each[0], each[1].partition_index] > 1
-            else _item(image, call.version, *each)
+            else _item(topics, call.version, *each)
         ),
         named,
     )
-    results = await requests.list_offsets(
+    results = await offsets.list_offsets(
         context, items, read_committed=request.isolation_level == READ_COMMITTED
     )
     told = zip(named, results, strict=True)
@@ -70,9 +70,9 @@ async def handle(
 
 
 def _item(
-    image: MetadataImage, version: int, name: str, partition: ListOffsetsPartition
+    topics: Topics, version: int, name: str, partition: ListOffsetsPartition
 ) -> OffsetQuery | OffsetResult:
-    found = requests.partition_of(image.topic(name) or _UNKNOWN, partition.partition_index)
+    found = topics.partition(name, NO_TOPIC_ID, partition.partition_index)
     if isinstance(found, ErrorCode):
         return OffsetResult(found)
     timestamp_ms = partition.timestamp
@@ -83,9 +83,6 @@ def _item(
     if timestamp_ms == EARLIEST_LOCAL:
         timestamp_ms = EARLIEST_TIMESTAMP
     return OffsetQuery(found, timestamp_ms, partition.current_leader_epoch)
-
-
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _answer(index: int, result: OffsetResult) -> ListOffsetsPartitionResponse:

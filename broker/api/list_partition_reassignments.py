@@ -6,7 +6,8 @@ Not from this broker's own metadata: what is missing there may just have been st
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import check_named, error_code, patience_s
+from broker.service.authorizer import Operation
+from broker.service.changes import ask, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages
@@ -32,8 +33,10 @@ async def handle(
     if request.topics is not None and not named:
         return ListPartitionReassignmentsResponse()
     try:
-        answer = await context.controller.call(
-            "/stele.v1.Admin/ListPartitionReassignments",
+        answer = await ask(
+            context,
+            call.caller,
+            Operation.DESCRIBE,
             pb.ListPartitionReassignmentsRequest(partitions=named),
             pb.ListPartitionReassignmentsResponse,
             timeout_s=patience_s(request.timeout_ms),

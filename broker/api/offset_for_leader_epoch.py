@@ -9,8 +9,9 @@ from itertools import islice
 
 from broker.api.call import Call, Served
 from broker.replication.types import EpochQuery, OffsetResult
-from broker.service import requests
+from broker.service import offsets
 from broker.service.context import BrokerContext
+from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import offset_for_leader_epoch as messages
 from stele.wire.kafka.messages.offset_for_leader_epoch import (
@@ -26,15 +27,15 @@ from storage.turns import in_slices
 async def handle(
     context: BrokerContext, call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    image = context.image()
+    topics = offsets.topics(context, call.caller)
 
     def ask(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
         topic, partition = named
-        found = requests.partition_of(requests.find_topic(image, topic, b""), partition.partition)
+        found = topics.partition(topic, NO_TOPIC_ID, partition.partition)
         if isinstance(found, ErrorCode):
             return _answer(partition.partition, OffsetResult(found))
         query = EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
-        (result,) = requests.epoch_ends(context, [query])
+        (result,) = offsets.epoch_ends(context, [query])
         return _answer(partition.partition, result)
 
     named = ((topic.topic, each) for topic in request.topics for each in topic.partitions)

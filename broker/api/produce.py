@@ -11,11 +11,9 @@ names of headers that are not UTF-8, are refused, for not every client can read 
 from __future__ import annotations
 
 from broker.api.call import Call, Reply, Served, hinted_endpoints
-from broker.partition.ids import PartitionId
-from broker.replication.types import Cancel, ProduceEntry, ProduceResult
-from broker.service import requests
+from broker.replication.types import Cancel, ProduceResult
 from broker.service.context import BrokerContext
-from metadata.image import Topic
+from broker.service.produce import Produce
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages
 from stele.wire.kafka.messages.produce import (
@@ -34,11 +32,10 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(
     context: BrokerContext, call: Call, request: ProduceRequest, reply: Reply
 ) -> Cancel | None:
-    image = context.image()
-    items: list[ProduceEntry | ProduceResult] = []
+    produce = Produce(context, call.caller, is_transactional=request.transactional_id is not None)
     for data in request.topic_data:
-        topic = requests.find_topic(image, data.name, data.topic_id)
-        items.extend(_item(request, topic, partition) for partition in data.partition_data)
+        for partition in data.partition_data:
+            produce.add(data.name, data.topic_id, partition.index, _batch(partition))
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
@@ -49,23 +46,13 @@ def handle(
             # Without an answer only a lost connection makes the client look for the leader.
             call.close(_first_error(results))
 
-    requests.produce(context, items, request.acks, request.timeout_ms, done)
+    produce.run(request.acks, request.timeout_ms, done)
     return None
 
 
-def _item(
-    request: ProduceRequest, topic: Topic | ErrorCode, data: PartitionProduceData
-) -> ProduceEntry | ProduceResult:
-    found = requests.partition_of(topic, data.index)
-    if isinstance(found, ErrorCode):
-        return ProduceResult(PartitionId(requests.NO_TOPIC_ID, data.index), found)
-    if request.transactional_id is not None:
-        message = "transactions are not supported"
-        return ProduceResult(found, ErrorCode.INVALID_TXN_STATE, message)
-    if not isinstance(data.records, memoryview | bytearray) or not data.records:
-        message = "a partition of a Produce request holds exactly one record batch"
-        return ProduceResult(found, ErrorCode.INVALID_RECORD, message)
-    return ProduceEntry(found, data.records)
+def _batch(data: PartitionProduceData) -> bytearray | memoryview | None:
+    records = data.records
+    return records if isinstance(records, memoryview | bytearray) and records else None
 
 
 def _response(

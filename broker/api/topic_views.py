@@ -26,7 +26,6 @@ class Perspective(NamedTuple):
 
     listener: str
     knows_listener_errors: bool  # LISTENER_NOT_FOUND came with version 6
-    authorized_operations: int
 
 
 class TopicView:
@@ -55,10 +54,19 @@ class TopicView:
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[self._partition(i, state) for i, state in enumerate(topic.partitions)],
-            topic_authorized_operations=self._perspective.authorized_operations,
         )
         self._built[topic.topic_id] = (topic, view)
         return view
+
+    @staticmethod
+    def with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
+        """The same for one caller alone, who asks what it may do."""
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partitions,
+            topic_authorized_operations=operations,
+        )
 
     def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
         error, leader = ErrorCode.NONE, state.leader

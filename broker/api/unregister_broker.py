@@ -7,7 +7,7 @@ partition, cannot go (INVALID_REQUEST).
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import forwarded, known_here
+from broker.service.changes import accepted_change, known_here
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import unregister_broker as messages
@@ -26,9 +26,9 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     deadline = context.clock.monotonic() + _TIMEOUT_S
     try:
-        answer = await forwarded(
+        answer = await accepted_change(
             context,
-            "UnregisterBroker",
+            call.caller,
             pb.UnregisterBrokerRequest(broker_id=request.broker_id),
             pb.UnregisterBrokerResponse,
             timeout_s=_TIMEOUT_S,

@@ -8,7 +8,7 @@ one refused refuses all.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.api.topic_requests import check_named, error_code, forwarded, patience_s
+from broker.service.changes import accepted_change, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
 from metadata.features import KAFKA_NAMES
 from stele.errors import ApiError, ErrorCode
@@ -45,9 +45,9 @@ async def handle(
         name = _OUR_NAMES.get(each.feature, each.feature)
         wishes.updates.add(name=name, level=each.max_version_level, type=_type(call.version, each))
     try:
-        answer = await forwarded(
+        answer = await accepted_change(
             context,
-            "UpdateFeatures",
+            call.caller,
             wishes,
             pb.UpdateFeaturesResponse,
             timeout_s=patience_s(request.timeout_ms),

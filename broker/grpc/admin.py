@@ -9,16 +9,19 @@ what an image lacks may just have been started.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
 from broker.grpc.messages import unary
+from broker.service.authorizer import Operation
 from broker.service.caller import Caller
-from broker.service.changes import forward_change
+from broker.service.changes import ask, change
 from broker.service.config_view import describe_resource
 from broker.service.context import BrokerContext
+from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from metadata.features import describe as describe_features
 from metadata.image import (
     GRPC,
@@ -26,10 +29,11 @@ from metadata.image import (
     BrokerRegistration,
     ConfigResource,
     MetadataImage,
+    Topic,
 )
+from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
-from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import (
     AddVoterRequest,
     DescribeQuorumRequest,
@@ -74,26 +78,25 @@ class AdminService:
         self._listener = listener
 
     def service(self) -> Service:
-        forward = self._forward
         methods: dict[str, tuple[Any, Any]] = {
             **{
-                name: (request_type, self._change(name, response_type))
+                name: (request_type, self._change(response_type))
                 for name, request_type, response_type in _CHANGES
             },
             "ListPartitionReassignments": (
                 pb.ListPartitionReassignmentsRequest,
-                forward("ListPartitionReassignments", pb.ListPartitionReassignmentsResponse),
+                self._ask(Operation.DESCRIBE, pb.ListPartitionReassignmentsResponse),
             ),
             "DescribeQuorum": (
                 DescribeQuorumRequest,
-                forward("DescribeQuorum", DescribeQuorumResponse),
+                self._ask(Operation.DESCRIBE, DescribeQuorumResponse),
             ),
             "TransferLeadership": (
                 TransferLeadershipRequest,
-                forward("TransferLeadership", TransferLeadershipResponse),
+                self._ask(Operation.ALTER, TransferLeadershipResponse),
             ),
             "AddVoter": (AddVoterRequest, self._add_voter),
-            "RemoveVoter": (RemoveVoterRequest, forward("RemoveVoter", VoterChangeResponse)),
+            "RemoveVoter": (RemoveVoterRequest, self._ask(Operation.ALTER, VoterChangeResponse)),
             "DescribeCluster": (pb.DescribeClusterRequest, self._describe_cluster),
             "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
@@ -106,89 +109,54 @@ class AdminService:
             }
         )
 
-    def _change(self, name: str, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
-        async def change(caller: Caller, request: Q) -> R:
+    def _change(self, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
+        async def handle(caller: Caller, request: Q) -> R:
             try:
-                return await forward_change(
-                    self._context, name, request, response_type, timeout_s=_ANSWER_S
+                return await change(
+                    self._context, caller, request, response_type, timeout_s=_ANSWER_S
                 )
             except ApiError as error:
                 answer: Any = response_type()
                 answer.error, answer.message, answer.leader_id = error.code, error.message, -1
                 return cast(R, answer)
 
-        return change
+        return handle
 
-    def _forward(self, name: str, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
-        method = f"/stele.v1.Admin/{name}"
-
-        async def ask(caller: Caller, request: Q) -> R:
-            try:
-                return await self._context.controller.call(
-                    method, request, response_type, timeout_s=_TIMEOUT_S
+    def _ask(
+        self, operation: Operation, response_type: type[R]
+    ) -> Callable[[Caller, Q], Awaitable[R]]:
+        async def handle(caller: Caller, request: Q) -> R:
+            with _unavailable():
+                return await ask(
+                    self._context, caller, operation, request, response_type, timeout_s=_TIMEOUT_S
                 )
-            except ApiError as error:
-                # What the client may try again, in its own words.
-                raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
-        return ask
+        return handle
 
     async def _add_voter(self, caller: Caller, request: AddVoterRequest) -> VoterChangeResponse:
         """Waits as long as the voter may take to catch up, and asks nobody else meanwhile."""
         timeout_s = request.timeout_ms / 1000 + _TIMEOUT_S
-        try:
-            return await self._context.controller.call(
-                "/stele.v1.Admin/AddVoter",
+        with _unavailable():
+            return await ask(
+                self._context,
+                caller,
+                Operation.ALTER,
                 request,
                 VoterChangeResponse,
                 timeout_s=timeout_s,
                 attempt_s=timeout_s,
             )
-        except ApiError as error:
-            raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
     # ------------------------------------------------------------------ from the image
 
     async def _present_image(self, request: Any) -> MetadataImage:
-        """The image once it has what the request needs to see: ``min_metadata_offset``, and for a
-        linearizable read everything that was acknowledged before.
-
-        Raises RpcError UNAVAILABLE where the controllers were not heard of late.
-        """
-        deadline = self._context.clock.monotonic() + _ANSWER_S
-        min_offset = request.min_metadata_offset
-        if request.linearizable:
-            min_offset = max(min_offset, await self._read_index())
-        left_s = max(0.0, deadline - self._context.clock.monotonic())
-        await self._context.wait_until(lambda image: image.offset >= min_offset, left_s)
-        if not request.linearizable and not self._context.lease_valid():
-            raise RpcError(
-                RpcCode.UNAVAILABLE,
-                f"broker {self._context.broker_id} has no contact to the active controller, "
-                "so what it knows may be outdated",
+        with _unavailable():
+            return await present_image(
+                self._context,
+                min_offset=request.min_metadata_offset,
+                linearizable=request.linearizable,
+                patience_s=_ANSWER_S,
             )
-        image = self._context.image()
-        if image.offset < min_offset:
-            raise RpcError(
-                RpcCode.UNAVAILABLE,
-                f"broker {self._context.broker_id} has not applied metadata up to {min_offset}",
-            )
-        return image
-
-    async def _read_index(self) -> int:
-        """What has to be applied to see every change acknowledged before this call."""
-        try:
-            answer = await self._context.controller.call(
-                "/stele.v1.Controller/ReadIndex",
-                ReadIndexRequest(),
-                ReadIndexResponse,
-                timeout_s=_ANSWER_S,
-            )
-        except ApiError as error:
-            raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
-        if answer.error != ErrorCode.NONE:
-            raise RpcError(RpcCode.UNAVAILABLE, f"the controller answers {answer.error}")
-        return answer.metadata_offset
 
     async def _describe_cluster(
         self, caller: Caller, request: pb.DescribeClusterRequest
@@ -207,9 +175,14 @@ class AdminService:
     async def _describe_topics(
         self, caller: Caller, request: pb.DescribeTopicsRequest
     ) -> pb.DescribeTopicsResponse:
-        image = await self._present_image(request)
-        names = list(request.names) or [topic.name for topic in image.sorted_topics()]
-        return pb.DescribeTopicsResponse(topics=[_topic(image, name) for name in names])
+        await self._present_image(request)
+        if request.names:
+            found = await find_topics(self._context, caller, request.names)
+        else:
+            found = await all_topics(self._context, caller)
+        return pb.DescribeTopicsResponse(
+            topics=[_topic(found.image, each) for each in found.topics]
+        )
 
     async def _describe_features(
         self, caller: Caller, request: pb.DescribeFeaturesRequest
@@ -225,7 +198,7 @@ class AdminService:
         for resource in request.resources:
             described = answer.resources.add(resource=resource)
             try:
-                entries = describe_resource(self._context, resource.type, resource.name)
+                entries = describe_resource(self._context, caller, resource.type, resource.name)
             except ApiError as error:
                 described.error, described.message = error.code, error.message
                 continue
@@ -239,6 +212,15 @@ class AdminService:
                     read_only=entry.read_only,
                 )
         return answer
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    """What the client may try again at another broker, in its own words."""
+    try:
+        yield
+    except ApiError as error:
+        raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
 
 def _broker(listener: str, registration: BrokerRegistration) -> pb.BrokerDescription:
@@ -257,17 +239,15 @@ def _broker(listener: str, registration: BrokerRegistration) -> pb.BrokerDescrip
     )
 
 
-def _topic(image: MetadataImage, name: str) -> pb.DescribeTopicsResponse.Topic:
-    topic = image.topic(name)
-    if topic is None:
-        return pb.DescribeTopicsResponse.Topic(
-            name=name,
-            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            message=f"there is no topic {name}",
-        )
-    configs = image.config(ConfigResource.topic(name))
+def _topic(image: MetadataImage, topic: Topic | MissingTopic) -> pb.DescribeTopicsResponse.Topic:
+    if isinstance(topic, MissingTopic):
+        message = explain(topic.error)
+        if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            message = f"there is no topic {topic.name}"
+        return pb.DescribeTopicsResponse.Topic(name=topic.name, error=topic.error, message=message)
+    configs = image.config(ConfigResource.topic(topic.name))
     return pb.DescribeTopicsResponse.Topic(
-        name=name,
+        name=topic.name,
         topic_id=topic.topic_id,
         configs=dict(sorted(configs.items())),
         partitions=[

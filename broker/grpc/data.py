@@ -7,10 +7,11 @@ answered too, and a topic may be given by its name in every request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.grpc.conversation import Conversation
-from broker.grpc.messages import parse, unary
+from broker.grpc.messages import caller_of, parse, unary
 from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.types import (
@@ -22,13 +23,16 @@ from broker.replication.types import (
     FetchResult,
     OffsetQuery,
     OffsetResult,
-    ProduceEntry,
     ProduceResult,
 )
-from broker.service import requests
+from broker.service import fetch, offsets, records
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
-from metadata.image import NO_LEADER, MetadataImage, PartitionState, Topic
+from broker.service.metadata import MissingTopic, all_topics, find_topics
+from broker.service.produce import Produce
+from broker.service.producers import init_producer_id
+from broker.service.topics import NO_TOPIC_ID, Topics
+from metadata.image import NO_LEADER, PartitionState, Topic
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import data_pb2 as pb
@@ -71,32 +75,38 @@ class DataService:
     # ------------------------------------------------------------------ Produce
 
     async def _produce(self, stream: Stream, peer: Peer) -> None:
-        await Conversation(stream, PRODUCE_IN_FLIGHT).run(self._start_produce)
+        start = partial(self._start_produce, caller_of(self._listener, peer))
+        await Conversation(stream, PRODUCE_IN_FLIGHT).run(start)
 
-    def _start_produce(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
+    def _start_produce(
+        self, caller: Caller, payload: bytes, reply: Callable[[bytes], None]
+    ) -> Cancel | None:
         request = parse(pb.ProduceRequest, payload)
-        image = self._context.image()
-        items = [_produce_item(image, partition) for partition in request.partitions]
-        names = [partition.topic for partition in request.partitions]
-        answered = self._context.metrics.measure("Data.Produce", self._context.clock)
+        produce = Produce(self._context, caller)
+        for partition in request.partitions:
+            batch = bytearray(partition.records)  # a copy, for it will be stamped
+            produce.add(partition.topic, partition.topic_id, partition.partition, batch)
+        began_s = self._context.clock.monotonic()
 
         def done(results: list[ProduceResult]) -> None:
-            answered()
-            reply(_produce_response(request.correlation_id, names, results).SerializeToString())
+            self._answered("Data.Produce", began_s)
+            reply(_produce_response(request, results).SerializeToString())
 
-        requests.produce(self._context, items, request.acks, request.timeout_ms, done)
+        produce.run(request.acks, request.timeout_ms, done)
         return None
 
     # ------------------------------------------------------------------ Fetch
 
     async def _fetch(self, stream: Stream, peer: Peer) -> None:
-        await Conversation(stream, FETCH_IN_FLIGHT).run(self._start_fetch)
+        start = partial(self._start_fetch, caller_of(self._listener, peer))
+        await Conversation(stream, FETCH_IN_FLIGHT).run(start)
 
-    def _start_fetch(self, payload: bytes, reply: Callable[[bytes], None]) -> Cancel | None:
+    def _start_fetch(
+        self, caller: Caller, payload: bytes, reply: Callable[[bytes], None]
+    ) -> Cancel | None:
         request = parse(pb.FetchRequest, payload)
-        image = self._context.image()
-        items = [_fetch_item(image, partition) for partition in request.partitions]
-        names = [partition.topic for partition in request.partitions]
+        topics = fetch.topics(self._context, caller)
+        items = [_fetch_item(topics, partition) for partition in request.partitions]
         query = FetchQuery(
             entries=[],
             max_wait_ms=request.max_wait_ms,
@@ -104,14 +114,18 @@ class DataService:
             max_bytes=min(request.max_bytes, self._context.config.fetch_max_bytes),
             read_committed=request.isolation_level == READ_COMMITTED,
         )
-
-        answered = self._context.metrics.measure("Data.Fetch", self._context.clock)
+        began_s = self._context.clock.monotonic()
 
         def done(results: list[FetchResult]) -> None:
-            answered()
-            reply(_fetch_response(request.correlation_id, names, results).SerializeToString())
+            self._answered("Data.Fetch", began_s)
+            reply(_fetch_response(request, results).SerializeToString())
 
-        return requests.fetch(self._context, items, query, done)
+        found = fetch.Fetch(self._context, items, query, done)
+        found.run()
+        return found.cancel
+
+    def _answered(self, name: str, began_s: float) -> None:
+        self._context.metrics.answered(name, self._context.clock.monotonic() - began_s)
 
     # ------------------------------------------------------------------ unary calls
 
@@ -126,11 +140,10 @@ class DataService:
     async def _metadata(self, caller: Caller, request: pb.MetadataRequest) -> pb.MetadataResponse:
         self._require_metadata()
         context = self._context
-        image = context.image()
         if request.topics:
-            topics = [_metadata_topic(name, image.topic(name)) for name in request.topics]
+            found = await find_topics(context, caller, request.topics)
         else:
-            topics = [_metadata_topic(topic.name, topic) for topic in image.sorted_topics()]
+            found = await all_topics(context, caller)
         return pb.MetadataResponse(
             cluster_id=context.cluster_id,
             controller_id=_or_none(context.controller.active_controller),
@@ -143,18 +156,18 @@ class DataService:
                 )
                 for registration, endpoint in context.live_endpoints(caller)
             ],
-            topics=topics,
-            metadata_offset=image.offset,
+            topics=[_metadata_topic(each) for each in found.topics],
+            metadata_offset=found.image.offset,
         )
 
     async def _list_offsets(
         self, caller: Caller, request: pb.ListOffsetsRequest
     ) -> pb.ListOffsetsResponse:
         self._require_metadata()
-        image = self._context.image()
+        topics = offsets.topics(self._context, caller)
         items: list[OffsetQuery | OffsetResult] = []
         for partition in request.partitions:
-            found = _partition(image, partition.topic, b"", partition.partition)
+            found = topics.partition(partition.topic, NO_TOPIC_ID, partition.partition)
             if isinstance(found, ErrorCode):
                 items.append(OffsetResult(found))
             elif partition.timestamp_ms < MAX_TIMESTAMP:
@@ -163,7 +176,7 @@ class DataService:
                 items.append(
                     OffsetQuery(found, partition.timestamp_ms, partition.current_leader_epoch)
                 )
-        results = await requests.list_offsets(
+        results = await offsets.list_offsets(
             self._context, items, read_committed=request.isolation_level == READ_COMMITTED
         )
         return pb.ListOffsetsResponse(
@@ -185,15 +198,15 @@ class DataService:
         self, caller: Caller, request: pb.DeleteRecordsRequest
     ) -> pb.DeleteRecordsResponse:
         self._require_metadata()
-        image = self._context.image()
+        topics = records.topics(self._context, caller)
         items: list[Deletion | DeletionResult] = []
         for partition in request.partitions:
-            found = _partition(image, partition.topic, b"", partition.partition)
+            found = topics.partition(partition.topic, NO_TOPIC_ID, partition.partition)
             if isinstance(found, ErrorCode):
                 items.append(DeletionResult(found))
             else:
                 items.append(Deletion(found, partition.offset))
-        results = await requests.delete_records(self._context, items, request.timeout_ms)
+        results = await records.delete_records(self._context, items, request.timeout_ms)
         return pb.DeleteRecordsResponse(
             partitions=[
                 pb.DeleteRecordsResponse.Partition(
@@ -210,17 +223,17 @@ class DataService:
     async def _offset_for_leader_epoch(
         self, caller: Caller, request: pb.OffsetForLeaderEpochRequest
     ) -> pb.OffsetForLeaderEpochResponse:
-        image = self._context.image()
+        topics = offsets.topics(self._context, caller)
         items: list[EpochQuery | OffsetResult] = []
         for partition in request.partitions:
-            found = _partition(image, partition.topic, b"", partition.partition)
+            found = topics.partition(partition.topic, NO_TOPIC_ID, partition.partition)
             if isinstance(found, ErrorCode):
                 items.append(OffsetResult(found))
             else:
                 items.append(
                     EpochQuery(found, partition.leader_epoch, partition.current_leader_epoch)
                 )
-        results = requests.epoch_ends(self._context, items)
+        results = offsets.epoch_ends(self._context, items)
         return pb.OffsetForLeaderEpochResponse(
             partitions=[
                 pb.OffsetForLeaderEpochResponse.Partition(
@@ -238,12 +251,10 @@ class DataService:
     async def _init_producer_id(
         self, caller: Caller, request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
-        if request.transactional_id:
-            # Any other error would be tried again.
-            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return _no_producer_id(error, "there are no transactions")
         try:
-            producer_id = await self._context.producer_ids.take()
+            producer_id = await init_producer_id(
+                self._context, caller, is_transactional=bool(request.transactional_id)
+            )
         except ApiError as refusal:
             return _no_producer_id(refusal.code, refusal.message)
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -258,26 +269,11 @@ def _no_producer_id(error: ErrorCode, message: str) -> pb.InitProducerIdResponse
     )
 
 
-def _partition(
-    image: MetadataImage, name: str, topic_id: bytes, partition: int
-) -> PartitionId | ErrorCode:
-    return requests.partition_of(requests.find_topic(image, name, topic_id), partition)
-
-
-def _produce_item(
-    image: MetadataImage, partition: pb.ProduceRequest.Partition
-) -> ProduceEntry | ProduceResult:
-    found = _partition(image, partition.topic, partition.topic_id, partition.partition)
-    if isinstance(found, ErrorCode):
-        return ProduceResult(PartitionId(partition.topic_id, partition.partition), found)
-    return ProduceEntry(found, bytearray(partition.records))  # a copy, for it will be stamped
-
-
 def _produce_response(
-    correlation_id: int, names: list[str], results: list[ProduceResult]
+    request: pb.ProduceRequest, results: list[ProduceResult]
 ) -> pb.ProduceResponse:
     return pb.ProduceResponse(
-        correlation_id=correlation_id,
+        correlation_id=request.correlation_id,
         partitions=[
             pb.ProduceResponse.Partition(
                 topic_id=result.id.topic_id,
@@ -289,17 +285,15 @@ def _produce_response(
                 log_start_offset=result.log_start_offset,
                 leader=result.leader.leader_id,
                 leader_epoch=result.leader.leader_epoch,
-                topic=name,
+                topic=asked.topic,
             )
-            for name, result in zip(names, results, strict=True)
+            for asked, result in zip(request.partitions, results, strict=True)
         ],
     )
 
 
-def _fetch_item(
-    image: MetadataImage, partition: pb.FetchRequest.Partition
-) -> FetchEntry | FetchResult:
-    found = _partition(image, partition.topic, partition.topic_id, partition.partition)
+def _fetch_item(topics: Topics, partition: pb.FetchRequest.Partition) -> FetchEntry | FetchResult:
+    found = topics.partition(partition.topic, partition.topic_id, partition.partition)
     if isinstance(found, ErrorCode):
         return FetchResult(PartitionId(partition.topic_id, partition.partition), found)
     return FetchEntry(
@@ -311,11 +305,9 @@ def _fetch_item(
     )
 
 
-def _fetch_response(
-    correlation_id: int, names: list[str], results: list[FetchResult]
-) -> pb.FetchResponse:
+def _fetch_response(request: pb.FetchRequest, results: list[FetchResult]) -> pb.FetchResponse:
     return pb.FetchResponse(
-        correlation_id=correlation_id,
+        correlation_id=request.correlation_id,
         partitions=[
             pb.FetchResponse.Partition(
                 topic_id=result.id.topic_id,
@@ -332,19 +324,20 @@ def _fetch_response(
                 else result.diverging.end_offset,
                 leader=result.leader.leader_id,
                 leader_epoch=result.leader.leader_epoch,
-                topic=name,
+                topic=asked.topic,
             )
-            for name, result in zip(names, results, strict=True)
+            for asked, result in zip(request.partitions, results, strict=True)
         ],
     )
 
 
-def _metadata_topic(name: str, topic: Topic | None) -> pb.MetadataResponse.Topic:
-    if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return pb.MetadataResponse.Topic(name=name, error=error, message=explain(error))
+def _metadata_topic(topic: Topic | MissingTopic) -> pb.MetadataResponse.Topic:
+    if isinstance(topic, MissingTopic):
+        return pb.MetadataResponse.Topic(
+            name=topic.name, error=topic.error, message=explain(topic.error)
+        )
     return pb.MetadataResponse.Topic(
-        name=name,
+        name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
             _metadata_partition(number, state) for number, state in enumerate(topic.partitions)

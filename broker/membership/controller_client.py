@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 0.25
 
-_CALL_TIMEOUT_S = 5.0
+CALL_TIMEOUT_S = 5.0
 """The longest wait for one attempt: a controller that went silent must not cost the deadline."""
 
 _REQUEST_TIMEOUT_S = 30.0
@@ -137,7 +137,7 @@ class ControllerClient:
         response_type: type[T],
         *,
         timeout_s: float = _REQUEST_TIMEOUT_S,
-        attempt_s: float = _CALL_TIMEOUT_S,
+        attempt_s: float = CALL_TIMEOUT_S,
         repeat_unknown: bool = False,
     ) -> T:
         """Ask the active controller and return its answer, whose ``error`` may be any but

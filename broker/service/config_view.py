@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.service.authorizer import Operation, config_resource, refusal, topic_resource
+from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
@@ -32,12 +34,17 @@ class DescribedKey:
 
 
 def describe_resource(
-    context: BrokerContext, resource_type: int, resource_name: str
+    context: BrokerContext, caller: Caller, resource_type: int, resource_name: str
 ) -> list[DescribedKey]:
     """Every key of a topic or of this broker, by name; of the cluster's default what is set.
 
-    Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
+    Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED.
     """
+    resource = config_resource(resource_type, resource_name)
+    why = refusal(context.authorizer, caller, Operation.DESCRIBE_CONFIGS, resource)
+    if why is not None:
+        raise why
     if resource_type == ConfigResourceType.TOPIC:
         return _describe_topic(context, resource_name)
     if resource_type == ConfigResourceType.BROKER:
@@ -63,7 +70,8 @@ class NewTopicConfigs:
     Not read from an image: this broker's may not have them yet, and with validate_only none will.
     """
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, caller: Caller) -> None:
+        self._context, self._caller = context, caller
         image, static = context.image(), context.config.raw
         self._inherited = [
             DescribedKey(
@@ -73,6 +81,12 @@ class NewTopicConfigs:
             )
             for key in _by_name(TOPIC_KEYS)
         ]
+
+    def may_be_told(self, name: str) -> bool:
+        """Whether the caller may see the configuration of a topic of this name."""
+        return self._context.authorizer.allows(
+            self._caller, Operation.DESCRIBE_CONFIGS, topic_resource(name)
+        )
 
     def of(self, configs: Mapping[str, str]) -> list[DescribedKey]:
         """Every key of a topic that is made with ``configs``, by name."""

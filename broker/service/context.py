@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
+from broker.service.authorizer import AllowAll, Authorizer
 from broker.service.caller import Caller
 from broker.service.producer_ids import ProducerIds
 from metadata.image import BrokerRegistration, Endpoint, MetadataImage
@@ -43,6 +44,7 @@ class BrokerContext:
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
     caught_up: Callable[[], bool] = lambda: True
+    authorizer: Authorizer = field(default_factory=AllowAll)
 
     @property
     def broker_id(self) -> int:

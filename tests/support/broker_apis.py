@@ -27,6 +27,8 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from broker.service.authorizer import Operation, Resource
+from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from metadata.delta import MetadataDelta
@@ -67,6 +69,18 @@ SETTINGS = {
 
 def topic_id(name: str) -> bytes:
     return name.encode().rjust(16, b"#")
+
+
+class FakeAuthorizer:
+    """Allows everything but what a test denies; remembers who asked."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, Resource]] = set()
+        self.callers: list[Caller] = []
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        self.callers.append(caller)
+        return (operation, resource) not in self.denied
 
 
 class FakeReplicas(ReplicaManager):
@@ -402,6 +416,7 @@ class Edges:
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         )
         self.replicas = FakeReplicas()
+        self.authorizer = FakeAuthorizer()
         self.lease = True
         self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
         self.leader = LeaderAndEpoch(100, 1)
@@ -438,6 +453,7 @@ class Edges:
             lease_valid=lambda: self.lease,
             controller_features=lambda: self.controller_features,
             new_request_id=partial(random.Random(1).randbytes, 16),
+            authorizer=self.authorizer,
         )
         self.apis = KafkaApis(self.context)
         self.apis.open()

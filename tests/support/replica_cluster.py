@@ -225,7 +225,7 @@ class _FetchOnly:
         respond: Respond,
     ) -> None:
         caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
-        call = Call(header.api_version, caller, TopicViews(), lambda _: None, connection)
+        call = Call(header.api_version, caller, TopicViews(), connection)
         fetch_api.handle(self._context, call, message, respond)  # type: ignore[arg-type]
 
 

@@ -139,13 +139,14 @@ def test_garbage_closes_that_connection_only(data: bytes) -> None:
 
 def test_every_api_can_refuse_every_version() -> None:
     """A handler that fails must always leave something that can be encoded."""
+    connection: Any = None
     caller = Caller(ANONYMOUS, None, "X", Plane.KAFKA, "10.0.0.9")
     for served in SERVED:
         for version in range(served.api.min_version, served.versions[1] + 1):
             request: Any = served.api.request()
             if getattr(request, "topics", 1) is None:
                 request.topics = []
-            call = Call(version, caller, TopicViews(), lambda _: None, None)
+            call = Call(version, caller, TopicViews(), connection)
             answer = served.refuse(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)
             assert kafka.encode_response(served.api.key, version, 1, answer)
 

@@ -68,15 +68,15 @@ READS = [
     ),
     bug(
         "broker: answer a linearizable read from what it knows",
-        "broker/grpc/admin.py",
-        "            min_offset = max(min_offset, await self._read_index())\n",
-        "            pass\n",
+        "broker/service/metadata.py",
+        "        min_offset = max(min_offset, await _read_index(context, patience_s))\n",
+        "        pass\n",
     ),
     bug(
         "broker: answer though what the read needs has not come",
-        "broker/grpc/admin.py",
-        "        image = self._context.image()\n        if image.offset < min_offset:\n",
-        "        image = self._context.image()\n        if False:\n",
+        "broker/service/metadata.py",
+        "    image = context.image()\n    if image.offset < min_offset:\n",
+        "    image = context.image()\n    if False:\n",
     ),
     bug(
         "client: forget what it has changed",

@@ -1,93 +1,25 @@
-"""CreateTopics and DeleteTopics towards the controller, and waiting until this broker knows."""
+"""Topics made and deleted: many are several decisions of the controller, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Final
 
-from broker.service.changes import forward_change
+from broker.service.caller import Caller
+from broker.service.changes import NAMED_MAX, accepted_change, check_named, known_here_s
 from broker.service.context import BrokerContext
 from metadata.image import MetadataImage, metric_name
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 
-R = TypeVar("R", bound=Any)
-
-_KNOWN_HERE_S = 1.0
-"""How long an answer is held back until this broker's own metadata shows the change."""
-
-
-AT_ONCE = 64
+AT_ONCE: Final = 64
 """Topics and partitions of one decision: brokers make or delete their logs in one turn of the event
 loop. A topic of more partitions is one decision all the same."""
-
-NAMED_MAX = 10_000
-"""What one administrative request may name, and how much it may make, as at the controller."""
-
-
-_NO_WAIT_S = 5.0
-"""How long the controller is given by a client that does not want to wait."""
-
-
-def patience_s(timeout_ms: int) -> float:
-    """For how long the active controller is asked on behalf of a client.
-
-    A client that gives no time at all wants the request to be made and not to wait for more: it
-    is answered as others are, and not refused for a time in which nobody could have answered.
-    """
-    return timeout_ms / 1000 if timeout_ms > 0 else _NO_WAIT_S
-
-
-def error_code(number: int) -> ErrorCode:
-    """An error of the wire; one that this version does not know is a server's error."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-async def forwarded(
-    context: BrokerContext, name: str, request: Any, response_type: type[R], *, timeout_s: float
-) -> R:
-    """The active controller's answer to a change, which is not refused as a whole.
-
-    Raises ApiError: the refusal, or REQUEST_TIMED_OUT for whatever Kafka's clients know by that.
-    """
-    try:
-        answer = await forward_change(context, name, request, response_type, timeout_s=timeout_s)
-    except ApiError as error:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
-    if answer.error != ErrorCode.NONE:
-        message = answer.message or f"the controller refused {name}"
-        raise ApiError(error_code(answer.error), message)
-    return answer
-
-
-def check_named(count: int, what: str) -> None:
-    """Raises ApiError POLICY_VIOLATION for too much, as the controller would, before anything is
-    made of it."""
-    if count > NAMED_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{count} {what} are too many for one request, {NAMED_MAX} are the most",
-        )
-
-
-def known_here_s(context: BrokerContext, deadline: float) -> float:
-    """How long to wait until this broker knows the change, too: never past the deadline."""
-    return max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
-
-
-async def known_here(context: BrokerContext, metadata_offset: int, deadline: float) -> None:
-    """Wait until this broker's own metadata has a decision: a client's next question often comes
-    to it. Never past the deadline."""
-    await context.wait_until(
-        lambda image: image.offset >= metadata_offset, known_here_s(context, deadline)
-    )
 
 
 async def create(
     context: BrokerContext,
+    caller: Caller,
     topics: Sequence[pb.NewTopic],
     *,
     timeout_s: float,
@@ -110,12 +42,9 @@ async def create(
         try:
             if results:
                 _check_left(made + sum(map(_size_of, part)), deadline - context.clock.monotonic())
-            answer = await forwarded(
-                context,
-                "CreateTopics",
-                request,
-                pb.CreateTopicsResponse,
-                timeout_s=deadline - context.clock.monotonic(),
+            left_s = deadline - context.clock.monotonic()
+            answer = await accepted_change(
+                context, caller, request, pb.CreateTopicsResponse, timeout_s=left_s
             )
         except ApiError as error:
             if not results:
@@ -169,7 +98,12 @@ def _creations(topics: Sequence[pb.NewTopic]) -> Iterator[list[pb.NewTopic]]:
 
 
 async def delete(
-    context: BrokerContext, names: Sequence[str], topic_ids: Sequence[bytes], *, timeout_s: float
+    context: BrokerContext,
+    caller: Caller,
+    names: Sequence[str],
+    topic_ids: Sequence[bytes],
+    *,
+    timeout_s: float,
 ) -> list[pb.DeleteTopicsResponse.Topic]:
     """Results for names and ids, those for names first. As ``create``, many are several decisions.
 
@@ -183,12 +117,9 @@ async def delete(
         try:
             if results:
                 _check_left(0, deadline - context.clock.monotonic())
-            answer = await forwarded(
-                context,
-                "DeleteTopics",
-                request,
-                pb.DeleteTopicsResponse,
-                timeout_s=deadline - context.clock.monotonic(),
+            left_s = deadline - context.clock.monotonic()
+            answer = await accepted_change(
+                context, caller, request, pb.DeleteTopicsResponse, timeout_s=left_s
             )
         except ApiError as error:
             if not results:

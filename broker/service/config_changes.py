@@ -1,4 +1,4 @@
-"""What the two ways of altering configurations share: the way to the controller, and the answer."""
+"""Configurations altered: of many resources in several decisions of the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from broker.api.topic_requests import check_named, error_code, forwarded, known_here
+from broker.service.caller import Caller
+from broker.service.changes import accepted_change, check_named, error_code, known_here
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
@@ -52,6 +53,7 @@ def check_size(changes: Sequence[int]) -> None:
 
 async def alter(
     context: BrokerContext,
+    caller: Caller,
     wishes: Sequence[pb.AlterConfigsRequest.Resource],
     refusals: Sequence[tuple[ErrorCode, str] | None],
     *,
@@ -66,8 +68,8 @@ async def alter(
         request = pb.AlterConfigsRequest(validate_only=validate_only, resources=part)
         left_s = deadline - context.clock.monotonic()
         try:
-            response = await forwarded(
-                context, "AlterConfigs", request, pb.AlterConfigsResponse, timeout_s=left_s
+            response = await accepted_change(
+                context, caller, request, pb.AlterConfigsResponse, timeout_s=left_s
             )
         except ApiError as error:
             answers += [(error.code, error.message)] * (len(asked) - len(answers))

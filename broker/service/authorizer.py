@@ -1,0 +1,118 @@
+"""Who may do what: the one hook where an authorizer is asked, by services and nobody else.
+
+Operations and kinds of resources are Kafka's, with Kafka's numbers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from broker.service.caller import Caller
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.metadata_pb2 import ConfigResourceType
+
+
+class Operation(IntEnum):
+    """``AclOperation``."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class Resource(NamedTuple):
+    """What something is done to."""
+
+    type: ResourceType
+    name: str
+
+
+CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
+
+_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+_REFUSALS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class Authorizer(Protocol):
+    """Decides at once: it is asked on the way of every request."""
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool: ...
+
+
+class AllowAll:
+    """Everybody may do everything."""
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        return True
+
+
+def topic_resource(name: str) -> Resource:
+    return Resource(ResourceType.TOPIC, name)
+
+
+def config_resource(resource_type: int, name: str) -> Resource:
+    """Whose permission a configuration takes: those of brokers take the cluster's."""
+    return topic_resource(name) if resource_type == ConfigResourceType.TOPIC else CLUSTER
+
+
+def refusal(
+    authorizer: Authorizer, caller: Caller, operation: Operation, resource: Resource
+) -> ApiError | None:
+    """Why the caller may not do this to the resource; None if it may."""
+    if authorizer.allows(caller, operation, resource):
+        return None
+    return ApiError(
+        _REFUSALS[resource.type],
+        f"{caller.principal} may not {operation.name} the {resource.type.name.lower()} "
+        f"{resource.name}",
+    )
+
+
+def allowed_operations(authorizer: Authorizer, caller: Caller, resource: Resource) -> int:
+    """All that the caller may do to the resource, as bits (KIP-430)."""
+    return sum(
+        1 << operation
+        for operation in _OPERATIONS[resource.type]
+        if authorizer.allows(caller, operation, resource)
+    )

@@ -1,0 +1,34 @@
+"""Offsets: by time, and where leader epochs end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.replication.types import EpochQuery, OffsetQuery, OffsetResult
+from broker.service.authorizer import Operation
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
+from broker.service.items import merge
+from broker.service.topics import Topics
+
+
+def topics(context: BrokerContext, caller: Caller) -> Topics:
+    """Of which the caller may know offsets."""
+    return Topics(context, caller, Operation.DESCRIBE)
+
+
+async def list_offsets(
+    context: BrokerContext, items: Sequence[OffsetQuery | OffsetResult], *, read_committed: bool
+) -> list[OffsetResult]:
+    """Offsets by time; a result for each item, in order."""
+    queries = [item for item in items if isinstance(item, OffsetQuery)]
+    results = await context.replicas.list_offsets(queries, read_committed=read_committed)
+    return merge(items, OffsetQuery, results)
+
+
+def epoch_ends(
+    context: BrokerContext, items: Sequence[EpochQuery | OffsetResult]
+) -> list[OffsetResult]:
+    """Ends of leader epochs; a result for each item, in order."""
+    queries = [item for item in items if isinstance(item, EpochQuery)]
+    return merge(items, EpochQuery, context.replicas.end_offset_for_epoch(queries))

@@ -1,0 +1,37 @@
+"""Producers: ids for idempotent ones, and those that a replica knows."""
+
+from __future__ import annotations
+
+from broker.partition.ids import PartitionId
+from broker.service.authorizer import CLUSTER, Operation, refusal
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
+from broker.service.topics import Topics
+from stele.errors import ApiError, ErrorCode
+from storage.producer_state import ProducerEntry
+
+
+async def init_producer_id(
+    context: BrokerContext, caller: Caller, *, is_transactional: bool
+) -> int:
+    """A new id. Raises ApiError.
+
+    A transactional one is refused with the only error after which no client tries again.
+    """
+    if is_transactional:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        raise ApiError(error, "there are no transactions")
+    why = refusal(context.authorizer, caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
+    if why is not None:
+        raise why
+    return await context.producer_ids.take()
+
+
+def topics(context: BrokerContext, caller: Caller) -> Topics:
+    """Whose producers the caller may know."""
+    return Topics(context, caller, Operation.READ)
+
+
+def producers_of(context: BrokerContext, partition: PartitionId) -> list[ProducerEntry]:
+    """Those that the leader of the partition knows. Raises ApiError where this is not it."""
+    return context.replicas.producers_of(partition)

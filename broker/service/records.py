@@ -1,0 +1,26 @@
+"""DeleteRecords: logs begin later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.service.authorizer import Operation
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
+from broker.service.items import merge
+from broker.service.topics import Topics
+
+
+def topics(context: BrokerContext, caller: Caller) -> Topics:
+    """Whose records the caller may delete."""
+    return Topics(context, caller, Operation.DELETE)
+
+
+async def delete_records(
+    context: BrokerContext, items: Sequence[Deletion | DeletionResult], timeout_ms: int
+) -> list[DeletionResult]:
+    """A result for each item, in order."""
+    deletions = [item for item in items if isinstance(item, Deletion)]
+    results = await context.replicas.delete_records(deletions, timeout_ms)
+    return merge(items, Deletion, results)

@@ -1,0 +1,88 @@
+"""The topics of one request: found in one image, and only for who may do to them what it asks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker.partition.ids import PartitionId
+from broker.service.authorizer import Operation, Resource, topic_resource
+from broker.service.caller import Caller
+from broker.service.context import BrokerContext
+from metadata.image import Topic
+from stele.errors import ErrorCode
+
+NO_TOPIC_ID: Final = bytes(16)
+
+_MAX_NAME = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of letters, digits, dot, underscore and hyphen; not . and not .."""
+    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+class Topics:
+    """Looks topics up for one request; the authorizer is asked once for each.
+
+    That a name exists is told only to who may do the operation; that an id does, to everybody, for
+    nobody can guess one.
+    """
+
+    __slots__ = ("_authorizer", "_caller", "_found", "_operation", "_resource", "image")
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        caller: Caller,
+        operation: Operation,
+        resource: Resource | None = None,
+    ) -> None:
+        """``resource``: what the operation is done to, where that is not each topic."""
+        self.image = context.image()
+        self._authorizer = context.authorizer
+        self._caller = caller
+        self._operation = operation
+        self._resource = resource
+        self._found: dict[str | bytes, Topic | ErrorCode] = {}
+
+    def named(self, name: str) -> Topic | ErrorCode:
+        """The topic, or the error to answer."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = self._find(name)
+        return found
+
+    def identified(self, topic_id: bytes) -> Topic | ErrorCode:
+        """The topic, or the error to answer."""
+        found = self._found.get(topic_id)
+        if found is None:
+            topic = self.image.topic_by_id(topic_id)
+            found = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self.named(topic.name)
+            self._found[topic_id] = found
+        return found
+
+    def partition(
+        self, name: str | None, topic_id: bytes, partition: int
+    ) -> PartitionId | ErrorCode:
+        """Of the topic of an id, or of a name where no id is given; or the error to answer."""
+        if topic_id and topic_id != NO_TOPIC_ID:
+            topic = self.identified(topic_id)
+        else:
+            topic = self.named(name or "")
+        if isinstance(topic, ErrorCode):
+            return topic
+        if not 0 <= partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionId(topic.topic_id, partition)
+
+    def may(self, name: str) -> bool:
+        """Whether the caller may do the operation to a topic of this name."""
+        resource = self._resource or topic_resource(name)
+        return self._authorizer.allows(self._caller, self._operation, resource)
+
+    def _find(self, name: str) -> Topic | ErrorCode:
+        if not self.may(name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return self.image.topic(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
