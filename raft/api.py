@@ -97,7 +97,8 @@ class MetadataQuorum(Protocol):
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
         Committed batches come back through the listener. Raises NotLeaderError, or ApiError with
-        KAFKA_STORAGE_ERROR when the disk takes nothing; then nothing was appended.
+        KAFKA_STORAGE_ERROR: the disk is full, and nothing was appended; or it has failed, and this
+        node leads no more.
         """
         ...
 

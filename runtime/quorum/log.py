@@ -182,23 +182,16 @@ class QuorumLog:
         return self._log.start_offset
 
     @property
-    def offline(self) -> bool:
-        """Whether the disk failed under the log: it takes and gives nothing any more."""
-        return self._log.offline is not None
-
-    @property
     def end_offset(self) -> int:
         return self._log.end_offset
 
     # ------------------------------------------------------------------------------ writing
 
     def append(self, appended: Sequence[Batch]) -> None:
-        """Append what the core says, but for what ``append_proposal`` has. Raises StorageError."""
-        if not appended:
-            return
-        new = [batch for batch in appended if batch.end_offset > self._log.end_offset]
-        data = b"".join(self._encoded(batch) for batch in new)
-        if data:
+        """Append what the core says. Raises StorageError: whoever hands the core something to
+        append has asked for room first, so that the core knows of nothing that is not here."""
+        if appended:
+            data = b"".join(self._encoded(batch) for batch in appended)
             self._log.append_as_follower(data, verify_crc=False)
 
     def require_room(self, size: int) -> None:
@@ -217,16 +210,13 @@ class QuorumLog:
         """Whether a small batch would leave the reserve whole."""
         return self._disk.free_bytes(self.directory) >= _VOTE_ROOM_BYTES + _RESERVE_BYTES
 
-    def append_proposal(self, records: Sequence[bytes], epoch: int) -> bytes:
-        """Append one batch as leader of ``epoch``. On StorageError nothing was appended."""
+    def encode_proposal(self, records: Sequence[bytes], epoch: int) -> bytes:
+        """One batch of a leader of ``epoch``, to stand at the log's end."""
         builder = BatchBuilder(self._log.end_offset)
         now_ms = self._clock.time_ms()
         for record in records:
             builder.append(None, record, timestamp_ms=now_ms)
-        data = bytes(builder.build(leader_epoch=epoch))
-        self.require_room(len(data))
-        self._log.append_as_follower(data, verify_crc=False)
-        return data
+        return bytes(builder.build(leader_epoch=epoch))
 
     def _encoded(self, batch: Batch) -> bytes:
         if isinstance(batch.payload, bytes):

@@ -330,22 +330,22 @@ class Quorum:
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
-        Raises NotLeaderError, or StorageError when the disk is full or has failed; then nothing
-        was appended.
+        Raises NotLeaderError, or StorageError when the disk is full (then nothing was appended)
+        or has failed, and this replica with it.
         """
         core = self._leading(epoch)
         if core.transferring_to is not None:
             raise NotLeaderError(LeaderAndEpoch(None, epoch))
         base_offset = core.log.end_offset
+        payload = self._log.encode_proposal(records, epoch)
         try:
-            payload = self._log.append_proposal(records, epoch)
-        except StorageError as error:
-            if self._log.offline:
-                self._fail(error)
-            else:
-                self._leave_for_want_of_room()
+            self._log.require_room(len(payload))
+        except StorageError:
+            self._leave_for_want_of_room()
             raise
         self._guard(lambda core: core.propose(payload, len(records), self._now()))
+        if self._core is None:
+            raise StorageError(f"{self._log.directory}: the metadata log takes nothing any more")
         return base_offset
 
     def _leave_for_want_of_room(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from chaos.sim.world.simulation import Simulation
 from node.format import format_directory
+from raft.messages import Batch
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.log import QuorumLog
 from stele.wire.batch import BatchBuilder
@@ -70,12 +71,16 @@ def test_in_the_metadata_log(delay_s: float) -> None:
     sim = Simulation(1)
     config = QuorumConfig("cluster", 1, bytes(16), ())
 
+    def propose(log: QuorumLog, epoch: int) -> None:
+        payload = log.encode_proposal([b"x"], epoch)
+        log.append([Batch(log.end_offset, 1, epoch, payload)])
+
     async def life(log: QuorumLog) -> None:
-        log.append_proposal([b"x"], 1)
+        propose(log, 1)
         await log.sync(None, log.begin_sync())
         await log.checkpoint(1)
-        log.append_proposal([b"x"], 2)
-        log.append_proposal([b"x"], 3)
+        propose(log, 2)
+        propose(log, 3)
         await log.sync(None, log.begin_sync())
         await cancel_after(asyncio.get_running_loop().create_task(log.checkpoint(3)), delay_s)
         await log.checkpoint(3)
