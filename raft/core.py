@@ -8,7 +8,7 @@ what time it is, hands in messages and news of the disk, and carries out every `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raft import (
@@ -83,8 +83,7 @@ class RaftCore:
     ``is_founder``: when this disk was formatted, its node was to be one of the first voters. Only
     then it is the one who is meant where a set of voters has its node with an unknown directory:
     an emptied disk must not vote in the name of the one that was there before.
-    A leader asks ``has_room`` before it appends a change of the voters, which nobody can refuse
-    then: whether the disk takes a small batch. Begin with ``start``.
+    Begin with ``start``.
     """
 
     def __init__(
@@ -99,7 +98,6 @@ class RaftCore:
         snapshot: SnapshotId | None = None,
         bootstrap: Sequence[int] = (),
         is_founder: bool = True,
-        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         if log.last_epoch > hard_state.epoch:
             # Records of an epoch can be durable before the epoch itself; no vote can.
@@ -108,7 +106,6 @@ class RaftCore:
         self._replica.snapshot = snapshot
         self._replica.bootstrap = tuple(bootstrap)
         self._replica.is_founder = is_founder
-        self._replica.has_room = has_room
 
     # ------------------------------------------------------------------------------- facts
 
@@ -265,7 +262,10 @@ class RaftCore:
         return self._finish(now)
 
     def propose(self, payload: bytes, count: int, now: float) -> Ready:
-        """Append one batch of ``count`` records as leader, at ``log.end_offset``."""
+        """Append one batch of ``count`` records as leader, at ``log.end_offset``.
+
+        The driver has seen that there is room for it: nobody can refuse it any more.
+        """
         replica, state = self._replica, self._replica.leading
         if state is None:
             raise ValueError(f"only a leader proposes, not a {replica.role.value}")
@@ -351,11 +351,26 @@ class RaftCore:
         number = read_index.begin(replica, now, state)
         return number, self._finish(now)
 
-    def change_refusal(self, change: VoterChange, now: float) -> Refusal | None:
-        """Why the voters cannot be changed so now; None when they can."""
-        return membership.refusal(self._replica, now, change)
+    @property
+    def minds_room(self) -> bool:
+        """Whether ``tell_room`` has to come before the next event."""
+        return membership.minds_room(self._replica)
 
-    def change_voters(self, change: VoterChange, now: float) -> Ready:
+    def tell_room(self, has_room: bool) -> None:
+        """Whether the disk takes a small batch while the next event, and no other, is taken in.
+
+        Without room a leader changes no voters by itself: what it appends nobody can refuse.
+        """
+        self._replica.has_room = has_room
+
+    def change_refusal(self, change: VoterChange, now: float, *, has_room: bool) -> Refusal | None:
+        """Why the voters cannot be changed so now; None when they can.
+
+        ``has_room``: as in ``tell_room``.
+        """
+        return membership.refusal(self._replica, now, change, has_room=has_room)
+
+    def change_voters(self, change: VoterChange, now: float, *, has_room: bool) -> Ready:
         """Add, remove or update a voter. Allowed when ``change_refusal`` is None.
 
         The change is certain once ``high_watermark`` passes the ``voters_offset`` that it got. That
@@ -363,7 +378,7 @@ class RaftCore:
         the outcome open, as with ``propose``. A leader that removes itself leads until that is
         committed, and then resigns.
         """
-        membership.begin(self._replica, now, change)
+        membership.begin(self._replica, now, change, has_room=has_room)
         return self._finish(now)
 
     # ---------------------------------------------------------------------------- dispatch

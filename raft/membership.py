@@ -29,7 +29,7 @@ from raft.messages import Batch, VotersChange
 from raft.progress import Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from raft.replica import Replica
-from raft.roles import NEVER, Adding, Follower, Leader, Observer, Unattached
+from raft.roles import NEVER, Adding, Candidate, Follower, Leader, Observer, Unattached
 from raft.voter_history import NO_RECORD
 from stele.errors import ErrorCode
 from stele.ids import encode_uuid
@@ -71,12 +71,17 @@ class Refusal:
 # ------------------------------------------------------------------------- what is refused
 
 
-def refusal(replica: Replica, now: float, change: VoterChange) -> Refusal | None:
+def refusal(replica: Replica, now: float, change: VoterChange, *, has_room: bool) -> Refusal | None:
     """Why ``change`` cannot begin now; None when it can, or is true already (an UpdateVoter)."""
     state = replica.leading
     if state is None:
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
-    return _refused_now(replica, state) or _refused_change(replica, state, now, change)
+    passing = _refused_now(replica, state)
+    if passing is not None:
+        return passing
+    if not has_room:
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the leader's disk is full")
+    return _refused_change(replica, state, now, change)
 
 
 def _refused_now(replica: Replica, state: Leader) -> Refusal | None:
@@ -93,8 +98,6 @@ def _refused_now(replica: Replica, state: Leader) -> Refusal | None:
     if replica.voters_pending:
         message = "an earlier change of the voters is not committed yet; try again"
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, message)
-    if not replica.has_room():
-        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the leader's disk is full")
     return None
 
 
@@ -166,10 +169,11 @@ def _not_found(replica: Replica, key: ReplicaKey) -> Refusal:
 # ------------------------------------------------------------------------ the leader's changes
 
 
-def begin(replica: Replica, now: float, change: VoterChange) -> None:
+def begin(replica: Replica, now: float, change: VoterChange, *, has_room: bool) -> None:
     """Begin a change that is not refused. Raises ValueError for one that is."""
-    if (refused := refusal(replica, now, change)) is not None:
+    if (refused := refusal(replica, now, change, has_room=has_room)) is not None:
         raise ValueError(refused.message)
+    replica.has_room = has_room
     state = replica.leading
     assert state is not None  # else it is refused
     match change:
@@ -187,7 +191,7 @@ def _append(replica: Replica, now: float, state: Leader, voters: VoterSet) -> No
     Without room for that nothing happens, and ``advance`` will come again.
     """
     is_first = replica.history.latest_offset == NO_RECORD
-    if (voters == replica.voters and not is_first) or not replica.has_room():
+    if (voters == replica.voters and not is_first) or not replica.has_room:
         return
     change = VotersChange(voters, is_first)
     replica.append([Batch(replica.log.end_offset, change.count, replica.epoch, change)])
@@ -259,6 +263,20 @@ def _add_if_caught_up(replica: Replica, now: float, state: Leader, adding: Addin
             state.adding = None
     else:
         adding.round_end_offset, adding.round_began_at = end_offset, now
+
+
+def minds_room(replica: Replica) -> bool:
+    """Whether the next event may have this replica change the voters by itself.
+
+    It leads, or may be elected, and somebody is to be added or there is something to learn.
+    """
+    if isinstance(replica.state, Candidate):
+        return True
+    state = replica.leading
+    if state is None:
+        return False
+    unknown = any(voter.key.directory_id == NO_DIRECTORY for voter in replica.voters.voters)
+    return state.adding is not None or unknown or replica.history.latest_offset == NO_RECORD
 
 
 def give_up_at(state: Leader) -> float:

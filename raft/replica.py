@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from raft.log_view import LogView
 from raft.messages import Batch, FetchResponse, LeaderChange, Request, Response, SnapshotId
@@ -71,7 +71,7 @@ class Replica:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
         self.bootstrap: tuple[int, ...] = ()  # whom to ask besides the voters
         self.is_founder = True  # may be meant where voters are known by their nodes only
-        self.has_room: Callable[[], bool] = lambda: True  # for a change of the voters
+        self.has_room = False  # for a change of the voters: as told of this event, and of no other
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
         # What a snapshot holds is committed.
         self.high_watermark = (
@@ -253,6 +253,7 @@ class Replica:
     def take_ready(self, now: float, deadline: float) -> Ready:
         """Hand out what has piled up, and begin anew."""
         ready, self._ready = self._ready, Ready()
+        self.has_room = False
         ready.deadline = deadline
         if self._hard_state_changed:
             ready.hard_state = self.hard_state

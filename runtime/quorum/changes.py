@@ -10,14 +10,10 @@ from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.core import RaftCore
 from raft.membership import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange
 from raft.quorum import ReplicaKey, Voter
-from raft.ready import Ready, Role
-from runtime.quorum.config import QuorumConfig
-from runtime.quorum.messages import UPDATE_VOTER, MessageError, features_to_wire, parse
-from runtime.quorum.peers import Peers
+from raft.ready import Role
+from runtime.quorum.driver import Driver
 from stele.errors import ApiError, ErrorCode
 from stele.ids import encode_uuid
-from stele.wire.v1 import raft_pb2 as pb
-from stele.world import RpcError
 
 _log = logging.getLogger(__name__)
 
@@ -47,27 +43,13 @@ VoterCheck = Callable[[Voter], Refusal | None]
 class QuorumChanges:
     """Begins a change where it is allowed, and waits until it is done or has failed.
 
-    ``core()`` is None while the replica does not run; ``guard`` lets the core take an event;
-    ``leader()`` is who leads as this replica knows it. ``wake`` is called after every event.
     ``voter_check`` is asked in the very turn in which a voter is appended or begins to be added, so
     that no decision comes in between. Until one is set, every voter will do.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        *,
-        core: Callable[[], RaftCore | None],
-        guard: Callable[[Callable[[RaftCore], Ready]], None],
-        leader: Callable[[], LeaderAndEpoch],
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, node_id: int, driver: Driver) -> None:
         self._node_id = node_id
-        self._core = core
-        self._guard = guard
-        self._leader = leader
-        self._now = now
-        self._watchers: list[asyncio.Future[None]] = []  # woken after the next event
+        self._driver = driver
         self.voter_check: VoterCheck = lambda voter: None
 
     async def transfer_leadership(self, to: int) -> None:
@@ -76,18 +58,18 @@ class QuorumChanges:
         Raises NotLeaderError, or ApiError: there is no such voter, it is not heard, it did not
         catch up in time or was not elected.
         """
-        core = self._leading()
-        refusal = core.transfer_refusal(to, self._now())
+        core = self._driver.leading()
+        refusal = core.transfer_refusal(to, self._driver.now())
         if refusal is not ErrorCode.NONE:
             raise ApiError(refusal, _TRANSFER_REFUSALS[refusal].format(to))
         epoch = core.epoch
-        self._guard(lambda core: core.transfer(to, self._now()))
+        self._driver.take(lambda core, now: core.transfer(to, now))
         try:
             async with asyncio.timeout(TRANSFER_TIMEOUT_FACTOR * core.timing.election_timeout_s):
-                await self._until(lambda: self._transfer_is_over(epoch))
+                await self._driver.until(lambda: self._transfer_is_over(epoch))
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no voter leads yet") from None
-        leader = self._leader()
+        leader = self._driver.leader
         if leader == LeaderAndEpoch(self._node_id, epoch) and to != self._node_id:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT, f"voter {to} did not catch up in time: nothing changed"
@@ -99,32 +81,11 @@ class QuorumChanges:
             )
 
     def _transfer_is_over(self, epoch: int) -> bool:
-        core = self._core()
+        core = self._driver.core
         if core is None:
-            raise NotLeaderError(self._leader())
+            raise NotLeaderError(self._driver.leader)
         leads = core.status.role is Role.LEADER and core.transferring_to is None
-        return leads or (core.epoch > epoch and self._leader().leader_id is not None)
-
-    async def confirm_leadership(self, epoch: int) -> int:
-        """As ``raft.api.MetadataQuorum.confirm_leadership``."""
-        if self._leading().epoch != epoch:
-            raise NotLeaderError(self._leader())
-        read_index, number = self._leading().high_watermark, 0
-
-        def ask(core: RaftCore) -> Ready:
-            nonlocal number
-            number, ready = core.confirm_leadership(self._now())
-            return ready
-
-        self._guard(ask)
-        await self._until(lambda: self._is_confirmed(epoch, number))
-        return read_index
-
-    def _is_confirmed(self, epoch: int, number: int) -> bool:
-        core = self._leading()
-        if core.epoch != epoch:
-            raise NotLeaderError(self._leader())
-        return core.reads_confirmed >= number
+        return leads or (core.epoch > epoch and self._driver.leader.leader_id is not None)
 
     # ------------------------------------------------------------------------------- voters
 
@@ -134,17 +95,17 @@ class QuorumChanges:
         Raises NotLeaderError when nothing was changed because this replica does not lead, and
         ApiError: refused, not caught up, undone by who led next, or of unknown outcome.
         """
-        core = await self._when(lambda: self._refusal(change) or self._misfit(change))
+        core = await self._when(lambda: self._driver.change_refusal(change) or self._misfit(change))
         epoch, before = core.epoch, core.voters_offset
-        self._guard(lambda core: core.change_voters(change, self._now()))
+        self._driver.change_voters(change)
         if isinstance(change, AddVoter):
-            await self._until(lambda: self._is_appended(change, epoch))
+            await self._driver.until(lambda: self._is_appended(change, epoch))
         if isinstance(change, UpdateVoter) and core.voters_offset == before:
             return  # it is so already
         offset = self._appended(change, epoch, before)
         try:
             async with asyncio.timeout(OUTCOME_TIMEOUT_FACTOR * core.timing.election_timeout_s):
-                await self._until(lambda: self._is_decided(offset, epoch))
+                await self._driver.until(lambda: self._is_decided(offset, epoch))
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN) from None
         if not self._is_committed(offset, epoch):
@@ -152,7 +113,7 @@ class QuorumChanges:
 
     def is_voter(self, key: ReplicaKey) -> bool:
         """Whether that very replica votes, by the committed record of the log."""
-        core = self._leading()
+        core = self._driver.leading()
         committed = core.voters_at(max(core.high_watermark, 0))
         return any(voter.key == key for voter in committed.voters)
 
@@ -161,10 +122,7 @@ class QuorumChanges:
 
         Raises NotLeaderError, ApiError.
         """
-        await self._when(lambda: self._refusal(change))
-
-    def _refusal(self, change: VoterChange) -> Refusal | None:
-        return self._leading().change_refusal(change, self._now())
+        await self._when(lambda: self._driver.change_refusal(change))
 
     def _misfit(self, change: VoterChange) -> Refusal | None:
         return None if isinstance(change, RemoveVoter) else self.voter_check(change.voter)
@@ -180,26 +138,26 @@ class QuorumChanges:
             return refused is None or refused.error is not ErrorCode.REQUEST_TIMED_OUT
 
         try:
-            async with asyncio.timeout(self._leading().timing.election_timeout_s):
-                await self._until(is_settled)
+            async with asyncio.timeout(self._driver.leading().timing.election_timeout_s):
+                await self._driver.until(is_settled)
         except TimeoutError:
             _log.info("a change of voters has to wait longer than the one who asks for it")
         if (refused := refusal()) is not None:
             raise ApiError(refused.error, refused.message)
-        return self._leading()
+        return self._driver.leading()
 
     def _is_appended(self, change: AddVoter, epoch: int) -> bool:
         """Or will never be."""
-        core = self._core()
+        core = self._driver.core
         if core is None or core.epoch != epoch or core.status.role is not Role.LEADER:
             return True
         return core.adding != change.voter
 
     def _appended(self, change: VoterChange, epoch: int, before: int) -> int:
         """Where the record of the change is. Raises NotLeaderError, ApiError: there is none."""
-        core = self._core()
+        core = self._driver.core
         if core is None or core.epoch != epoch:
-            raise NotLeaderError(self._leader())
+            raise NotLeaderError(self._driver.leader)
         # While one is to be added, the leader may write down other things that it learns.
         awaited = isinstance(change, AddVoter) and change.voter not in core.voters.voters
         if core.voters_offset != before and not awaited:
@@ -212,65 +170,16 @@ class QuorumChanges:
                 f"did not catch up within {change.timeout_s:g} s: nothing changed. Look at its lag "
                 "with stele quorum describe, and add it when that is near 0",
             )
-        raise NotLeaderError(self._leader())
+        raise NotLeaderError(self._driver.leader)
 
     def _is_decided(self, offset: int, epoch: int) -> bool:
-        core = self._core()
+        core = self._driver.core
         if core is None:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, _UNKNOWN)
         return self._is_committed(offset, epoch) or core.log.epoch_of(offset) != epoch
 
     def _is_committed(self, offset: int, epoch: int) -> bool:
-        core = self._core()
+        core = self._driver.core
         if core is None:
             return False
         return core.high_watermark > offset and core.log.epoch_of(offset) == epoch
-
-    async def correct_record(self, config: QuorumConfig, peers: Peers) -> None:
-        """If the voters' record is not true of this voter, have the leader correct it."""
-        core, leader_id = self._core(), self._leader().leader_id
-        own = None if core is None else core.voters.get(config.node_id)
-        true = Voter(
-            ReplicaKey(config.node_id, config.directory_id), config.own_endpoint, config.features
-        )
-        if own is None or own.key != true.key or own == true or leader_id is None:
-            return
-        request = pb.UpdateVoterRequest(
-            cluster_id=config.cluster_id,
-            voter_id=config.node_id,
-            voter_directory_id=config.directory_id,
-            endpoint=config.own_endpoint,
-            features=features_to_wire(config.features),
-        )
-        try:
-            if leader_id == config.node_id:
-                await self.change_voters(UpdateVoter(true))
-                return
-            answer = await peers.ask(leader_id, UPDATE_VOTER, request.SerializeToString())
-            message = parse(pb.VoterChangeResponse, answer).message
-        except (ApiError, RpcError, MessageError) as error:
-            message = str(error)
-        if message:  # asked again later
-            _log.warning("the quorum does not know where this voter is, or what: %s", message)
-
-    # ------------------------------------------------------------------------------ waiting
-
-    def wake(self) -> None:
-        """Something has happened: who waits looks again."""
-        watchers, self._watchers = self._watchers, []
-        for watcher in watchers:
-            if not watcher.done():
-                watcher.set_result(None)
-
-    def _leading(self) -> RaftCore:
-        core = self._core()
-        if core is None or core.status.role is not Role.LEADER:
-            raise NotLeaderError(self._leader())
-        return core
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that only an event can bring about."""
-        while not condition():
-            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._watchers.append(watcher)
-            await watcher

@@ -20,6 +20,7 @@ from stele.errors import ErrorCode, SteleError
 from stele.wire.batch import BatchError, batches, check_crc
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.metadata_pb2 import FeatureRange
+from stele.world import RpcCode, RpcError
 
 _PREFIX = "/stele.v1.Raft/"
 VOTE = _PREFIX + "Vote"
@@ -46,6 +47,14 @@ def parse(kind: type[Message], data: bytes) -> Any:
         return kind.FromString(data)
     except DecodeError as error:
         raise MessageError(f"not a {kind.__name__}: {error}") from None
+
+
+def parse_request(kind: type[Message], data: bytes) -> Any:
+    """As ``parse``, of what somebody asks. Raises RpcError: it is no such request."""
+    try:
+        return parse(kind, data)
+    except MessageError as error:
+        raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
 
 
 def leader_to_wire(leader_id: int | None) -> int:

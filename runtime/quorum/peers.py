@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from raft.messages import FetchRequest, Response
+from raft.messages import FetchRequest
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from raft.ready import Call
 from runtime.config.node import Address, parse_address
 from runtime.quorum.config import QuorumConfig
+from runtime.quorum.inbox import Inbox
 from runtime.quorum.messages import (
     SUPPORTED_FEATURES,
     MessageError,
@@ -101,25 +101,18 @@ class Endpoints:
 
 
 class Peers:
-    """Sends calls, and hands back each one's answer or its failure, once, on the event loop.
+    """Sends calls, and hands in each one's answer or its failure, once, on the event loop.
 
-    ``on_answer(call, response)``; ``on_failure(call, code)``. A cancelled call hands back nothing.
+    A cancelled call hands in nothing.
     """
 
     def __init__(
-        self,
-        config: QuorumConfig,
-        network: Network,
-        endpoints: Endpoints,
-        *,
-        on_answer: Callable[[Call, Response], None],
-        on_failure: Callable[[Call, RpcCode], None],
+        self, config: QuorumConfig, network: Network, endpoints: Endpoints, inbox: Inbox
     ) -> None:
         self._config = config
         self._network = network
         self._endpoints = endpoints
-        self._on_answer = on_answer
-        self._on_failure = on_failure
+        self._inbox = inbox
         self._channels: dict[Address, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
@@ -179,13 +172,13 @@ class Peers:
         except RpcError as error:
             _log.debug("%s to node %d failed: %s", method, call.to, error)
             self._endpoints.failed(call.to)
-            self._on_failure(call, error.code)
+            self._inbox.failed(call, error.code)
         except MessageError as error:
             _log.error("node %d answers %s with nonsense: %s", call.to, method, error)
-            self._on_failure(call, RpcCode.INTERNAL)
+            self._inbox.failed(call, RpcCode.INTERNAL)
         else:
             self._endpoints.tell(response.leader_id, leader_endpoint)
-            self._on_answer(call, response)
+            self._inbox.answered(call, response)
 
     def _channel(self, node_id: int) -> Channel:
         address = self._endpoints.get(node_id)

@@ -1,8 +1,9 @@
-"""The metadata quorum as a node runs it: the driver that pumps the pure Raft core.
+"""The metadata quorum as a node runs it: the pure Raft core with a log, peers and listeners.
 
-Whatever happens (a message, a deadline, a finished sync, a proposal) goes into ``RaftCore``, and
-the ``Ready`` that comes out is carried out at once and in order: log, messages, then the sync task
-for what must be durable first, and the delivery task for what is committed. Nothing here decides.
+Whatever happens (a message, a deadline, a finished sync, a proposal) goes through the ``Driver``
+into ``RaftCore``, and the ``Ready`` that comes out is carried out here at once and in order: log,
+messages, then the sync task for what must be durable first, and the delivery task for what is
+committed. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -10,41 +11,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from raft.api import LeaderAndEpoch, NotLeaderError, QuorumListener
-from raft.core import RaftCore, ReplicaView
+from raft.core import RaftCore
 from raft.membership import VoterChange
-from raft.messages import (
-    Batch,
-    CallFailed,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    Request,
-    RequestReceived,
-    Response,
-    ResponseReceived,
-    SnapshotId,
-)
-from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
+from raft.messages import SnapshotId
+from raft.quorum import FeatureLevels, ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from runtime.quorum.administration import Administration, BeginRequest
 from runtime.quorum.changes import QuorumChanges, VoterCheck
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.delivery import Delivery
+from runtime.quorum.driver import Driver
+from runtime.quorum.inbox import Inbox
 from runtime.quorum.log import QuorumLog
-from runtime.quorum.messages import leader_to_wire
+from runtime.quorum.own_record import OwnRecord
 from runtime.quorum.peers import Endpoints, Peers
+from runtime.quorum.read_index import confirm_leadership
 from runtime.quorum.room import hand_over
-from runtime.quorum.service import BeginRequest, QuorumService
+from runtime.quorum.service import QuorumService
 from runtime.quorum.snapshot_writer import SnapshotSource, SnapshotWriter
 from runtime.real.orderly_end import OrderlyEnd
-from stele.errors import ErrorCode
-from stele.wire.v1 import raft_pb2 as pb
-from stele.world import RpcCode
 from storage.errors import StorageError, is_device_failure
 from world.network import Service
 from world.world import World
@@ -54,7 +43,6 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_INTERVAL_S = 2.0  # also the tail whose damage looks like a torn write
 RESIGN_GRACE_S = 0.5
 _HANDOVER_INTERVAL_S = 5.0  # between two attempts of a leader without room to leave
-_NO_ROOM_PAUSE_S = 1.0  # before what did not fit on the disk is fetched again
 
 
 class Quorum:
@@ -79,37 +67,16 @@ class Quorum:
         self._log_directory = log_directory
         self._on_fatal = on_fatal
         self._listeners: list[QuorumListener] = []
-        self._core: RaftCore | None = None  # None before start and after the end
+        self._driver = Driver(world.clock, carry_out=self._carry_out, fail=self._fail)
         self._endpoints = Endpoints(config)
-        self._changes = QuorumChanges(
-            config.node_id,
-            core=lambda: self._core,
-            guard=self._guard,
-            leader=lambda: self.leader,
-            now=self._now,
-        )
-        self._service = QuorumService(
-            config,
-            world.network,
-            submit=self._submit,
-            standing=self._standing,
-            describe=self._describe,
-            changes=self._changes,
-            endpoints=self._endpoints,
-            failed=self._fail,
-        )
-        self._peers = Peers(
-            config,
-            world.network,
-            self._endpoints,
-            on_answer=self._on_answer,
-            on_failure=self._on_failure,
-        )
-        self._status = Status(Role.UNATTACHED, 0, None)  # as the listeners were last told
+        self._changes = QuorumChanges(config.node_id, self._driver)
+        self._service = QuorumService(config, self._driver, self._endpoints)
+        self._administration = Administration(config, world.network, self._driver, self._changes)
+        inbox = Inbox(config, self._driver)
+        self._peers = Peers(config, world.network, self._endpoints, inbox)
+        self._own_record = OwnRecord(config, self._driver, self._peers, self._changes)
         self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
         self._tasks: list[asyncio.Task[None]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("inf")  # monotonic; the core is ticked no later than its deadline
         self._stopping = False
         self._ending: asyncio.Task[None] | None = None  # set once the replica has failed
         self._snapshot_source: SnapshotSource | None = None
@@ -117,7 +84,6 @@ class Quorum:
         # What the next sync makes durable, and what may leave then.
         self._unsynced = asyncio.Event()
         self._handover_at = 0.0  # not tried again before, monotonic
-        self._voters_news = asyncio.Event()  # other voters, or another leader
         self._ticket = 0
         self._hard_state: HardState | None = None
         self._held: list[Outbound] = []
@@ -127,47 +93,47 @@ class Quorum:
     @property
     def core(self) -> RaftCore | None:
         """To be looked at only; None before start and after the end."""
-        return self._core
+        return self._driver.core
 
     @property
     def status(self) -> Status:
         """As the listeners were last told."""
-        return self._status
+        return self._driver.status
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        return LeaderAndEpoch(self._status.leader_id, self._status.epoch)
+        return self._driver.leader
 
     @property
     def high_watermark(self) -> int:
-        return -1 if self._core is None else self._core.high_watermark
+        return -1 if self.core is None else self.core.high_watermark
 
     @property
     def log_end_offset(self) -> int:
-        return 0 if self._core is None else self._core.log.end_offset
+        return 0 if self.core is None else self.core.log.end_offset
 
     @property
     def log_start_offset(self) -> int:
         """What is before is in a snapshot only."""
-        return 0 if self._core is None else self._core.log.start_offset
+        return 0 if self.core is None else self.core.log.start_offset
 
     @property
     def role(self) -> Role:
-        return self._status.role
+        return self._driver.status.role
 
     @property
     def in_touch(self) -> bool:
         """Whether this replica leads or hears from a leader."""
-        if self._core is None:
+        if self.core is None:
             return False
-        if self._status.role is Role.OBSERVER:
-            return self._status.leader_id is not None
-        return self._core.in_touch(self._now())
+        if self._driver.status.role is Role.OBSERVER:
+            return self._driver.status.leader_id is not None
+        return self.core.in_touch(self._driver.now())
 
     @property
     def hears_leader(self) -> bool:
         """Whether it leads, or was answered by the leader within the fetch timeout."""
-        return self._core is not None and self._core.in_touch(self._now())
+        return self.core is not None and self.core.in_touch(self._driver.now())
 
     @property
     def has_room(self) -> bool:
@@ -177,12 +143,12 @@ class Quorum:
     @property
     def voters(self) -> VoterSet:
         """The newest that this replica knows of; they may not be committed yet."""
-        return self._config.first_voters if self._core is None else self._core.voters
+        return self._config.first_voters if self.core is None else self.core.voters
 
     @property
     def controller_features(self) -> Mapping[int, tuple[FeatureLevels, ...]]:
         """See ``raft.api.MetadataQuorum``."""
-        voters = self.voters if self._core is None else self._core.voters_to_be
+        voters = self.voters if self.core is None else self.core.voters_to_be
         return {voter.id: voter.features for voter in voters.voters}
 
     def endpoint(self, node_id: int) -> tuple[str, int] | None:
@@ -191,23 +157,19 @@ class Quorum:
 
     def next_offset(self, *, epoch: int) -> int:
         """See ``raft.api.MetadataQuorum``."""
-        return self._leading(epoch).log.end_offset
-
-    def _leading(self, epoch: int) -> RaftCore:
-        core = self._core
-        if core is None or core.status.role is not Role.LEADER or core.epoch != epoch:
-            raise NotLeaderError(self.leader)
-        return core
+        return self._driver.leading(epoch).log.end_offset
 
     def service(self) -> Service:
         """The handlers of ``stele.v1.Raft``; voters serve it, observers have no need to."""
-        return self._service.service()
+        service = self._service.service()
+        service.include(self._administration.service())
+        return service
 
     # -------------------------------------------------------------------------------- life
 
     def add_listener(self, listener: QuorumListener) -> None:
         """Before ``start`` only: every listener sees every committed batch."""
-        if self._core is not None:
+        if self.core is not None:
             raise RuntimeError("a listener that comes after start would miss batches")
         self._listeners.append(listener)
 
@@ -222,7 +184,7 @@ class Quorum:
 
     def begin_requests_by(self, begin: BeginRequest) -> None:
         """Before ``start``. A leader asks ``begin`` before it acts on a request with an id."""
-        self._service.begin_request = begin
+        self._administration.begin_request = begin
 
     async def start(self) -> None:
         """Recover the log, read ``quorum-state``, join.
@@ -238,7 +200,7 @@ class Quorum:
             self._snapshots = SnapshotWriter(
                 config, self._world.clock, self._log, self._delivery, self._snapshot_source
             )
-        self._core = RaftCore(
+        core = RaftCore(
             ReplicaKey(config.node_id, config.directory_id),
             await self._log.voter_history(),
             self._log.view(),
@@ -248,32 +210,31 @@ class Quorum:
             snapshot=self._log.snapshots.newest,
             bootstrap=self._endpoints.bootstrap_ids,
             is_founder=self._log.is_founder,
-            has_room=self._log.has_room,
         )
+        self._driver.begin(core, self._log)
         self._settle_peers()
-        self._service.open(self._log)
         self._spawn(self._sync_forever(), "quorum-sync")
         self._spawn(self._delivery.run(), "quorum-delivery")
         self._spawn(self._checkpoint_forever(), "quorum-checkpoint")
         if config.own_endpoint:
-            self._spawn(self._keep_record_true(), "quorum-own-record")
-        self._guard(lambda core: core.start(self._now()))
+            self._spawn(self._own_record.keep_true(), "quorum-own-record")
+        self._driver.take(lambda core, now: core.start(now))
 
     async def stop(self) -> None:
         """Resign if leading, telling the voters; end every task; sync and close the log."""
         if self._ending is not None:
             await self._ending
-        core = self._core
+        core = self.core
         if core is None or self._stopping:
             return
         self._stopping = True
-        self._disarm()
+        self._driver.stop_ticking()
         end = OrderlyEnd()
         end.push(partial(self._close_log, core))
         end.push(self._end)
         if core.status.role is Role.LEADER:
             _log.info("resigning from epoch %d", core.epoch)
-            self._guard(lambda core: core.resign(self._now()))
+            self._driver.take(lambda core, now: core.resign(now))
             end.push(partial(self._peers.finish, timeout_s=RESIGN_GRACE_S))
         await end.run()
 
@@ -288,9 +249,8 @@ class Quorum:
             self._log.close()
 
     async def _end(self) -> None:
-        self._core = None
-        self._changes.wake()
-        self._disarm()
+        self._driver.end()
+        self._driver.wake()
         self._service.close()
         for task in self._tasks:
             task.cancel()
@@ -310,13 +270,12 @@ class Quorum:
 
     def _fail(self, error: BaseException) -> None:
         """Step down for good: answer nothing, call nobody, and say so."""
-        if self._core is None:
+        if self.core is None:
             _log.error("the stopped replica of the metadata quorum: %s", error, exc_info=error)
             return
         _log.critical("this replica of the metadata quorum stops: %s", error, exc_info=error)
-        self._tell_status(Status(Role.RESIGNED, self._status.epoch, None))
-        self._core = None
-        self._disarm()
+        self._tell_status(Status(Role.RESIGNED, self._driver.status.epoch, None))
+        self._driver.end()
         self._service.close()
         self._ending = asyncio.get_running_loop().create_task(self._give_up(), name="quorum-end")
         self._on_fatal(error)
@@ -333,7 +292,7 @@ class Quorum:
         Raises NotLeaderError, or StorageError when the disk is full (then nothing was appended)
         or has failed, and this replica with it.
         """
-        core = self._leading(epoch)
+        core = self._driver.leading(epoch)
         if core.transferring_to is not None:
             raise NotLeaderError(LeaderAndEpoch(None, epoch))
         base_offset = core.log.end_offset
@@ -343,25 +302,23 @@ class Quorum:
         except StorageError:
             self._leave_for_want_of_room()
             raise
-        self._guard(lambda core: core.propose(payload, len(records), self._now()))
-        if self._core is None:
+        self._driver.take(lambda core, now: core.propose(payload, len(records), now))
+        if self.core is None:
             raise StorageError(f"{self._log.directory}: the metadata log takes nothing any more")
         return base_offset
 
     def _leave_for_want_of_room(self) -> None:
-        now = self._now()
+        now = self._driver.now()
         if now < self._handover_at:
             return
         self._handover_at = now + _HANDOVER_INTERVAL_S
         config = self._config
-        work = hand_over(
-            config.node_id, config.cluster_id, lambda: self.voters, self._peers, self._changes
-        )
+        work = hand_over(config.node_id, config.cluster_id, self.voters, self._peers, self._changes)
         self._spawn(work, "quorum-handover")
 
     async def confirm_leadership(self, *, epoch: int) -> int:
         """See ``raft.api.MetadataQuorum``."""
-        return await self._changes.confirm_leadership(epoch)
+        return await confirm_leadership(self._driver, epoch)
 
     async def transfer_leadership(self, to: int) -> None:
         """Hand leadership to voter ``to``; return once it leads. Raises NotLeaderError, ApiError:
@@ -372,56 +329,6 @@ class Quorum:
         """Add, remove or update a voter; return once that is committed. Raises NotLeaderError
         (nothing was changed), or ApiError with what happened."""
         await self._changes.change_voters(change)
-
-    def _submit(self, request_id: int, message: Request) -> None:
-        self._step(RequestReceived(request_id, message))
-
-    def _on_answer(self, call: Call, response: Response) -> None:
-        if self._has_room(response):
-            self._step(ResponseReceived(call.request_id, response))
-        elif isinstance(response, FetchResponse):
-            # The leader was heard, so it is not looked for; what it sent is fetched again.
-            heard = ResponseReceived(call.request_id, replace(response, batches=()))
-            pause_s = min(_NO_ROOM_PAUSE_S, self._config.fetch_timeout_ms / 2000)
-            asyncio.get_running_loop().call_later(pause_s, self._step, heard)
-        else:
-            self._step(CallFailed(call.request_id))
-
-    def _has_room(self, response: Response) -> bool:
-        """A full disk is no failed disk: what was fetched is dropped, and fetched again."""
-        if isinstance(response, FetchResponse):
-            size = sum(_size(batch) for batch in response.batches)
-        else:
-            size = len(response.data) if isinstance(response, FetchSnapshotResponse) else 0
-        if self._core is None or not size:
-            return True
-        try:
-            self._log.require_room(size)
-        except StorageError as error:
-            _log.error("cannot follow the metadata log: %s", error)
-            return False
-        return True
-
-    def _on_failure(self, call: Call, code: RpcCode) -> None:
-        self._step(CallFailed(call.request_id))
-        core = self._core
-        broken = code is RpcCode.UNAVAILABLE and isinstance(
-            call.message, FetchRequest | FetchSnapshotRequest
-        )
-        if core is not None and broken and call.to == core.status.leader_id:
-            self._guard(lambda core: core.leader_unreachable(self._now()))
-
-    def _step(self, inbound: RequestReceived | ResponseReceived | CallFailed) -> None:
-        self._guard(lambda core: core.step(inbound, self._now()))
-
-    def _guard(self, event: Callable[[RaftCore], Ready]) -> None:
-        """Let the core take an event and carry out what it says; whatever fails is the end."""
-        if self._core is None:
-            return
-        try:
-            self._carry_out(event(self._core))
-        except Exception as error:
-            self._fail(error)
 
     # ---------------------------------------------------------------------------- carry out
 
@@ -441,10 +348,8 @@ class Quorum:
             self._tell_status(ready.status)
         if ready.status is not None or ready.voters is not None:
             self._settle_peers()
-            self._voters_news.set()
+            self._own_record.voters_changed()
         self._maybe_claim()
-        self._changes.wake()
-        self._arm(ready.deadline)
 
     def _store_snapshot(self, ready: Ready) -> None:
         for piece in ready.pieces:
@@ -459,9 +364,9 @@ class Quorum:
     async def _check_snapshot(self, snapshot: SnapshotId) -> None:
         content = await self._log.snapshots.check_received(snapshot)
         voters = None if content is None else content.voters
-        self._guard(
-            lambda core: core.snapshot_checked(
-                snapshot, self._now(), sound=content is not None, voters=voters
+        self._driver.take(
+            lambda core, now: core.snapshot_checked(
+                snapshot, now, sound=content is not None, voters=voters
             )
         )
         if self._log.snapshots.newest != snapshot:
@@ -490,12 +395,14 @@ class Quorum:
             ticket, hard_state, held = self._ticket, self._hard_state, self._held
             self._ticket, self._hard_state, self._held = 0, None, []
             await self._log.sync(hard_state, self._log.begin_sync())
-            core = self._core
-            if core is None:
+            if self.core is None:
                 return
             self._send(held)
             if ticket:
-                self._carry_out(core.persisted(ticket, self._now()))
+                self._persisted(ticket)
+
+    def _persisted(self, ticket: int) -> None:
+        self._driver.take(lambda core, now: core.persisted(ticket, now))
 
     async def _checkpoint_forever(self) -> None:
         while True:
@@ -507,28 +414,16 @@ class Quorum:
                     raise
                 _log.error("no checkpoint of the metadata log this time: %s", error)
             if self._snapshots is not None:
-                await self._snapshots.take_if_due(self._core)
-
-    async def _keep_record_true(self) -> None:
-        """Tell the leader where this voter is and what it supports, whenever the voters' record
-        says something else: at once, and again until it does not."""
-        while True:
-            self._voters_news.clear()
-            await self._changes.correct_record(self._config, self._peers)
-            try:
-                async with asyncio.timeout(self._config.fetch_timeout_ms / 1000):
-                    await self._voters_news.wait()
-            except TimeoutError:
-                pass
+                await self._snapshots.take_if_due(self.core)
 
     # ----------------------------------------------------------------------------- telling
 
     def _settle_peers(self) -> None:
-        if self._core is not None:
-            self._peers.settle(self._core.voters, self._status.leader_id)
+        if self.core is not None:
+            self._peers.settle(self.core.voters, self.leader.leader_id)
 
     def _tell_status(self, status: Status) -> None:
-        was, self._status = self._status, status
+        was, self._driver.status = self._driver.status, status
         leading = status.role is Role.LEADER
         if self._claimed is not None and (not leading or status.epoch != self._claimed):
             resigned, self._claimed = self._claimed, None
@@ -542,83 +437,13 @@ class Quorum:
 
     def _maybe_claim(self) -> None:
         """Claimed once the epoch's first batch is committed, and with it everything before."""
-        core = self._core
+        core = self.core
         if core is None or self._claimed is not None or core.epoch_start_offset is None:
             return
         if core.high_watermark > core.epoch_start_offset:
             epoch = self._claimed = core.epoch
             self._delivery.tell(lambda listener: listener.on_claimed(epoch))
-            self._delivery.tell(lambda listener: self._changes.wake())  # the voter check may wait
-
-    def _standing(self) -> tuple[int | None, int]:
-        return self._status.leader_id, self._status.epoch
-
-    # -------------------------------------------------------------------------------- time
-
-    def _now(self) -> float:
-        return self._world.clock.monotonic()
-
-    def _arm(self, deadline: float) -> None:
-        """An armed timer that fires too early does no harm; one too late is replaced."""
-        if deadline >= self._timer_at or self._stopping:
-            return
-        self._disarm()
-        self._timer_at = deadline
-        delay = max(0.0, deadline - self._now())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        self._timer_at = float("inf")
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._timer_at = float("inf")
-        self._guard(lambda core: core.tick(self._now()))
-
-    # ---------------------------------------------------------------------------- describing
-
-    async def _describe(self) -> pb.DescribeQuorumResponse:
-        """As this replica leads, once a majority confirms that it does; else NOT_LEADER."""
-        if self._core is not None and self._core.status.role is Role.LEADER:
-            try:
-                await self.confirm_leadership(epoch=self._core.epoch)
-            except NotLeaderError:
-                _log.info("asked to describe the quorum while leadership went to another")
-        leader_id, epoch = self._standing()
-        core, now = self._core, self._now()
-        response = pb.DescribeQuorumResponse(
-            leader_id=leader_to_wire(leader_id), epoch=epoch, high_watermark=self.high_watermark
-        )
-        if core is None or core.status.role is not Role.LEADER:
-            response.error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return response
-        now_ms = self._world.clock.time_ms()
-        for view in core.describe(now):
-            states = response.voters if view.is_voter else response.observers
-            voter = core.voters.get(view.key.id) if view.is_voter else None
-            states.append(_replica_state(view, voter, now, now_ms))
-        return response
-
-
-def _replica_state(
-    view: ReplicaView, voter: Voter | None, now: float, now_ms: int
-) -> pb.ReplicaState:
-    """``voter``: as the record has it, which knows more of one that has not been heard."""
-
-    def wall_ms(moment: float | None) -> int:
-        return -1 if moment is None else now_ms - round((now - moment) * 1000)
-
-    return pb.ReplicaState(
-        replica_id=view.key.id,
-        directory_id=view.key.directory_id if voter is None else voter.key.directory_id,
-        endpoint="" if voter is None else voter.endpoint,
-        log_end_offset=view.end_offset,
-        last_fetch_time_ms=wall_ms(view.last_fetch_at),
-        last_caught_up_time_ms=wall_ms(view.caught_up_at),
-    )
+            self._delivery.tell(lambda listener: self._driver.wake())  # the voter check may wait
 
 
 def timing_of(config: QuorumConfig) -> Timing:
@@ -629,7 +454,3 @@ def timing_of(config: QuorumConfig) -> Timing:
         fetch_max_wait_ms=config.fetch_max_wait_ms,
         fetch_max_bytes=config.fetch_max_bytes,
     )
-
-
-def _size(batch: Batch) -> int:
-    return len(batch.payload) if isinstance(batch.payload, bytes) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from raft.api import NotLeaderError
 from raft.quorum import VoterSet
@@ -20,7 +19,7 @@ _log = logging.getLogger(__name__)
 async def hand_over(
     node_id: int,
     cluster_id: str,
-    voters: Callable[[], VoterSet],
+    voters: VoterSet,
     peers: Peers,
     changes: QuorumChanges,
 ) -> None:
@@ -30,7 +29,7 @@ async def hand_over(
     no leader, which holds what brokers need even when it can decide nothing.
     """
     request = pb.SupportedFeaturesRequest(cluster_id=cluster_id).SerializeToString()
-    for voter_id in sorted(set(voters().ids) - {node_id}):
+    for voter_id in sorted(set(voters.ids) - {node_id}):
         try:
             data = await peers.ask(voter_id, SUPPORTED_FEATURES, request)
             answer: pb.SupportedFeaturesResponse = parse(pb.SupportedFeaturesResponse, data)

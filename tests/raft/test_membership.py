@@ -56,17 +56,16 @@ class Leading:
     def __init__(self, voters: VoterSet, *, at: int = 0, full: bool = False) -> None:
         """``at``: where the log has the record of the voters; NO_RECORD: nowhere."""
         self.now = BEGIN
-        self.full = full
         log = LogView(end_offset=1, epochs=[(0, 0)]) if at != NO_RECORD else LogView()
-        self.core = RaftCore(
+        self._core = RaftCore(
             key(1),
             VoterHistory(voters, at),
             log,
             HardState(),
             TIMING,
             random.Random(1),
-            has_room=lambda: not self.full,
         )
+        self.full = full
         self.appended: list[Batch] = []
         self.sent: list[Call | Reply] = []
         self.take(self.core.start(0.0))
@@ -78,6 +77,13 @@ class Leading:
                 answer = VoteResponse(ErrorCode.NONE, None, self.core.epoch, True)
                 self.take(self.core.step(ResponseReceived(call.request_id, answer), self.now))
         assert self.core.status.role is Role.LEADER
+
+    @property
+    def core(self) -> RaftCore:
+        """To hand it the next event. Of a full disk nothing is told: room is never assumed."""
+        if self._core.minds_room and not self.full:
+            self._core.tell_room(True)
+        return self._core
 
     def take(self, ready: Ready) -> None:
         self.appended += ready.append
@@ -112,14 +118,18 @@ class Leading:
         return self
 
     def change(self, change: VoterChange) -> None:
-        self.take(self.core.change_voters(change, self.now))
+        self.take(self.core.change_voters(change, self.now, has_room=not self.full))
 
     def refused(self, change: VoterChange) -> ErrorCode | None:
-        refusal = self.core.change_refusal(change, self.now)
+        refusal = self.core.change_refusal(change, self.now, has_room=not self.full)
         return None if refusal is None else refusal.error
 
     def voters_appended(self) -> list[VoterSet]:
         return [batch.new_voters for batch in self.appended if batch.new_voters is not None]
+
+
+def minds_room(leading: Leading) -> bool:
+    return leading.core.minds_room
 
 
 def pending(leading: Leading) -> bool:
@@ -182,6 +192,29 @@ def test_learning_waits_for_room() -> None:
     leading.full = False
     leading.fetch(key(2))
     assert leading.core.voters == known(1, 2).with_voter(Voter(ReplicaKey(3)))
+
+
+def test_room_is_told_for_one_event() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(AddVoter(voter(4), 1.0))
+    leading.core.tell_room(True)
+    leading.take(leading.core.tick(leading.now))
+    leading.full = True
+    leading.fetch(key(4))
+    assert leading.core.voters == known(1, 2, 3)
+    leading.full = False
+    leading.take(leading.core.tick(leading.now))
+    assert leading.core.voters == known(1, 2, 3, 4)
+
+
+def test_room_is_minded_while_the_voters_may_change_by_themselves() -> None:
+    assert minds_room(Leading(VoterSet.of_ids(1, 2, 3)))
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    assert not minds_room(leading)
+    leading.change(AddVoter(voter(4), 1.0))
+    assert minds_room(leading)
+    leading.take(leading.core.resign(leading.now))
+    assert not minds_room(leading)
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -460,7 +493,8 @@ def test_voters_as_of_a_snapshot() -> None:
 
 def test_every_change_of_the_voters_is_told_once() -> None:
     leading = Leading(known(1)).established()
-    ready = leading.core.change_voters(UpdateVoter(voter(1, endpoint="one:1")), leading.now)
+    moved = UpdateVoter(voter(1, endpoint="one:1"))
+    ready = leading.core.change_voters(moved, leading.now, has_room=True)
     assert ready.voters == VoterSet([voter(1, endpoint="one:1")])
     assert leading.core.persisted(ready.ticket, leading.now).voters is None
 

@@ -81,7 +81,10 @@ class FakeNode:
 
     @property
     def running(self) -> RaftCore:
+        """The core, to hand it the next event: the disk has room for whatever it makes of that."""
         assert self.core is not None, f"node {self.id} is down"
+        if self.core.minds_room:
+            self.core.tell_room(True)
         return self.core
 
     @property

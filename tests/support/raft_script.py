@@ -273,11 +273,11 @@ class Script:
 
     def _change(self, node: str, change: VoterChange) -> None:
         owner = self.nodes[int(node)]
-        refusal = owner.running.change_refusal(change, self.now)
+        refusal = owner.running.change_refusal(change, self.now, has_room=True)
         if refusal is not None:
             self.say(f"{node}: refuses: {refusal.error.name}: {refusal.message}")
             return
-        ready = owner.running.change_voters(change, self.now)
+        ready = owner.running.change_voters(change, self.now, has_room=True)
         self._carry_out(owner.id, ready, owner.apply(ready))
 
     def show(self, *ids: str) -> None:

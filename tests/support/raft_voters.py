@@ -46,10 +46,11 @@ class Operator:
         simulation = self.simulation
         for node in simulation.leaders():
             change = self._draw(node.running.voters)
-            refused = node.running.change_refusal(change, simulation.now)
+            refused = node.running.change_refusal(change, simulation.now, has_room=True)
             if refused is None:
                 simulation.counts[f"begun {type(change).__name__}"] += 1
-                simulation.done(node, node.running.change_voters(change, simulation.now))
+                ready = node.running.change_voters(change, simulation.now, has_room=True)
+                simulation.done(node, ready)
             else:
                 simulation.counts[f"refused {refused.error.name}"] += 1
         self._later(simulation.faults.change_every_s, self.change)

@@ -164,7 +164,7 @@ def suspect_the_leader(node: SimNode) -> None:
     assert node.node is not None
     quorum = node.node.quorum
     assert quorum is not None
-    quorum._guard(lambda core: core.leader_unreachable(quorum._now()))
+    quorum._driver.take(lambda core, now: core.leader_unreachable(now))
 
 
 def thinks_it_is_active(node: SimNode) -> bool:
