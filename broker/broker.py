@@ -18,7 +18,6 @@ from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
 from broker.partition.ids import PartitionId
-from broker.replication.config import ReplicaConfig
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext
@@ -238,7 +237,7 @@ class Broker:
             broker_id=config.node_id,
             world=world,
             directories=self._directories,
-            config=ReplicaConfig.of(config),
+            config=config,
             alter_partition=self._controller.alter_partition,
             lease_valid=self._lease_valid,
             directory_failed=self._directory_failed,

@@ -1,4 +1,5 @@
-"""Every configuration key, declared once.
+"""Every configuration key, declared once: here, in ``metadata.node_settings`` or in
+``metadata.topic_config_keys``.
 
 Names and defaults are Apache Kafka's wherever Kafka has the key; where ours differ, the line of
 documentation says so. A topic key is declared under its topic name; the key that gives its
@@ -14,6 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
+from metadata.node_settings import SETTINGS
 from metadata.topic_config_keys import TOPIC
 from stele.errors import ApiError, ErrorCode
 
@@ -41,16 +43,11 @@ _AGREED = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 # ---------------------------------------------------------------------------------- nodes
 
 _NODE = (
+    *(setting.key for setting in SETTINGS.values()),
     # Who this node is.
-    ConfigKey("node.id", Type.INT, None, "This node's number, unique in the cluster.", minimum=0),
     ConfigKey(
         "process.roles", Type.LIST, "broker,controller",
         "What this node is: broker, controller or both.", allowed=("broker", "controller"),
-    ),
-    ConfigKey(
-        "cluster.id", Type.STRING, "",
-        "The cluster this node belongs to. When set, a directory of another cluster is refused; "
-        "else the directory's own id counts.",
     ),
     ConfigKey(
         "broker.rack", Type.STRING, "",
@@ -118,115 +115,10 @@ _NODE = (
     ),
     # Connections and requests.
     ConfigKey(
-        "socket.request.max.bytes", Type.INT, "104857600",
-        "The largest request; a connection that sends a larger one is closed.", minimum=1,
-    ),
-    ConfigKey(
-        "queued.max.requests", Type.INT, "500",
-        "How many requests of one connection may wait for their answers before the broker stops "
-        "reading from it.", minimum=1,
-    ),
-    ConfigKey(
-        "queued.max.request.bytes", Type.LONG, "268435456",
-        "How many bytes the requests and answers of all connections may take together before only "
-        "those connections are read from that hold little; -1: no limit, which is Kafka's default.",
-        minimum=-1,
-    ),
-    ConfigKey(
-        "max.connections", Type.INT, "2147483647",
-        "So many connections of the Kafka protocol at most; others are closed at once. Brokers may "
-        "still connect where they have a listener of their own: a client's connection makes way. "
-        "listener.name.NAME.max.connections limits one listener.",
-        minimum=0,
-    ),
-    ConfigKey(
-        "max.connections.per.ip", Type.INT, "2147483647",
-        "So many connections of the Kafka protocol from one address at most.",
-        minimum=0,
-    ),
-    ConfigKey(
         "max.connections.per.ip.overrides", Type.LIST, "",
         "Other limits for some addresses, as ADDRESS:COUNT; host names are not looked up.",
     ),
-    ConfigKey(
-        "connections.max.idle.ms", Type.LONG, "600000",
-        "How long a connection may be silent before it is closed; -1: for ever.", minimum=-1,
-    ),
-    ConfigKey(
-        "fetch.max.bytes", Type.INT, "57671680",
-        "The most bytes one answer to a client's fetch holds.", minimum=1024,
-    ),
-    ConfigKey(
-        "max.request.partition.size.limit", Type.INT, "2000",
-        "The most partitions that one answer to DescribeTopicPartitions holds.", minimum=1,
-    ),
-    # The quorum.
-    ConfigKey(
-        "controller.quorum.election.timeout.ms", Type.INT, "1000",
-        "How long a candidate waits for votes, and a voter without leader for one to appear.",
-        minimum=1,
-    ),
-    ConfigKey(
-        "controller.quorum.fetch.timeout.ms", Type.INT, "2000",
-        "How long a voter does without an answer of the leader before it seeks election, and a "
-        "leader without fetches of a majority before it resigns.", minimum=1,
-    ),
-    ConfigKey(
-        "controller.quorum.election.backoff.max.ms", Type.INT, "1000",
-        "The longest random pause after an election without winner.", minimum=0,
-    ),
-    ConfigKey(
-        "controller.quorum.request.timeout.ms", Type.INT, "2000",
-        "How long an answer of another node of the control plane is awaited.", minimum=1,
-    ),
-    ConfigKey(
-        "metadata.log.max.record.bytes.between.snapshots", Type.LONG, "20971520",
-        "After how many bytes of metadata records a snapshot is written.", minimum=1,
-    ),
-    ConfigKey(
-        "metadata.log.max.snapshot.interval.ms", Type.LONG, "3600000",
-        "After how long a snapshot is written if there is anything new; 0: only by bytes.",
-        minimum=0,
-    ),
-    # Brokers and controllers.
-    ConfigKey(
-        "broker.heartbeat.interval.ms", Type.INT, "2000",
-        "How often a broker sends a heartbeat to the controller.", minimum=1,
-    ),
-    ConfigKey(
-        "broker.session.timeout.ms", Type.INT, "9000",
-        "How long a silent broker counts as alive. One whose process ended is noticed at once.",
-        minimum=1,
-    ),
-    ConfigKey(
-        "initial.broker.registration.timeout.ms", Type.INT, "60000",
-        "How long a broker goes on asking to be registered while another process holds its id;"
-        " then it stops.",
-        minimum=1,
-    ),
-    ConfigKey(
-        "controlled.shutdown.enable", Type.BOOLEAN, "true",
-        "Whether a broker moves its leaders elsewhere before it stops.",
-    ),
-    ConfigKey(
-        "auto.leader.rebalance.enable", Type.BOOLEAN, "true",
-        "Whether leadership returns by itself to the preferred (first) replicas.",
-    ),
-    ConfigKey(
-        "leader.imbalance.check.interval.seconds", Type.LONG, "300",
-        "How often the controller looks for partitions led by another than the preferred replica.",
-        minimum=1,
-    ),
-    ConfigKey(
-        "leader.imbalance.per.broker.percentage", Type.INT, "10",
-        "The share of a broker's preferred partitions led elsewhere above which they return.",
-        minimum=0, maximum=100,
-    ),
     # Topics.
-    ConfigKey(
-        "auto.create.topics.enable", Type.BOOLEAN, "true",
-        "Whether asking a broker for a topic that does not exist makes it.",
-    ),
     ConfigKey(
         "num.partitions", Type.INT, "1",
         "How many partitions a topic has that does not say.", minimum=1,
@@ -239,36 +131,6 @@ _NODE = (
     ),
     # Replication.
     ConfigKey(
-        "replica.lag.time.max.ms", Type.LONG, "30000",
-        "How long a follower may lag behind the leader's end before it leaves the ISR.", minimum=1,
-    ),
-    ConfigKey(
-        "replica.fetch.max.bytes", Type.INT, "1048576",
-        "The most bytes of one partition in one fetch of a follower.", minimum=0,
-    ),
-    ConfigKey(
-        "replica.fetch.response.max.bytes", Type.INT, "10485760",
-        "The most bytes in one fetch of a follower.", minimum=0,
-    ),
-    ConfigKey(
-        "replica.fetch.wait.max.ms", Type.INT, "500",
-        "How long a follower's fetch waits at the leader for something new.", minimum=0,
-    ),
-    ConfigKey(
-        "replica.fetch.min.bytes", Type.INT, "1",
-        "How many bytes a follower's fetch waits for.", minimum=0,
-    ),
-    ConfigKey(
-        "replica.fetch.backoff.ms", Type.INT, "1000",
-        "How long a partition rests after an error in a follower's fetch.", minimum=0,
-    ),
-    ConfigKey(
-        "replica.high.watermark.checkpoint.interval.ms", Type.INT, "5000",
-        "How often high watermarks and recovery points are written to disk. What lies above them"
-        " is looked through after a crash.",
-        minimum=1,
-    ),
-    ConfigKey(
         "leader.replication.throttled.rate", Type.LONG, str(LONG_MAX),
         "How many bytes a second a broker sends at most of the replicas that a topic's "
         "leader.replication.throttled.replicas names; followers in sync are sent more.",
@@ -279,20 +141,6 @@ _NODE = (
         "How many bytes a second a broker fetches at most of the replicas that a topic's "
         "follower.replication.throttled.replicas names; what is in sync is fetched all the same.",
         minimum=0, scope=Scope.CLUSTER,
-    ),
-    # The log.
-    ConfigKey(
-        "log.retention.check.interval.ms", Type.LONG, "300000",
-        "How often segments are looked through for those that may go.", minimum=1,
-    ),
-    ConfigKey(
-        "log.flush.scheduler.interval.ms", Type.LONG, "1000",
-        "How often logs whose flush.messages is not 1 are looked through for those that flush.ms "
-        "wants on disk (Kafka's default: never).", minimum=1,
-    ),
-    ConfigKey(
-        "producer.id.expiration.ms", Type.INT, "86400000",
-        "How long an idle idempotent producer is remembered.", minimum=1,
     ),
 )  # fmt: skip
 

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from broker.partition.ids import PartitionId
-from broker.replication.config import ReplicaConfig
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.replica import Replica
+from runtime.config.node import NodeConfig
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch as wire
@@ -94,7 +94,7 @@ class PeerFetcher:
         leader_id: int,
         *,
         broker_id: int,
-        config: ReplicaConfig,
+        config: NodeConfig,
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
@@ -409,7 +409,7 @@ class Fetchers:
         self,
         *,
         broker_id: int,
-        config: ReplicaConfig,
+        config: NodeConfig,
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from broker.membership.room import CHECK_INTERVAL_S, Rooms
-from broker.replication.config import ReplicaConfig
 from broker.replication.metadata import MetadataApplier
 from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
+from runtime.config.node import NodeConfig
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.retention import LOGS_PER_TURN, retained_from
@@ -28,7 +28,7 @@ class Housekeeping:
     def __init__(
         self,
         replicas: Replicas,
-        config: ReplicaConfig,
+        config: NodeConfig,
         directories: Sequence[LogDirectory],
         applier: MetadataApplier,
         rooms: Rooms,

@@ -14,7 +14,6 @@ from functools import partial
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
 from broker.partition.ids import PartitionId
-from broker.replication.config import ReplicaConfig
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
@@ -44,6 +43,7 @@ from broker.replication.types import (
 from metadata.delta import MetadataDelta
 from metadata.effective import throttled_rate
 from metadata.image import CLUSTER, NO_LEADER, ConfigResource, MetadataImage
+from runtime.config.node import NodeConfig
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from storage.directory import LogDirectory
@@ -70,7 +70,7 @@ class ReplicaManager:
         broker_id: int,
         world: World,
         directories: Sequence[LogDirectory],
-        config: ReplicaConfig,
+        config: NodeConfig,
         alter_partition: AlterPartition,
         lease_valid: Callable[[], bool],
         directory_failed: Callable[[str], None],
@@ -232,7 +232,7 @@ class ReplicaManager:
         own = ConfigResource.broker(self._broker_id)
         if self._is_first or any(each in (CLUSTER, own) for each in delta.changed_configs):
             self._is_first = False
-            static = self._config.static
+            static = self._config.raw
             mine = (static, self._broker_id)
             self._leader_throttle.set_rate(throttled_rate(image, "leader", *mine))
             self._follower_throttle.set_rate(throttled_rate(image, "follower", *mine))

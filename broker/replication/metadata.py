@@ -9,13 +9,14 @@ from typing import NamedTuple
 from broker.partition.effects import EMPTY_LOG, Followed
 from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
-from broker.replication.config import ReplicaConfig, log_config
+from broker.replication.log_config import log_config
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
 from metadata.delta import MetadataDelta, PartitionDelta
 from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
 from metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionState
+from runtime.config.node import NodeConfig
 from stele.errors import ErrorCode
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
@@ -40,7 +41,7 @@ class MetadataApplier:
     def __init__(
         self,
         replicas: Replicas,
-        config: ReplicaConfig,
+        config: NodeConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
         on_removed: Callable[[Replica], None],
         on_changed: Callable[[Replica], None],
@@ -368,7 +369,7 @@ class MetadataApplier:
             config = effective_topic_config(
                 self._replicas.image,
                 name,
-                static=self._config.static,
+                static=self._config.raw,
                 broker_id=self._replicas.broker_id,
             )
             topic = self._topics[name] = _Topic(

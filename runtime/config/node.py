@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
+from metadata.node_settings import NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.properties import parse_properties
 from stele.errors import ApiError, SteleError
@@ -54,18 +55,16 @@ class Voter(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
+@dataclass(frozen=True, kw_only=True)
+class NodeConfig(NodeSettings):
     """A node's checked configuration.
 
-    Fields that are named like a key (dots as underscores) hold its typed value. Keys that are
-    defaults of topics are not here: ``metadata.effective`` resolves them from ``raw``.
+    Keys that are used as they stand are ``NodeSettings``. Those that are defaults of topics are not
+    here: ``metadata.effective`` resolves them from ``raw``.
     """
 
-    node_id: int
     is_broker: bool
     is_controller: bool
-    cluster_id: str  # "" when not configured
     rack: str | None
     log_dirs: tuple[str, ...]  # absolute
     metadata_log_dir: str
@@ -83,91 +82,19 @@ class NodeConfig:
     controller_advertised_listener: Address | None  # as the others reach it; None on a broker
     metrics_listener: Address | None
 
-    socket_request_max_bytes: int
-    queued_max_requests: int
-    queued_max_request_bytes: int
-    connections_max_idle_ms: int
-    max_connections: int
-    max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]  # by address
     listener_max_connections: Mapping[str, int]  # by listener; those that have a limit of their own
-    fetch_max_bytes: int
-    max_request_partition_size_limit: int
-
-    controller_quorum_election_timeout_ms: int
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_election_backoff_max_ms: int
-    controller_quorum_request_timeout_ms: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    metadata_log_max_snapshot_interval_ms: int
-
-    broker_heartbeat_interval_ms: int
-    broker_session_timeout_ms: int
-    initial_broker_registration_timeout_ms: int
-    controlled_shutdown_enable: bool
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_check_interval_seconds: int
-    leader_imbalance_per_broker_percentage: int
-
-    auto_create_topics_enable: bool
-
-    replica_lag_time_max_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_min_bytes: int
-    replica_fetch_backoff_ms: int
-    replica_high_watermark_checkpoint_interval_ms: int
-
-    log_flush_scheduler_interval_ms: int
-    log_retention_check_interval_ms: int
-    producer_id_expiration_ms: int
 
     # What was set, by key, as text: the static layer under the dynamic configuration.
     raw: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._take(self.raw)
 
     @property
     def roles(self) -> tuple[str, ...]:
         return ("broker",) * self.is_broker + ("controller",) * self.is_controller
 
-
-# Fields that are exactly a key's typed value.
-_PLAIN = (
-    "node.id",
-    "cluster.id",
-    "socket.request.max.bytes",
-    "queued.max.requests",
-    "queued.max.request.bytes",
-    "connections.max.idle.ms",
-    "max.connections",
-    "max.connections.per.ip",
-    "fetch.max.bytes",
-    "max.request.partition.size.limit",
-    "controller.quorum.election.timeout.ms",
-    "controller.quorum.fetch.timeout.ms",
-    "controller.quorum.election.backoff.max.ms",
-    "controller.quorum.request.timeout.ms",
-    "metadata.log.max.record.bytes.between.snapshots",
-    "metadata.log.max.snapshot.interval.ms",
-    "broker.heartbeat.interval.ms",
-    "broker.session.timeout.ms",
-    "initial.broker.registration.timeout.ms",
-    "controlled.shutdown.enable",
-    "auto.leader.rebalance.enable",
-    "leader.imbalance.check.interval.seconds",
-    "leader.imbalance.per.broker.percentage",
-    "auto.create.topics.enable",
-    "replica.lag.time.max.ms",
-    "replica.fetch.max.bytes",
-    "replica.fetch.response.max.bytes",
-    "replica.fetch.wait.max.ms",
-    "replica.fetch.min.bytes",
-    "replica.fetch.backoff.ms",
-    "replica.high.watermark.checkpoint.interval.ms",
-    "log.flush.scheduler.interval.ms",
-    "log.retention.check.interval.ms",
-    "producer.id.expiration.ms",
-)
 
 _LISTENER_LIMIT = re.compile(r"listener\.name\.(?P<name>[A-Za-z0-9_.-]+)\.max\.connections")
 
@@ -308,8 +235,6 @@ class _Reader:
             "listener_max_connections": self._listener_limits(listeners),
             "raw": self._raw,
         }
-        for name in _PLAIN:
-            fields[name.replace(".", "_")] = self._values[name]
         self._check_relations(is_controller, voters)
         if self._faults:
             raise ConfigError("; ".join(self._faults))
@@ -324,6 +249,9 @@ class _Reader:
             self._faults.append(
                 f"{fetch} must be larger than {wait}, or idle followers would leave the ISR"
             )
+        answer = "replica.socket.timeout.ms"
+        if self._number(answer) < self._number(wait):
+            self._faults.append(f"{answer} must be at least {wait}, or no idle leader could answer")
         if voters:
             node_id = self._number("node.id")
             is_voter = node_id in {voter.id for voter in voters}

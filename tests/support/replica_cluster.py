@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -13,7 +12,6 @@ from broker.api.call import Call
 from broker.api.topic_views import TopicViews
 from broker.metrics import BrokerMetrics
 from broker.partition.ids import PartitionId
-from broker.replication.config import ReplicaConfig
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
@@ -25,12 +23,14 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from broker.service.authorizer import AllowAll
 from broker.service.caller import ANONYMOUS, Caller, Plane
 from broker.service.context import BrokerContext
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, MetadataImage, PartitionState
+from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
@@ -116,6 +116,7 @@ class Node:
             sessions=self.sessions,
             replicas=self.manager,
             metrics=metrics,
+            authorizer=AllowAll(),
             config=SimpleNamespace(fetch_max_bytes=1 << 30),
         )
         dispatch = _FetchOnly(cast(BrokerContext, context))
@@ -232,11 +233,19 @@ class _FetchOnly:
 class ReplicaCluster:
     """Brokers 1 to ``brokers`` and a controller that is always there."""
 
-    def __init__(self, *, brokers: int = 3, seed: int = 1, **config: Any) -> None:
+    def __init__(self, *, brokers: int = 3, seed: int = 1, **settings: object) -> None:
+        """``settings``: of all nodes, by key, underscores for dots."""
         self.simulation = Simulation(seed)
-        self.config = replace(
-            ReplicaConfig(inter_broker_listener_name=LISTENER, replica_lag_time_max_ms=10_000),
-            **config,
+        self.config = from_settings(
+            {
+                "node.id": "1",
+                "process.roles": "broker",
+                "controller.quorum.bootstrap.servers": "controller:9093",
+                "listeners": f"{LISTENER}://broker:9092",
+                "grpc.listeners": f"{LISTENER}://broker:9192",
+                "replica.lag.time.max.ms": "10000",
+                **{name.replace("_", "."): str(value) for name, value in settings.items()},
+            }
         )
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.image: MetadataImage = EMPTY

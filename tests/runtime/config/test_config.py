@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from metadata.config_keys import NODE_KEYS
+from metadata.node_settings import SETTINGS, NodeSettings
 from runtime.config import page as config_page
 from runtime.config.node import (
-    _PLAIN,
     Address,
     ConfigError,
     NamedAddress,
@@ -51,15 +50,17 @@ def test_everything_listens_at_home_by_default() -> None:
     assert config.raw == MINIMAL
 
 
-def test_the_fields_named_like_keys_hold_their_typed_values() -> None:
-    names = {field.name for field in fields(NodeConfig)}
+def test_settings_hold_the_typed_values_of_the_keys_of_their_name() -> None:
     config = from_settings(MINIMAL)
-    for name in _PLAIN:
-        assert name.replace(".", "_") in names
-        text = MINIMAL.get(name) or NODE_KEYS[name].default or ""
-        assert getattr(config, name.replace(".", "_")) == (
-            NODE_KEYS[name].parse(text) if text else ""
-        )
+    for name, setting in SETTINGS.items():
+        key = setting.key
+        assert key is NODE_KEYS[name.replace("_", ".")]
+        assert getattr(config, name) == key.parse(MINIMAL.get(key.name, key.default or ""))
+
+
+def test_a_setting_that_was_not_read_has_no_value() -> None:
+    with pytest.raises(AttributeError, match=r"node\.id was not read"):
+        _ = NodeSettings().node_id
 
 
 def test_a_controller_that_joins_later_knows_whom_to_ask() -> None:
@@ -177,6 +178,7 @@ def test_several_networks() -> None:
         ({"log_dirs": ""}, "log.dirs must name"),
         ({"broker_session_timeout_ms": "1000"}, "must be larger than broker.heartbeat.interval"),
         ({"replica_lag_time_max_ms": "500"}, "must be larger than replica.fetch.wait.max.ms"),
+        ({"replica_socket_timeout_ms": "499"}, "must be at least replica.fetch.wait.max.ms"),
         ({"log_retention_hours": "long"}, "log.retention.hours=long: it must be a whole number"),
         ({"min_insync_replicas": "0"}, "min.insync.replicas=0"),
     ],

@@ -1,0 +1,24 @@
+"""What a log takes from its topic's configuration."""
+
+from __future__ import annotations
+
+from metadata.effective import TopicConfig
+from storage.config import LogConfig
+
+
+def log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
+    """``producer_id_expiration_ms`` is the node's."""
+    return LogConfig(
+        segment_bytes=topic.segment_bytes,
+        segment_ms=topic.segment_ms,
+        segment_jitter_ms=topic.segment_jitter_ms,
+        segment_index_bytes=topic.segment_index_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        retention_ms=topic.retention_ms,
+        retention_bytes=topic.retention_bytes,
+        flush_messages=topic.flush_messages,
+        flush_ms=topic.flush_ms,
+        log_append_time=topic.message_timestamp_type == "LogAppendTime",
+        delete_old="delete" in topic.cleanup_policy,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )

@@ -1,0 +1,216 @@
+"""The keys of ``server.properties`` that are read at start and used as they stand.
+
+Each is declared here and nowhere else: the attribute is the key, dots as underscores, and of an
+instance the value. Keys of which something else is made (addresses, roles) or that may change while
+the node runs are in ``metadata.config_keys``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metadata.setting import Setting, boolean, integer, long, string
+
+
+class NodeSettings:
+    """What a node was told of them, or the default."""
+
+    def _take(self, raw: Mapping[str, str]) -> None:
+        """``raw``: what was set, by key, checked. Raises ApiError INVALID_CONFIG."""
+        for name, setting in SETTINGS.items():
+            self.__dict__[name] = setting.read(raw)
+
+    # Who this node is.
+    node_id = integer(
+        None,
+        "This node's number, unique in the cluster.",
+        minimum=0,
+    )
+    cluster_id = string(
+        "",
+        "The cluster this node belongs to. When set, a directory of another cluster is refused; "
+        "else the directory's own id counts.",
+    )
+    # Connections and requests.
+    socket_request_max_bytes = integer(
+        104857600,
+        "The largest request; a connection that sends a larger one is closed.",
+        minimum=1,
+    )
+    queued_max_requests = integer(
+        500,
+        "How many requests of one connection may wait for their answers before the broker stops "
+        "reading from it.",
+        minimum=1,
+    )
+    queued_max_request_bytes = long(
+        268435456,
+        "How many bytes the requests and answers of all connections may take together before only "
+        "those connections are read from that hold little; -1: no limit, which is Kafka's default.",
+        minimum=-1,
+    )
+    max_connections = integer(
+        2147483647,
+        "So many connections of the Kafka protocol at most; others are closed at once. Brokers may "
+        "still connect where they have a listener of their own: a client's connection makes way. "
+        "listener.name.NAME.max.connections limits one listener.",
+        minimum=0,
+    )
+    max_connections_per_ip = integer(
+        2147483647,
+        "So many connections of the Kafka protocol from one address at most.",
+        minimum=0,
+    )
+    connections_max_idle_ms = long(
+        600000,
+        "How long a connection may be silent before it is closed; -1: for ever.",
+        minimum=-1,
+    )
+    fetch_max_bytes = integer(
+        57671680,
+        "The most bytes one answer to a client's fetch holds.",
+        minimum=1024,
+    )
+    max_request_partition_size_limit = integer(
+        2000,
+        "The most partitions that one answer to DescribeTopicPartitions holds.",
+        minimum=1,
+    )
+    # The quorum.
+    controller_quorum_election_timeout_ms = integer(
+        1000,
+        "How long a candidate waits for votes, and a voter without leader for one to appear.",
+        minimum=1,
+    )
+    controller_quorum_fetch_timeout_ms = integer(
+        2000,
+        "How long a voter does without an answer of the leader before it seeks election, and a "
+        "leader without fetches of a majority before it resigns.",
+        minimum=1,
+    )
+    controller_quorum_election_backoff_max_ms = integer(
+        1000,
+        "The longest random pause after an election without winner.",
+        minimum=0,
+    )
+    controller_quorum_request_timeout_ms = integer(
+        2000,
+        "How long an answer of another node of the control plane is awaited.",
+        minimum=1,
+    )
+    metadata_log_max_record_bytes_between_snapshots = long(
+        20971520,
+        "After how many bytes of metadata records a snapshot is written.",
+        minimum=1,
+    )
+    metadata_log_max_snapshot_interval_ms = long(
+        3600000,
+        "After how long a snapshot is written if there is anything new; 0: only by bytes.",
+        minimum=0,
+    )
+    # Brokers and controllers.
+    broker_heartbeat_interval_ms = integer(
+        2000,
+        "How often a broker sends a heartbeat to the controller.",
+        minimum=1,
+    )
+    broker_session_timeout_ms = integer(
+        9000,
+        "How long a silent broker counts as alive. One whose process ended is noticed at once.",
+        minimum=1,
+    )
+    initial_broker_registration_timeout_ms = integer(
+        60000,
+        "How long a broker goes on asking to be registered while another process holds its id;"
+        " then it stops.",
+        minimum=1,
+    )
+    controlled_shutdown_enable = boolean(
+        True,
+        "Whether a broker moves its leaders elsewhere before it stops.",
+    )
+    auto_leader_rebalance_enable = boolean(
+        True,
+        "Whether leadership returns by itself to the preferred (first) replicas.",
+    )
+    leader_imbalance_check_interval_seconds = long(
+        300,
+        "How often the controller looks for partitions led by another than the preferred replica.",
+        minimum=1,
+    )
+    leader_imbalance_per_broker_percentage = integer(
+        10,
+        "The share of a broker's preferred partitions led elsewhere above which they return.",
+        minimum=0,
+        maximum=100,
+    )
+    # Topics.
+    auto_create_topics_enable = boolean(
+        True,
+        "Whether asking a broker for a topic that does not exist makes it.",
+    )
+    # Replication.
+    replica_lag_time_max_ms = long(
+        30000,
+        "How long a follower may lag behind the leader's end before it leaves the ISR.",
+        minimum=1,
+    )
+    replica_fetch_max_bytes = integer(
+        1048576,
+        "The most bytes of one partition in one fetch of a follower.",
+        minimum=0,
+    )
+    replica_fetch_response_max_bytes = integer(
+        10485760,
+        "The most bytes in one fetch of a follower.",
+        minimum=0,
+    )
+    replica_fetch_wait_max_ms = integer(
+        500,
+        "How long a follower's fetch waits at the leader for something new.",
+        minimum=0,
+    )
+    replica_fetch_min_bytes = integer(
+        1,
+        "How many bytes a follower's fetch waits for.",
+        minimum=0,
+    )
+    replica_socket_timeout_ms = integer(
+        30000,
+        "How long a follower waits for a leader's answer before it connects anew.",
+        minimum=1,
+    )
+    replica_fetch_backoff_ms = integer(
+        1000,
+        "How long a partition rests after an error in a follower's fetch.",
+        minimum=0,
+    )
+    replica_high_watermark_checkpoint_interval_ms = integer(
+        5000,
+        "How often high watermarks and recovery points are written to disk. What lies above them"
+        " is looked through after a crash.",
+        minimum=1,
+    )
+    # The log.
+    log_retention_check_interval_ms = long(
+        300000,
+        "How often segments are looked through for those that may go.",
+        minimum=1,
+    )
+    log_flush_scheduler_interval_ms = long(
+        1000,
+        "How often logs whose flush.messages is not 1 are looked through for those that flush.ms "
+        "wants on disk (Kafka's default: never).",
+        minimum=1,
+    )
+    producer_id_expiration_ms = integer(
+        86400000,
+        "How long an idle idempotent producer is remembered.",
+        minimum=1,
+    )
+
+
+SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[str]] = {
+    name: each for name, each in vars(NodeSettings).items() if isinstance(each, Setting)
+}
+"""By attribute."""
