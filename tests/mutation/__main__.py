@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import time
@@ -29,6 +30,7 @@ from tests.mutation.tested import Tried, try_all
 _T = TypeVar("_T")
 
 _TOLD_EVERY_S = 10.0
+_FAST_S = 1.0
 
 
 def main() -> int:
@@ -68,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="Print their names, run none.")
     parser.add_argument("--tests-only", action="store_true", help="Leave out the simulator.")
     parser.add_argument("--simulator-only", action="store_true", help="Leave out the tests.")
+    parser.add_argument("--fast", action="store_true", help="No test that takes over a second.")
     parser.add_argument("--seeds", type=int, default=24, help="Of the simulator, for each: 24.")
     parser.add_argument("--seconds", type=float, default=15.0, help="Virtual, for a seed: 15.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes at a time: 1.")
@@ -125,7 +128,9 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
         survivors = [mutant for mutant in mutants if mutant.name not in reasons]
     elif mutants:
         tell = _telling("tried by the tests", len(mutants), tried)
-        try_all(mutants, ground, options.directory / "footprints.json", options.jobs, tell)
+        cache = options.directory / "footprints.json"
+        longest_s = _FAST_S if options.fast else math.inf
+        try_all(mutants, ground, cache, options.jobs, tell, longest_s=longest_s)
     if not options.tests_only:
         told = _telling("hunted by the simulator", len(survivors), hunted)
         hunt_all(survivors, ground, range(options.seeds), options.seconds, options.jobs, told)

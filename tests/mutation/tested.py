@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import itertools
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -44,15 +45,22 @@ def try_all(
     cache: Path,
     jobs: int,
     on_tried: Callable[[Tried], None],
+    *,
+    longest_s: float = math.inf,
 ) -> None:
-    """Tell of each as it ends. ``cache``: a file for what is found out of the tests.
+    """Tell of each as it ends. ``cache``: a file for what is found out of the tests. Tests that
+    take longer than ``longest_s`` are left out.
 
     Raises TestsError.
     """
     rooms = sorted({mutant.room for mutant in mutants}, key=lambda room: room.name)
 
     def try_with(tests: _Tests) -> None:
-        found = _footprints(tests, Cache(cache, rooms), jobs)
+        found = {
+            test: footprint
+            for test, footprint in _footprints(tests, Cache(cache, rooms), jobs).items()
+            if footprint.seconds <= longest_s
+        }
         attempts = [_attempt(mutant, tests, found, ground) for mutant in mutants]
         for done, said in children.run(attempts, jobs):
             mutant, count = done.key
@@ -65,7 +73,9 @@ def _attempt(mutant: Mutant, tests: _Tests, found: dict[str, Footprint], ground:
     chosen = [
         item
         for item in tests.items
-        if item.nodeid.startswith(mutant.room.tests) and found[item.nodeid].touches(mutant)
+        if item.nodeid.startswith(mutant.room.tests)
+        and item.nodeid in found
+        and found[item.nodeid].touches(mutant)
     ]
     chosen.sort(key=lambda item: found[item.nodeid].seconds)  # the fastest first
 

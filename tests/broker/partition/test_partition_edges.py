@@ -58,6 +58,14 @@ def test_news_of_a_broker_without_a_replica_change_nothing() -> None:
     bench.machine.left(9, session)
 
 
+def test_a_followers_high_watermark_is_the_leaders_whatever_else_changes() -> None:
+    bench = MachineBench(min_insync=2, end=5, high_watermark=2)
+    bench.update(state(leader=2))
+    assert bench.configure(1) == []
+    assert bench.machine.broker_changed(3, bench.status(3), bench.now_ms) == []
+    assert bench.machine.high_watermark == 2
+
+
 # -------------------------------------------------------------------------------- resting
 
 
@@ -128,3 +136,26 @@ def test_a_replica_outside_of_the_isr_is_waited_for_no_longer_than_a_lag() -> No
     assert refused(bench, grow, ErrorCode.INELIGIBLE_REPLICA) == []
     bench.now_ms += 1
     assert of(Advanced, bench.fetch(3, 0)) == [Advanced(4)]
+
+
+def test_a_deletion_waits_for_a_replica_that_may_join() -> None:
+    bench = leading(isr=(1, 2))
+    refused(bench, proposal(bench.fetch(3, 0)), ErrorCode.INELIGIBLE_REPLICA)
+    bench.append(4, durable=True)
+    bench.fetch(2, 4)
+    bench.tick(bench.LAG_MS + 1)
+    assert bench.machine.high_watermark == 4
+    bench.delete(4, "deleted")
+    bench.fetch(2, 4, start=4)
+    assert bench.machine.low_watermark == 0
+
+
+def test_a_member_that_asks_again_from_where_it_was_is_caught_up_as_before() -> None:
+    bench = leading()
+    bench.append(5, durable=True)
+    bench.fetch(2, 5)
+    bench.fetch(3, 5)
+    bench.append(1)
+    bench.fetch(2, 5)
+    bench.fetch(2, 5)
+    assert bench.tick() == []
