@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from cli.interruption import exit_code_of, terminable
 from cli.output import note, print_json, print_table
 from tests.mutation.mutants import ROOMS, ROOT, Mutant, equivalent, mutants_of
 from tests.mutation.planting import Ground
@@ -152,4 +153,8 @@ def _telling(what: str, total: int, then: Callable[[_T], None]) -> Callable[[_T]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        with terminable():
+            sys.exit(main())
+    except KeyboardInterrupt as interruption:
+        sys.exit(exit_code_of(interruption))

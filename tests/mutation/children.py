@@ -12,7 +12,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -44,35 +45,41 @@ class _Child(NamedTuple):
     deadline_s: float
 
 
-def run(jobs: Sequence[Job], parallel: int) -> Iterator[tuple[Job, Any]]:
-    """Each job with what its child said, or Lost, as they end. Kills what runs when it is closed.
+@contextmanager
+def running(jobs: Sequence[Job], parallel: int) -> Iterator[Iterator[tuple[Job, Any]]]:
+    """Run jobs in children: each with what its child said, or Lost, as they end. None is left.
 
     Raises ChildError when a child's work has raised something.
     """
+    with closing(_answers(jobs, parallel)) as answers:
+        yield answers
+
+
+def _answers(jobs: Sequence[Job], parallel: int) -> Generator[tuple[Job, Any], None, None]:
     waiting = list(reversed(jobs))
-    running: list[_Child] = []
+    alive: list[_Child] = []
     try:
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                running.append(_fork(waiting.pop()))
-            first_s = min(child.deadline_s for child in running)
+        while waiting or alive:
+            while waiting and len(alive) < parallel:
+                alive.append(_fork(waiting.pop()))
+            first_s = min(child.deadline_s for child in alive)
             said = multiprocessing.connection.wait(
-                [child.hears for child in running], max(0.0, first_s - time.monotonic())
+                [child.hears for child in alive], max(0.0, first_s - time.monotonic())
             )
-            for child in [*running]:
+            for child in [*alive]:
                 if child.hears in said:
                     answer = _heard(child)
                 elif child.deadline_s <= time.monotonic():
                     answer = Lost(f"hung for {child.job.limit_s:.0f} s")
                 else:
                     continue
-                running.remove(child)
+                alive.remove(child)
                 _end(child)
                 if isinstance(answer, ChildError):
                     raise answer
                 yield child.job, answer
     finally:
-        for child in running:
+        for child in alive:
             _end(child)
 
 

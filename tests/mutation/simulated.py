@@ -38,7 +38,8 @@ def hunt_all(
         Job(seed, functools.partial(_first_violation, [seed], seconds), _SEED_LIMIT_S)
         for seed in (seeds if mutants else ())
     ]
-    sound = sorted(job.key for job, said in children.run(checks, jobs) if said is None)
+    with children.running(checks, jobs) as answers:
+        sound = sorted(job.key for job, said in answers if said is None)
 
     def hunt(mutant: Mutant) -> tuple[int, str] | None:
         ground.plant(mutant)
@@ -46,11 +47,12 @@ def hunt_all(
 
     limit_s = _SEED_LIMIT_S * (len(sound) + 1.0)
     hunts = [Job(mutant, functools.partial(hunt, mutant), limit_s) for mutant in mutants]
-    for job, said in children.run(hunts, jobs):
-        if isinstance(said, Lost):
-            said = (sound[0], said.reason)
-        seed, violation = said or (None, "")
-        on_hunted(Hunted(job.key, seed, violation))
+    with children.running(hunts, jobs) as answers:
+        for job, said in answers:
+            if isinstance(said, Lost):
+                said = (sound[0], said.reason)
+            seed, violation = said or (None, "")
+            on_hunted(Hunted(job.key, seed, violation))
 
 
 def _first_violation(seeds: Sequence[int], seconds: float) -> tuple[int, str] | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.children import ChildError, Job, Lost, run
+from tests.mutation.children import ChildError, Job, Lost, running
 from tests.mutation.mutants import ROOMS, ROOT, Mutant, equivalent, mutants_of
 from tests.mutation.results import KILLED_BY_TESTS, OPEN, Result, Results, rows
 
@@ -60,7 +60,8 @@ def test_the_simulator_notices_too(tmp_path: Path) -> None:
 
 
 def said(jobs: Sequence[Job], parallel: int = 2) -> dict[Any, Any]:
-    return {job.key: answer for job, answer in run(jobs, parallel)}
+    with running(jobs, parallel) as answers:
+        return {job.key: answer for job, answer in answers}
 
 
 def test_each_child_says_what_its_work_returned() -> None:

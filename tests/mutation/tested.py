@@ -62,9 +62,10 @@ def try_all(
             if footprint.seconds <= longest_s
         }
         attempts = [_attempt(mutant, tests, found, ground) for mutant in mutants]
-        for done, said in children.run(attempts, jobs):
-            mutant, count = done.key
-            on_tried(Tried(mutant, count, said.reason if isinstance(said, Lost) else said))
+        with children.running(attempts, jobs) as answers:
+            for done, said in answers:
+                mutant, count = done.key
+                on_tried(Tried(mutant, count, said.reason if isinstance(said, Lost) else said))
 
     _collect(sorted({path for room in rooms for path in room.tests}), try_with)
 
@@ -101,13 +102,14 @@ def _footprints(tests: _Tests, cache: Cache, jobs: int) -> dict[str, Footprint]:
             unknown.append(Job(file, trace, _TRACING_LIMIT_S))
         else:
             found |= kept
-    for done, said in children.run(unknown, jobs):
-        if isinstance(said, Lost):
-            raise TestsError(f"on the true source {done.key} {said.reason}")
-        if isinstance(said, str):
-            raise TestsError(f"{said} fails on the true source")
-        cache.put(done.key, said)
-        found |= said
+    with children.running(unknown, jobs) as answers:
+        for done, said in answers:
+            if isinstance(said, Lost):
+                raise TestsError(f"on the true source {done.key} {said.reason}")
+            if isinstance(said, str):
+                raise TestsError(f"{said} fails on the true source")
+            cache.put(done.key, said)
+            found |= said
     return found
 
 
@@ -148,7 +150,7 @@ class _Tests:
 
     def __init__(self, work: Callable[[_Tests], None]) -> None:
         self.items: list[pytest.Item] = []
-        self.raised: Exception | None = None
+        self.raised: BaseException | None = None
         self._work = work
         self._failed = False
 
@@ -180,7 +182,7 @@ class _Tests:
         self.items = session.items
         try:
             self._work(self)
-        except Exception as error:
+        except BaseException as error:  # pytest would make a status of it
             self.raised = error
         return True
 
