@@ -31,7 +31,6 @@ from tests.mutation.tested import Tried, try_all
 _T = TypeVar("_T")
 
 _TOLD_EVERY_S = 10.0
-_FAST_S = 1.0
 
 
 def main() -> int:
@@ -71,7 +70,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="Print their names, run none.")
     parser.add_argument("--tests-only", action="store_true", help="Leave out the simulator.")
     parser.add_argument("--simulator-only", action="store_true", help="Leave out the tests.")
-    parser.add_argument("--fast", action="store_true", help="No test that takes over a second.")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=math.inf,
+        metavar="S",
+        help="Leave out tests over S seconds.",
+    )
     parser.add_argument("--seeds", type=int, default=24, help="Of the simulator, for each: 24.")
     parser.add_argument("--seconds", type=float, default=15.0, help="Virtual, for a seed: 15.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes at a time: 1.")
@@ -130,8 +135,7 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
     elif mutants:
         tell = _telling("tried by the tests", len(mutants), tried)
         cache = options.directory / "footprints.json"
-        longest_s = _FAST_S if options.fast else math.inf
-        try_all(mutants, ground, cache, options.jobs, tell, longest_s=longest_s)
+        try_all(mutants, ground, cache, options.jobs, tell, longest_s=options.longest)
     if not options.tests_only:
         told = _telling("hunted by the simulator", len(survivors), hunted)
         hunt_all(survivors, ground, range(options.seeds), options.seconds, options.jobs, told)

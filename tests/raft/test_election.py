@@ -67,10 +67,10 @@ def standing(core: RaftCore, now: float = 5.0) -> list[Call]:
 
 def test_a_directory_that_is_not_told_is_the_unknown_one() -> None:
     core = voter()
-    message = replace(VOTE, candidate_directory_id=None, voter_directory_id=None)
+    message = replace(VOTE, candidate_directory_id=b"", voter_directory_id=b"")
     ready = core.step(RequestReceived(7, message), 0.0)
     assert ready.hard_state == HardState(6, None, 2, NO_DIRECTORY)
-    begin = BeginQuorumEpochRequest(2, 6, 1, None)
+    begin = BeginQuorumEpochRequest(2, 6, 1, b"")
     assert ask(voter(), begin).error is ErrorCode.NONE
 
 
@@ -133,10 +133,10 @@ def test_a_leader_that_has_left_is_not_followed_again() -> None:
     core, _ = hearing()
     end(core)
     assert ask(core, begin).error is ErrorCode.NONE
-    assert core.status.role is Role.UNATTACHED
+    assert (core.status.role, core.status.leader_id) == (Role.UNATTACHED, None)
     standing(core)
     assert ask(core, begin, now=5.1).error is ErrorCode.NONE
-    assert core.status.role is Role.PROSPECTIVE
+    assert (core.status.role, core.status.leader_id) == (Role.PROSPECTIVE, None)
 
 
 def test_an_observer_that_asks_around_goes_back_to_the_leader_that_begins() -> None:
