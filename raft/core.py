@@ -8,7 +8,7 @@ what time it is, hands in messages and news of the disk, and carries out every `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raft import (
@@ -126,6 +126,11 @@ class RaftCore:
     def vote(self) -> ReplicaKey | None:
         """Whom it voted for in this epoch; once given it never changes."""
         return self._replica.voted
+
+    @property
+    def outstanding(self) -> Mapping[int, Call]:
+        """To be looked at only: the calls without an answer, by request id."""
+        return self._replica.outstanding
 
     @property
     def promises_durable(self) -> bool:

@@ -160,7 +160,7 @@ def follower() -> tuple[RaftCore, Call]:
 
 
 def _fetch_of(core: RaftCore) -> Call:
-    outstanding = list(core._replica.outstanding.values())
+    outstanding = list(core.outstanding.values())
     assert len(outstanding) == 1
     return outstanding[0]
 

@@ -14,6 +14,7 @@ from raft.messages import (
     Batch,
     BeginQuorumEpochRequest,
     CallFailed,
+    EndQuorumEpochRequest,
     EpochEnd,
     FetchRequest,
     FetchResponse,
@@ -74,7 +75,7 @@ def hearing(voters: VoterSet | VoterHistory, **kwargs: Any) -> RaftCore:
 
 
 def fetch_of(core: RaftCore) -> Call:
-    calls = list(core._replica.outstanding.values())
+    calls = list(core.outstanding.values())
     assert len(calls) == 1
     return calls[0]
 
@@ -249,8 +250,8 @@ def test_an_observer_follows_as_soon_as_the_log_makes_it_a_voter() -> None:
 def test_a_truncation_takes_the_voters_back() -> None:
     core = hearing(known(2, 3))
     answer(core, with_voters(10, known(1, 2, 3)), 0.2)
-    core.step(RequestReceived(8, BeginQuorumEpochRequest(2, 6, 1, NO_DIRECTORY)), 0.3)
-    core.persisted(core._replica._ticket, 0.3)
+    ready = core.step(RequestReceived(8, BeginQuorumEpochRequest(2, 6, 1, NO_DIRECTORY)), 0.3)
+    core.persisted(ready.ticket, 0.3)
     ready = answer(core, FetchResponse(ErrorCode.NONE, 2, 6, 10, diverging=EpochEnd(5, 10)), 0.4)
     assert ready.truncate_to == 10
     assert ready.voters == known(2, 3)
@@ -365,8 +366,9 @@ def test_one_that_has_nobody_to_ask_does_not_start() -> None:
 
 def test_a_leader_tells_one_that_does_not_know_that_it_is_a_voter() -> None:
     core = joining(-2)
-    core.step(RequestReceived(7, BeginQuorumEpochRequest(4, 5, 1, key(1).directory_id)), 0.1)
-    core.persisted(core._replica._ticket, 0.1)
+    request = BeginQuorumEpochRequest(4, 5, 1, key(1).directory_id)
+    ready = core.step(RequestReceived(7, request), 0.1)
+    core.persisted(ready.ticket, 0.1)
     assert core.status.leader_id == 4
     assert fetch_of(core).to == 4
 
@@ -422,7 +424,7 @@ def test_a_leader_is_in_touch_with_itself() -> None:
 
 def fail_all(core: RaftCore, now: float) -> None:
     """Nobody who was called is there."""
-    for request_id in list(core._replica.outstanding):
+    for request_id in list(core.outstanding):
         core.step(CallFailed(request_id), now)
 
 
@@ -430,7 +432,7 @@ def stood_in_vain(**kwargs: Any) -> tuple[RaftCore, float]:
     """A voter whose fellow voters have been replaced, and are gone, while it was away."""
     core = replica(known(1, 2, 3), bootstrap=(-2, 3, 4), **kwargs)
     now = core.tick(1.0).deadline
-    assert {call.to for call in core._replica.outstanding.values()} == {2, 3}
+    assert {call.to for call in core.outstanding.values()} == {2, 3}
     fail_all(core, 1.1)
     return core, now
 
@@ -466,9 +468,16 @@ def test_it_follows_the_leader_that_it_hears_of_and_learns_that_it_was_removed(
 
 
 def test_one_whose_disk_does_not_have_its_log_yet_asks_nobody() -> None:
-    core, _ = stood_in_vain()
-    core._replica.outstanding.clear()
-    core._replica.log.append(10, 1, 5)  # a fetch acknowledges the whole log
-    core.tick(9.0)
-    fail_all(core, 9.1)
-    assert not core._replica.outstanding
+    """A fetch acknowledges the whole log."""
+    core = replica(known(1, 2, 3), leader_id=3, bootstrap=(-2, 3, 4))
+    response = with_voters(10, known(1, 2, 3))
+    ready = core.step(ResponseReceived(fetch_of(core).request_id, response), 0.1)
+    assert ready.append
+    now = core.step(RequestReceived(8, EndQuorumEpochRequest(3, 5, ())), 0.2).deadline
+    core.tick(now)
+    assert role(core) is Role.PROSPECTIVE
+    fail_all(core, now)
+    assert not core.outstanding
+    core.persisted(ready.ticket, now)
+    core.tick(now)
+    assert fetch_of(core).to in (-2, 4)

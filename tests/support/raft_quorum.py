@@ -14,6 +14,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
+from world.network import Service
 
 PORT = 9093
 DIRECTORY = "/data"
@@ -81,6 +82,7 @@ class Replica:
         self.fatal: list[BaseException] = []
         self.process: Process
         self.quorum: Quorum
+        self.service: Service  # what it serves; a test may put itself in between
         self.witness: Witness
 
     @property
@@ -101,8 +103,9 @@ class Replica:
         self.quorum.add_listener(self.witness)
         self.quorum.take_snapshots_of(lambda: self.witness.state)
         await self.quorum.start()
+        self.service = self.quorum.service()
         if self.config.may_vote:
-            await world.network.serve(self.machine, self.port, self.quorum.service())
+            await world.network.serve(self.machine, self.port, self.service)
 
     async def stop(self) -> None:
         await self.process.run(self.quorum.stop())

@@ -219,7 +219,7 @@ class Script:
         """fail 2 1: every call of 2 to 1 that is not answered fails"""
         node = self.nodes[int(source)]
         self.drop(source, target)
-        for call in list(node.running._replica.outstanding.values()):
+        for call in list(node.running.outstanding.values()):
             if abs(call.to) == int(target):
                 self._carry_out(node.id, *node.step(CallFailed(call.request_id), self.now))
 

@@ -138,7 +138,7 @@ class Chaos:
             await asyncio.sleep(0.01)
             for node in self.cluster.nodes.values():
                 if not node.process.dead:
-                    assert not list(unnoticed(node.manager._replicas, node.sessions)), self.faults
+                    assert not list(unnoticed(node.manager.hosted, node.sessions)), self.faults
 
     # ------------------------------------------------------------------------------ verdict
 

@@ -166,7 +166,7 @@ def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
         session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
         assert list(session.held) == [P0]
         assert session.to_look_at() == []
-        replicas, sessions = cluster[1].manager._replicas, cluster[1].sessions
+        replicas, sessions = cluster[1].manager.hosted, cluster[1].sessions
         assert not list(unnoticed(replicas, sessions))
         cluster[1].replica().throttled_as_leader = False
         assert any("in vain" in fault for fault in unnoticed(replicas, sessions))

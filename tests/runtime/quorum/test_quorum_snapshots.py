@@ -20,6 +20,7 @@ from runtime.quorum.snapshots import SnapshotError, encode, file_name, parse_nam
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
+from world.network import Peer
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
 SNAPSHOT = SnapshotId(1234, 7)
@@ -335,15 +336,16 @@ def test_a_download_goes_on_where_it_broke_off() -> None:
         leader = await start(cluster, *list(cluster.replicas.values())[:3])
         await write(cluster, leader, 200)
         asked: list[tuple[int, int]] = []
-        serve = leader.quorum._service._fill
+        serve = leader.service.unary[FETCH_SNAPSHOT]
 
-        async def fill(message: Any) -> Any:
-            asked.append((message.snapshot.end_offset, message.position))
+        async def serve_late(data: bytes, peer: Peer) -> bytes:
+            request = pb.FetchSnapshotRequest.FromString(data)
+            asked.append((request.snapshot.end_offset, request.position))
             if len(asked) == 5:
                 await asyncio.sleep(3.0)  # longer than the asker waits
-            return await serve(message)
+            return await serve(data, peer)
 
-        leader.quorum._service._fill = fill  # type: ignore[method-assign]
+        leader.service.unary[FETCH_SNAPSHOT] = serve_late
         await start(cluster, slow, fetch_max_bytes=2_000)
         await cluster.until(lambda: states_are_equal(cluster))
         positions = [position for _, position in asked]
@@ -361,19 +363,18 @@ def test_a_piece_that_is_damaged_on_its_way_is_never_loaded() -> None:
         slow = cluster.replicas[4]
         leader = await start(cluster, *list(cluster.replicas.values())[:3])
         await write(cluster, leader, 100)
-        serve = leader.quorum._service._fill
+        serve = leader.service.unary[FETCH_SNAPSHOT]
         damaged: list[int] = []
 
-        async def fill(message: Any) -> Any:
-            answer = await serve(message)
+        async def serve_damaged(data: bytes, peer: Peer) -> bytes:
+            answer = pb.FetchSnapshotResponse.FromString(await serve(data, peer))
             if not damaged and answer.data:
                 damaged.append(answer.position)
                 flipped = bytes([answer.data[150] ^ 1])
-                changed = answer.data[:150] + flipped + answer.data[151:]
-                return type(answer)(**{**_fields(answer), "data": changed})
-            return answer
+                answer.data = answer.data[:150] + flipped + answer.data[151:]
+            return answer.SerializeToString()
 
-        leader.quorum._service._fill = fill  # type: ignore[method-assign]
+        leader.service.unary[FETCH_SNAPSHOT] = serve_damaged
         await start(cluster, slow)
         await cluster.until(lambda: states_are_equal(cluster))
         assert damaged == [0]
@@ -381,10 +382,6 @@ def test_a_piece_that_is_damaged_on_its_way_is_never_loaded() -> None:
         assert not slow.fatal
 
     run(cluster, main())
-
-
-def _fields(message: Any) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in message.__dataclass_fields__}
 
 
 def test_what_a_leader_refuses() -> None:
