@@ -159,13 +159,13 @@ def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> 
     if replica.leader_id != leader_id:
         _log.error("%s says it leads epoch %d, which %s leads", leader_id, epoch, replica.leader_id)
         return False
-    state = replica.state
-    if isinstance(state, Prospective) and not replica.leader_gone:
-        replica.become_follower(now, leader_id)
-    elif isinstance(state, Follower):
-        heard_from_leader(replica, now, state)
-    elif isinstance(state, Observer) and state.fetching.target != leader_id:
-        state.fetching.redirect(leader_id)
+    match replica.state:
+        case Prospective() if not replica.leader_gone:
+            replica.become_follower(now, leader_id)
+        case Follower() as state:
+            heard_from_leader(replica, now, state)
+        case Observer(fetching=fetching) if fetching.target != leader_id:
+            fetching.redirect(leader_id)
     return True
 
 
@@ -197,10 +197,11 @@ def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ())
     if replica.local.id in successors:
         position = successors.index(replica.local.id)
         delay = 0.0 if position == 0 else delay + timing.suspicion_max_s * (position - 1)
-    if isinstance(replica.state, Unattached):
-        replica.state.stand_at = min(replica.state.stand_at, now + delay)
-    elif isinstance(replica.state, Follower | Prospective):
-        replica.become_unattached(now, delay)
+    match replica.state:
+        case Unattached() as state:
+            state.stand_at = min(state.stand_at, now + delay)
+        case Follower() | Prospective():
+            replica.become_unattached(now, delay)
 
 
 # ---------------------------------------------------------------------------- contact
@@ -283,23 +284,31 @@ def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
 
 def judge(replica: Replica, now: float) -> None:
     """Draw the conclusion from the votes so far."""
-    state = replica.state
-    if isinstance(state, Prospective):
-        if state.tally.won:
-            replica.become_candidate(now)
-        elif state.tally.lost or state.asking.exhausted or now >= state.give_up_at:
-            _give_up(replica, now, state)
-    elif isinstance(state, Candidate):
-        if state.tally.won:
-            replica.become_leader(now, sorted(state.tally.granted))
-        elif now >= stand_at(replica, state.stand_again_at):
-            replica.become_prospective(now)
-        elif (state.tally.lost or _stalled(replica, state)) and not state.lost:
-            state.lost = True
-            replica.losses += 1
-            backoff = replica.timing.election_backoff(replica.losses, replica.rng)
-            # A vote may still be on its way through a slow disk.
-            state.stand_again_at = min(state.stand_again_at, now + backoff + patience(replica))
+    match replica.state:
+        case Prospective() as state:
+            _judge_pre_vote(replica, now, state)
+        case Candidate() as state:
+            _judge_vote(replica, now, state)
+
+
+def _judge_pre_vote(replica: Replica, now: float, state: Prospective) -> None:
+    if state.tally.won:
+        replica.become_candidate(now)
+    elif state.tally.lost or state.asking.exhausted or now >= state.give_up_at:
+        _give_up(replica, now, state)
+
+
+def _judge_vote(replica: Replica, now: float, state: Candidate) -> None:
+    if state.tally.won:
+        replica.become_leader(now, sorted(state.tally.granted))
+    elif now >= stand_at(replica, state.stand_again_at):
+        replica.become_prospective(now)
+    elif (state.tally.lost or _stalled(replica, state)) and not state.lost:
+        state.lost = True
+        replica.losses += 1
+        backoff = replica.timing.election_backoff(replica.losses, replica.rng)
+        # A vote may still be on its way through a slow disk.
+        state.stand_again_at = min(state.stand_again_at, now + backoff + patience(replica))
 
 
 def _stalled(replica: Replica, state: Candidate) -> bool:
@@ -329,11 +338,11 @@ def promise_kept(replica: Replica) -> None:
 
     Those whose votes a candidate waits for have a disk, too, which may be as slow.
     """
-    state = replica.state
-    if isinstance(state, Candidate):
-        state.stand_again_at += replica.sync_took_s + patience(replica)
-    elif isinstance(state, Unattached) and replica.voted is not None:
-        state.stand_at += replica.sync_took_s
+    match replica.state:
+        case Candidate() as state:
+            state.stand_again_at += replica.sync_took_s + patience(replica)
+        case Unattached() as state if replica.voted is not None:
+            state.stand_at += replica.sync_took_s
 
 
 def patience(replica: Replica) -> float:
@@ -377,13 +386,13 @@ def check_quorum_at(replica: Replica, state: Leader) -> float:
 
 def announce(replica: Replica, now: float) -> None:
     """Tell voters of the epoch that begins, or, having resigned, of its end."""
-    state = replica.state
-    if isinstance(state, Leader):
-        _announce_begin(replica, now, state)
-    elif isinstance(state, Resigned):
-        for voter in state.asking.due(now):
-            request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
-            replica.call(voter, request)
+    match replica.state:
+        case Leader() as state:
+            _announce_begin(replica, now, state)
+        case Resigned() as state:
+            for voter in state.asking.due(now):
+                request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
+                replica.call(voter, request)
 
 
 def _announce_begin(replica: Replica, now: float, state: Leader) -> None:
@@ -418,12 +427,12 @@ def on_announced(
     """A voter answered an announcement, or could not be reached (``None``)."""
     if message is not None and _observe(replica, now, message):
         return
-    state = replica.state
-    if isinstance(state, Leader):
-        if (progress := state.progress.get(voter)) is not None:  # else it was removed
-            progress.begin_at = now + replica.timing.fetch_timeout_s / 4
-    elif isinstance(state, Resigned):
-        if message is None:
-            state.asking.fail(voter, now, replica.timing)
-        else:
-            state.asking.answer(voter)
+    match replica.state:
+        case Leader(progress=progress):
+            if voter in progress:  # else it was removed
+                progress[voter].begin_at = now + replica.timing.fetch_timeout_s / 4
+        case Resigned(asking=asking):
+            if message is None:
+                asking.fail(voter, now, replica.timing)
+            else:
+                asking.answer(voter)

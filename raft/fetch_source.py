@@ -12,13 +12,13 @@ MAX_DOWNLOAD_FAILURES = 3  # in a row, until the leader is asked again what is t
 
 def heard(replica: Replica, now: float) -> None:
     """The leader answered."""
-    state = replica.state
-    if isinstance(state, Follower):
-        election.heard_from_leader(replica, now, state)
-    elif isinstance(state, Observer):
-        replica.leader_gone = False
-        state.last_contact = now
-        state.doubt_at = now + replica.timing.fetch_timeout_s
+    match replica.state:
+        case Follower() as state:
+            election.heard_from_leader(replica, now, state)
+        case Observer() as state:
+            replica.leader_gone = False
+            state.last_contact = now
+            state.doubt_at = now + replica.timing.fetch_timeout_s
 
 
 def unreachable(replica: Replica, now: float, target: int) -> None:

@@ -293,14 +293,13 @@ def settle_role(replica: Replica, now: float) -> None:
     that is not takes part until it knows that as committed: see ``Replica.may_stand``. Neither is a
     matter of safety: who votes and acknowledges is decided by those who count.
     """
-    state = replica.state
-    leader_id = replica.known_leader
-    if isinstance(state, Observer) and replica.may_stand:
-        if leader_id is None:
+    may_stand, leader_id = replica.may_stand, replica.known_leader
+    match replica.state:
+        case Observer() if may_stand and leader_id is None:
             replica.become_unattached(now, replica.timing.election_timeout(replica.rng))
-        else:
-            replica.become_follower(now, leader_id, state.last_contact)
-    elif isinstance(state, Follower) and not replica.may_stand:
-        replica.become_observer(now, state.last_contact)
-    elif isinstance(state, Unattached) and not replica.may_stand:
-        replica.become_observer(now)
+        case Observer(last_contact=last_contact) if may_stand and leader_id is not None:
+            replica.become_follower(now, leader_id, last_contact)
+        case Follower(last_contact=last_contact) if not may_stand:
+            replica.become_observer(now, last_contact)
+        case Unattached() if not may_stand:
+            replica.become_observer(now)
