@@ -83,7 +83,7 @@ class RaftCore:
     ``is_founder``: when this disk was formatted, its node was to be one of the first voters. Only
     then it is the one who is meant where a set of voters has its node with an unknown directory:
     an emptied disk must not vote in the name of the one that was there before.
-    Begin with ``start``.
+    Begin with ``start``. Before each event a core that ``minds_room`` is told of it: ``tell_room``.
     """
 
     def __init__(
