@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from chaos.sim.faults.storm import KINDS
+from chaos.sim.faults.registry import KINDS, SEEN_AS
 from chaos.sim.laws.law import Proof
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.runs.mutants.harness import ROOMS, worker
@@ -197,15 +197,6 @@ _SEEN_AMONG_ALL_FAULTS = (
     "topics remade",
     "truncations",
 )
-# What shows that a kind of fault came to something, where that is not its own count.
-_SEEN_AS = {
-    "conditions": (),
-    "voters": ("voters added", "voters removed", "voters replaced", "voters wiped"),
-    "moves": ("reassignments",),
-    "flip_bit": ("bits flipped in replicas", "bits flipped in metadata logs"),
-    "lose_file": ("files beside logs lost", "files of metadata logs lost"),
-    "wipe_disk": ("disks wiped",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +240,7 @@ class Summary:
         told = {**self.coverage, **self.faults}
         everything = set(KINDS) <= set(kinds)
         wanted = [*_ALWAYS_SEEN, *(_SEEN_AMONG_ALL_FAULTS if everything else ()), *kinds]
-        names = [name for kind in wanted for name in _SEEN_AS.get(kind, (kind,))]
+        names = [name for kind in wanted for name in SEEN_AS.get(kind, (kind,))]
         unseen = [name for name in names if not told.get(name)]
         laws = [law.name for law in LAWS if everything or law.proof is Proof.RUN]
         return unseen + [f"anything to look at: {name}" for name in laws if not self.looks[name]]

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from chaos.sim.faults.operators import Operators
-from chaos.sim.faults.storm import KINDS, ONE_AIM, Storm
+from chaos.sim.faults.registry import KINDS, ONE_AIM
+from chaos.sim.faults.storm import Storm
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.law import Proof

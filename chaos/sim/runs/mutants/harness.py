@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from chaos.sim.faults.storm import AIMED_AT, KINDS
+from chaos.sim.faults.registry import AIMED_AT, KINDS
 from chaos.sim.runs.mutants.mutant import Mutant
 from chaos.sim.runs.swarm import Outcome, Plan
 

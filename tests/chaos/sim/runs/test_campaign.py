@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.faults.storm import KINDS
+from chaos.sim.faults.registry import KINDS
 from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.law import Proof
 from chaos.sim.laws.registry import LAWS

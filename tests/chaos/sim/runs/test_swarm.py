@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.faults.storm import KINDS
+from chaos.sim.faults.registry import KINDS
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.runs.mutants.harness import outcomes, source_tree, worker
 from chaos.sim.runs.shrink import shortest

@@ -1,0 +1,69 @@
+"""Every fault there is: a new one is a class and a line here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.sim.faults.aim import NAMES
+from chaos.sim.faults.clocks import JumpClock
+from chaos.sim.faults.devices import (
+    ExhaustHandles,
+    FailReads,
+    FailSyncs,
+    FailWrites,
+    FillDisk,
+    SlowDisk,
+)
+from chaos.sim.faults.fault import Fault
+from chaos.sim.faults.losses import FlipBit, LoseFile, SpoilSector, WipeDisk
+from chaos.sim.faults.network import Bridge, CutOneWay, Isolate
+from chaos.sim.faults.processes import CutAllPower, CutPower, Kill, Pause, Stop
+from chaos.sim.faults.roll import Roll
+
+# The order decides what a seed draws: a new one at the end moves the fewest runs.
+FAULTS: Final[tuple[type[Fault], ...]] = (
+    Kill,
+    CutPower,
+    CutAllPower,
+    Stop,
+    Pause,
+    Isolate,
+    CutOneWay,
+    JumpClock,
+    Bridge,
+    FailSyncs,
+    FailReads,
+    FailWrites,
+    FillDisk,
+    ExhaustHandles,
+    SpoilSector,
+    SlowDisk,
+    FlipBit,
+    LoseFile,
+    WipeDisk,
+    Roll,
+)
+
+KINDS: Final = (
+    *(fault.name for fault in sorted(FAULTS, key=lambda fault: fault.family)),
+    "voters",
+    "moves",
+    "aimed",
+    "conditions",
+)
+"""Of faults: acts, family by family; ``voters`` and ``moves``: what operators do meanwhile
+(``operators``); ``aimed``: several in the order in which they hurt (``aim``); and ``conditions``:
+bad networks, slow disks and torn pages all the time."""
+
+AIMED_AT: Final = "aimed:"
+ONE_AIM: Final = tuple(f"{AIMED_AT}{name}" for name in NAMES)
+"""Kinds, too, that no run draws by itself: of all aims only these."""
+
+SEEN_AS: Final[dict[str, tuple[str, ...]]] = {
+    **{fault.name: fault.seen_as or (fault.name,) for fault in FAULTS},
+    "voters": ("voters added", "voters removed", "voters replaced", "voters wiped"),
+    "moves": ("reassignments",),
+    "aimed": ("aimed",),
+    "conditions": (),
+}
+"""The counts which show that a kind came to something."""
