@@ -49,6 +49,7 @@ def started(
     node: int = 1,
     voted: int | None = None,
     voters: tuple[int, ...] = (1, 2, 3),
+    bootstrap: tuple[int, ...] = (),
 ) -> tuple[RaftCore, Ready]:
     """Replica 1 of voters 1, 2, 3, as says its log, in epoch 5; the log ends at offset 10."""
     core = RaftCore(
@@ -58,6 +59,7 @@ def started(
         HardState(5, leader_id, voted, NO_DIRECTORY if voted else None),
         Timing(),
         random.Random(1),
+        bootstrap=bootstrap,
     )
     return core, core.start(0.0)
 
