@@ -17,12 +17,12 @@ from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerS
 from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
-from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
-from metadata.image import GRPC, PLAINTEXT, MetadataImage
+from metadata.brokers import GRPC, PLAINTEXT
+from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.config.node import NodeConfig
@@ -30,7 +30,7 @@ from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError
-from stele.ids import decode_uuid
+from stele.ids import PartitionId, decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
 from storage.directory import LogDirectory
 from world.network import Listener, Service

@@ -321,7 +321,7 @@ def _spread(
     import random
 
     from controller.placement import StripedPlacer
-    from metadata.image import BrokerRegistration
+    from metadata.brokers import BrokerRegistration
 
     registrations = [
         BrokerRegistration(

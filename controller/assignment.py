@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from controller.listeners import check_listeners
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import NOBODY, changes, is_leaderless
+from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.feature_levels import FeatureRange
 from metadata.features import unsupported
-from metadata.image import (
-    BrokerRegistration,
-    Endpoint,
-    FeatureRange,
-    PartitionState,
-    TopicPartition,
-)
+from metadata.partitions import PartitionState
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
@@ -118,11 +115,11 @@ class _Losses:
             set(existing.log_directories) <= set(request.log_directories)
         )
         self._reported = {
-            TopicPartition(reference.topic_id, reference.partition)
+            PartitionId(reference.topic_id, reference.partition)
             for reference in (*request.corrupt, *request.unsynced)
         }
 
-    def __call__(self, key: TopicPartition) -> frozenset[int]:
+    def __call__(self, key: PartitionId) -> frozenset[int]:
         return self._broker if self._all or key in self._reported else NOBODY
 
 

@@ -18,8 +18,9 @@ from metadata.config_keys import (
     validate_together,
     validate_topic_config,
 )
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import sourced
-from metadata.image import CLUSTER, ConfigResource, MetadataImage
+from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin

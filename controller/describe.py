@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from metadata.image import GRPC, BrokerRegistration, ConfigResource, MetadataImage, Topic
+from metadata.brokers import GRPC, BrokerRegistration
+from metadata.configs import ConfigResource
+from metadata.image import MetadataImage
+from metadata.topics import Topic
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Election, Rules, change, changes, is_leaderless, prefers_another
-from metadata.delta import changed_state
-from metadata.image import NO_LEADER, PartitionState, TopicPartition
+from metadata.partitions import NO_LEADER, PartitionState, changed_state
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse
 
@@ -42,7 +42,7 @@ class _Asked:
         self._context = context
         self._election = election
         self._rules: dict[str, Rules] = {}
-        self._decided: dict[TopicPartition, PartitionState] = {}
+        self._decided: dict[PartitionId, PartitionState] = {}
         self.records: list[pb.MetadataRecord] = []
 
     def elect(self, topic_name: str, number: int) -> Answer:
@@ -60,7 +60,7 @@ class _Asked:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"there is no partition {topic_name}-{number}",
             )
-        key = TopicPartition(topic.topic_id, number)
+        key = PartitionId(topic.topic_id, number)
         state = self._decided.get(key, topic.partitions[number])
         if self._election is Election.UNCLEAN:
             wanted = state.leader == NO_LEADER

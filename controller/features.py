@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from controller.machine import Context, ControllerResult, Decision, check_size
+from metadata.feature_levels import FeatureRange
 from metadata.features import SUPPORTED, losses, supported_by
-from metadata.image import FeatureRange, MetadataImage
+from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb

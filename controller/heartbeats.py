@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
-from immutables import Map
 
 from controller import cluster
 from controller.active import DecisionMaker
 from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
-from metadata.image import GRPC, BrokerRegistration, Endpoint, Topic
+from metadata.brokers import GRPC, BrokerRegistration, Endpoint
+from metadata.topics import Topics
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
@@ -59,7 +59,7 @@ class Heartbeats:
         # While the newest image has the same objects, there is nothing more to yield.
         self._yielded: dict[int, tuple[object, object]] = {}
         # For each broker without room: the topics that were looked at, and whether it leads any.
-        self._led_by_full: dict[int, tuple[Map[bytes, Topic], bool]] = {}
+        self._led_by_full: dict[int, tuple[Topics, bool]] = {}
         self._streams: dict[int, Stream] = {}
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._number = 0

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from controller import cluster
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import Rules, change
-from metadata.image import RECOVERING, MetadataImage, PartitionState, TopicPartition
+from metadata.image import MetadataImage
+from metadata.partitions import RECOVERING, PartitionState
 from stele.error_meanings import explain
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 
@@ -49,7 +51,7 @@ def _alter(decision: Decision, broker_id: int, proposal: Proposal) -> Answer:
     if error is not ErrorCode.NONE:
         return _refused(proposal, error)
     record = change(
-        TopicPartition(proposal.topic_id, proposal.partition),
+        PartitionId(proposal.topic_id, proposal.partition),
         state,
         Rules.of(decision.image, topic.name, decision.context.static),
         isr=[member.broker_id for member in proposal.isr],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.machine import Context
-from metadata.image import GRPC, PLAINTEXT, BrokerRegistration, Endpoint
+from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration, Endpoint
 from stele.errors import ApiError, ErrorCode
 
 _KEY = "inter.broker.listener.name"

@@ -19,7 +19,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from metadata.image import BrokerRegistration
+from metadata.brokers import BrokerRegistration
 
 STREAM_GRACE_S = 0.3
 TAKEOVER_GRACE_S = 0.5

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from metadata.image import NO_LEADER, MetadataImage
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER
 from stele.wire.v1 import metadata_pb2 as pb
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
-from metadata.image import Topic
+from metadata.topics import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreatePartitionsRequest, CreatePartitionsResponse
 

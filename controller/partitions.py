@@ -21,15 +21,10 @@ from dataclasses import dataclass, replace
 
 from controller.assignment import Assignment, may_complete
 from metadata.effective import min_insync_replicas, unclean_election_enabled
-from metadata.image import (
-    NO_LEADER,
-    RECOVERED,
-    RECOVERING,
-    MetadataImage,
-    PartitionState,
-    Topic,
-    TopicPartition,
-)
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, PartitionState
+from metadata.topics import Topic
+from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 
 NOBODY: frozenset[int] = frozenset()
@@ -70,7 +65,7 @@ class _Choice:
 
 
 def change(
-    key: TopicPartition,
+    key: PartitionId,
     state: PartitionState,
     rules: Rules,
     *,
@@ -232,7 +227,7 @@ def changes(
     concerned: Callable[[PartitionState], bool],
     *,
     leaving: frozenset[int] = NOBODY,
-    lossy: Callable[[TopicPartition], frozenset[int]] = lambda key: NOBODY,
+    lossy: Callable[[PartitionId], frozenset[int]] = lambda key: NOBODY,
     election: Election = Election.CLEAN,
     topics: Iterable[Topic] | None = None,
 ) -> list[pb.MetadataRecord]:
@@ -244,7 +239,7 @@ def changes(
             if not concerned(state):
                 continue
             rules = rules or Rules.of(image, topic.name, static)
-            key = TopicPartition(topic.topic_id, number)
+            key = PartitionId(topic.topic_id, number)
             record = change(key, state, rules, leaving=leaving, lossy=lossy(key), election=election)
             if record is not None:
                 records.append(record)

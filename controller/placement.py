@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from metadata.image import BrokerRegistration, MetadataImage
+from metadata.brokers import BrokerRegistration
+from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.world import Rng
 

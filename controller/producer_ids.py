@@ -24,7 +24,7 @@ def allocate(
 ) -> ControllerResult[ProducerIdBlock]:
     """The next block, for the broker that asks and for nobody else."""
     cluster.current(context, request.broker_id, request.broker_epoch)
-    first = context.image.next_producer_id
+    first = context.image.producer_ids.next_id
     if first > LONG_MAX - BLOCK_SIZE:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
     decision = Decision(context)

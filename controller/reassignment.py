@@ -16,10 +16,11 @@ from collections import Counter
 from controller.assignment import Assignment
 from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, change
-from metadata.delta import changed_state
 from metadata.features import REASSIGNMENTS, require
-from metadata.image import MetadataImage, PartitionState, TopicPartition
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState, changed_state
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -77,7 +78,7 @@ def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
             f"{wish.topic}-{wish.partition} is not being reassigned",
         )
-    key = TopicPartition(topic.topic_id, wish.partition)
+    key = PartitionId(topic.topic_id, wish.partition)
     rules = Rules.of(decision.image, topic.name, decision.context.static)
     record = change(key, state, rules, assignment=Assignment.towards(state, target))
     if record is None:

@@ -11,7 +11,7 @@ from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
 from metadata.config_keys import validate_together, validate_topic_config
 from metadata.effective import cluster_int
-from metadata.image import Topic
+from metadata.topics import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
@@ -77,7 +77,7 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     validate_name(topic.name)
     if decision.image.topic(topic.name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists already")
-    if (other := decision.image.colliding_topic(topic.name)) is not None:
+    if (other := decision.image.topics.colliding(topic.name)) is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {topic.name} collides with topic {other}: metrics take . and _ for the same",

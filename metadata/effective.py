@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Value
-from metadata.image import CLUSTER, ConfigResource, MetadataImage
+from metadata.configs import CLUSTER, ConfigResource
+from metadata.image import MetadataImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from metadata.image import FeatureRange, MetadataImage
+from metadata.feature_levels import FeatureRange
+from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin

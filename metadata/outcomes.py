@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
+from metadata.records import MetadataError
+from stele.wire.v1 import metadata_pb2 as pb
+
 REQUEST_ID_BYTES = 16
 
 OUTCOMES_MAX = 1000
@@ -56,6 +59,19 @@ class Outcomes:
             forgotten += 1
         return Outcomes(by_id, oldest_first[forgotten:], reply_bytes)
 
+    def begin(self) -> OutcomesDelta:
+        return OutcomesDelta(self)
+
+    def records(self) -> Iterator[pb.MetadataRecord]:
+        for outcome in self:
+            remembered = pb.RequestOutcomeRecord(
+                request_id=outcome.request_id,
+                method=outcome.method,
+                digest=outcome.digest,
+                reply=outcome.reply,
+            )
+            yield pb.MetadataRecord(request_outcome=remembered)
+
     def __iter__(self) -> Iterator[Outcome]:
         """Oldest first: added in this order they give an equal value."""
         return (self._by_id[request_id] for request_id in self._oldest_first)
@@ -65,3 +81,27 @@ class Outcomes:
 
 
 NO_OUTCOMES = Outcomes()
+
+
+class OutcomesDelta:
+    """Decisions that are remembered."""
+
+    def __init__(self, before: Outcomes) -> None:
+        self._outcomes = before
+
+    def replay(self, record: pb.RequestOutcomeRecord) -> None:
+        """Raises MetadataError."""
+        outcome = Outcome(record.request_id, record.method, record.digest, record.reply)
+        try:
+            self._outcomes = self._outcomes.with_(outcome)
+        except ValueError as error:
+            raise MetadataError(str(error)) from None
+
+    def clear(self) -> None:
+        self._outcomes = NO_OUTCOMES
+
+    def skip_to(self, after: Outcomes) -> None:
+        self._outcomes = after
+
+    def apply(self) -> Outcomes:
+        return self._outcomes

@@ -1,8 +1,16 @@
-"""Ids of 16 bytes in Kafka's text form: of directories, clusters and topics."""
+"""Who is who: ids of 16 bytes (directories, clusters, topics) in Kafka's text form, partitions."""
 
 from __future__ import annotations
 
 import base64
+from typing import NamedTuple
+
+
+class PartitionId(NamedTuple):
+    """A partition's lasting identity: a topic deleted and made again has another id."""
+
+    topic_id: bytes
+    partition: int
 
 
 def encode_uuid(value: bytes) -> str:

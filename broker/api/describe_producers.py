@@ -6,11 +6,11 @@ Deviations: there are no transactions, so no producer has one under way.
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.partition.ids import PartitionId
 from broker.service import producers
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import describe_producers as messages
 from stele.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 
 from broker.api.call import Call, Reply, Served, hinted_endpoints
-from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import FetchContext
 from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
 from broker.service import fetch as service
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as messages
 from stele.wire.kafka.messages.fetch import (
     EpochEndOffset,

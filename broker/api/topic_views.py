@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from immutables import Map
-
-from metadata.image import (
-    NO_LEADER,
-    PLAINTEXT,
-    BrokerRegistration,
-    MetadataImage,
-    PartitionState,
-    Topic,
-)
+from metadata.brokers import PLAINTEXT, Brokers
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER, PartitionState
+from metadata.topics import Topic
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
@@ -31,7 +25,7 @@ class Perspective(NamedTuple):
 class TopicView:
     """All topics from one perspective, while the brokers stay as they are."""
 
-    def __init__(self, brokers: Map[int, BrokerRegistration], perspective: Perspective) -> None:
+    def __init__(self, brokers: Brokers, perspective: Perspective) -> None:
         self._perspective = perspective
         # Brokers that are up, and those of them that a client of this listener can reach.
         self._live = {each.broker_id for each in brokers.values() if not each.fenced}
@@ -89,7 +83,7 @@ class TopicViews:
     """The views of one broker's clients: one for each perspective."""
 
     def __init__(self) -> None:
-        self._brokers: Map[int, BrokerRegistration] | None = None
+        self._brokers: Brokers | None = None
         self._views: dict[Perspective, TopicView] = {}
 
     def of(self, image: MetadataImage, perspective: Perspective) -> TopicView:

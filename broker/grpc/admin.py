@@ -22,15 +22,11 @@ from broker.service.changes import ask, change
 from broker.service.config_view import describe_resource
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
+from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
+from metadata.configs import ConfigResource
 from metadata.features import describe as describe_features
-from metadata.image import (
-    GRPC,
-    PLAINTEXT,
-    BrokerRegistration,
-    ConfigResource,
-    MetadataImage,
-    Topic,
-)
+from metadata.image import MetadataImage
+from metadata.topics import Topic
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb

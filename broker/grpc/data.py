@@ -12,7 +12,6 @@ from typing import Any
 
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import caller_of, parse, unary
-from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.types import (
     MAX_TIMESTAMP,
@@ -32,9 +31,11 @@ from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.produce import Produce
 from broker.service.producers import init_producer_id
 from broker.service.topics import NO_TOPIC_ID, Topics
-from metadata.image import NO_LEADER, PartitionState, Topic
+from metadata.partitions import NO_LEADER, PartitionState
+from metadata.topics import Topic
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError, Stream
 from world.network import Peer, Service

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from metadata.image import NO_LEADER, MetadataImage, Topic
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER
+from metadata.topics import Topic
 
 
 class VisibleImage:
@@ -48,5 +50,5 @@ def without_leader(image: MetadataImage, broker_id: int) -> MetadataImage:
     topics = image.topics
     for topic in image.sorted_topics():
         if any(state.leader == broker_id for state in topic.partitions):
-            topics = topics.set(topic.topic_id, hidden(topic))
+            topics = topics.replaced(hidden(topic))
     return replace(image, topics=topics)

@@ -17,9 +17,9 @@ from google.protobuf.message import DecodeError
 
 from broker.membership.controller_client import BACKOFF_MAX_S, BACKOFF_MIN_S, ControllerClient
 from broker.membership.room import Room
-from broker.partition.ids import PartitionId
 from metadata.features import supported_ranges
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,

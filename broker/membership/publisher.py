@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from metadata.brokers import BrokerRegistration
 from metadata.delta import MetadataDelta
-from metadata.image import EMPTY, BrokerRegistration, MetadataImage
+from metadata.image import EMPTY, MetadataImage
 from metadata.records import MetadataError
 from metadata.snapshot import image_of, records_of
 from raft.api import CommittedBatch, LeaderAndEpoch

@@ -27,7 +27,7 @@ from broker.partition.effects import (
 )
 from broker.partition.progress import Attendance, FollowerProgress
 from broker.partition.waiters import OffsetWaiters
-from metadata.image import RECOVERING, PartitionState
+from metadata.partitions import RECOVERING, PartitionState
 from stele.errors import ApiError, ErrorCode
 
 PROPOSAL_BACKOFF_MS = 500.0

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.errors import StorageError
 
 logger = logging.getLogger(__name__)

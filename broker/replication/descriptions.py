@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.directory import LogDirectory
 from storage.producer_state import ProducerEntry
 from world.disk import Disk

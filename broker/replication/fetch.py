@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 
 from broker.partition.effects import BrokerStatus
-from broker.partition.ids import PartitionId
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.fetch_session import FetchSession
 from broker.replication.leader_throttle import LeaderThrottle, is_held_back
@@ -23,6 +22,7 @@ from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.types import Cancel, EpochEnd, FetchEntry, FetchQuery, FetchResult
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.segment import ColdRange

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.partition.effects import UNKNOWN_BROKER_EPOCH, BrokerStatus
-from broker.partition.ids import PartitionId
 from broker.partition.progress import Attendance
 from broker.replication.replica import Replica
 from broker.replication.types import FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.world import Rng
 
 INVALID_SESSION_ID = 0

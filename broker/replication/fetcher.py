@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
@@ -22,6 +21,7 @@ from broker.replication.replica import Replica
 from runtime.config.node import NodeConfig
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
 from storage.errors import CorruptLogError

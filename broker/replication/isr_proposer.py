@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from broker.partition.effects import UNKNOWN_BROKER_EPOCH, IsrAnswer, Proposed
-from broker.partition.ids import PartitionId
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.metadata_pb2 import RECOVERED
 from stele.world import RpcError

@@ -13,7 +13,6 @@ from functools import partial
 
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
-from broker.partition.ids import PartitionId
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
@@ -40,12 +39,15 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import throttled_rate
-from metadata.image import CLUSTER, NO_LEADER, ConfigResource, MetadataImage
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER
 from runtime.config.node import NodeConfig
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, UnreadableLogError
 from storage.log import PartitionLog

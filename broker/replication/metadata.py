@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.partition.effects import EMPTY_LOG, Followed
-from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.log_config import log_config
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
-from metadata.delta import MetadataDelta, PartitionDelta
+from metadata.configs import ConfigResource
+from metadata.delta import MetadataDelta
 from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
-from metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER, PartitionState
+from metadata.topics import PartitionDelta
 from runtime.config.node import NodeConfig
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory

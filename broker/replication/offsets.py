@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.types import (
@@ -16,6 +15,7 @@ from broker.replication.types import (
     OffsetResult,
 )
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.errors import CorruptLogError
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.partition.ids import PartitionId
+from stele.ids import PartitionId
 from storage.checkpoints import TopicPartition, encode_offsets, read_offsets
 from storage.directory import LogDirectory
 from storage.errors import StorageError

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from broker.partition.effects import LogPosition
-from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.partition.progress import Attendance
 from broker.replication.types import LeaderHint
 from metadata.effective import TopicConfig
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.log import PartitionLog

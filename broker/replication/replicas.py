@@ -18,11 +18,11 @@ from broker.partition.effects import (
     Proposed,
     Refused,
 )
-from broker.partition.ids import PartitionId
 from broker.replication.replica import ProduceToken, Replica
 from broker.replication.types import LeaderHint
 from metadata.image import EMPTY, MetadataImage
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.world import Clock
 
 logger = logging.getLogger(__name__)

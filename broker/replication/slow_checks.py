@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from broker.partition.ids import PartitionId
+from stele.ids import PartitionId
 
 J = TypeVar("J")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.partition.ids import PartitionId
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.world import Buffer
 
 if TYPE_CHECKING:

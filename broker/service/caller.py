@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from metadata.image import GRPC, PLAINTEXT
+from metadata.brokers import GRPC, PLAINTEXT
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of whoever has not proven to be somebody; nobody can yet."""

@@ -9,8 +9,8 @@ from broker.service.authorizer import Operation, config_resource, refusal, topic
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
+from metadata.configs import CLUSTER
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
-from metadata.image import CLUSTER
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 

@@ -12,7 +12,8 @@ from broker.replication.manager import ReplicaManager
 from broker.service.authorizer import AllowAll, Authorizer
 from broker.service.caller import Caller
 from broker.service.producer_ids import ProducerIds
-from metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig
 from stele.world import Clock

@@ -12,7 +12,9 @@ from broker.service.caller import Caller
 from broker.service.changes import error_code
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics, is_valid_topic_name
-from metadata.image import MetadataImage, PartitionState, Topic
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
+from metadata.topics import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
@@ -175,7 +177,7 @@ async def page_of_partitions(
     topic on; no more than ``limit`` partitions."""
     topics = Topics(context, caller, Operation.DESCRIBE)
     image = topics.image
-    asked = names or image.topic_ids.keys()
+    asked = names or image.topics.ids.keys()
     left = limit
     told: list[TopicPage | MissingTopic] = []
     slices = Slices(SLICE_STEPS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from broker.partition.ids import PartitionId
 from broker.replication.types import ProduceEntry, ProduceResult
 from broker.service.authorizer import Operation
 from broker.service.caller import Caller
@@ -13,6 +12,7 @@ from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.batch import HEADER_SIZE
 
 ACKS = (-1, 0, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.partition.ids import PartitionId
 from broker.service.authorizer import CLUSTER, Operation, refusal
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from storage.producer_state import ProducerEntry
 
 

@@ -8,7 +8,8 @@ from typing import Final
 from broker.service.caller import Caller
 from broker.service.changes import NAMED_MAX, accepted_change, check_named, known_here_s
 from broker.service.context import BrokerContext
-from metadata.image import MetadataImage, metric_name
+from metadata.image import MetadataImage
+from metadata.topics import metric_name
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker.partition.ids import PartitionId
 from broker.service.authorizer import Operation, Resource, topic_resource
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
-from metadata.image import Topic
+from metadata.topics import Topic
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 
 NO_TOPIC_ID: Final = bytes(16)
 

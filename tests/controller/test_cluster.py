@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller import cluster
-from metadata.image import NO_LEADER
+from metadata.partitions import NO_LEADER
 from stele.errors import ErrorCode
 from stele.wire.v1 import controller_pb2 as pb
 from stele.wire.v1.metadata_pb2 import Endpoint

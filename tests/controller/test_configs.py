@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from controller import configs, producer_ids
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import DEFAULT, layers, sourced
-from metadata.image import CLUSTER, ConfigResource
 from metadata.records import METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin

@@ -147,7 +147,7 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
 
 def test_a_partition_that_moves_holds_every_downgrade(machine: Machine) -> None:
     machine.create("t", {0: [1]})
-    topic = machine.image.topics[machine.image.topic_ids["t"]]
+    topic = machine.image.topics[machine.image.topics.ids["t"]]
     changed = pb.PartitionChangeRecord(topic_id=topic.topic_id, partition=0)
     changed.replicas.ids.extend([1, 2])
     changed.adding_replicas.ids.append(2)

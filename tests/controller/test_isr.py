@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller import isr
-from metadata.image import RECOVERING
+from metadata.partitions import RECOVERING
 from stele.errors import ErrorCode
 from stele.wire.v1 import controller_pb2 as pb
 from tests.support.controller import Machine, refusal

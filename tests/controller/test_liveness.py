@@ -15,7 +15,7 @@ from controller.liveness import (
     Probe,
     Silence,
 )
-from metadata.image import BrokerRegistration
+from metadata.brokers import BrokerRegistration
 
 SESSION_S = 9.0
 ME = b"incarnation"

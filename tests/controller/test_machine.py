@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata.effective import min_insync_replicas
-from metadata.image import NO_LEADER, PartitionState
+from metadata.partitions import NO_LEADER, PartitionState
 from stele.errors import ApiError, ErrorCode
 from tests.support.controller import Machine
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller import elections, partition_counts
 from controller.machine import RECORDS_MAX
-from metadata.image import NO_LEADER, PartitionState
+from metadata.partitions import NO_LEADER, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from tests.support.controller import Machine

@@ -6,13 +6,13 @@ import pytest
 
 from controller import configs, elections
 from controller.partitions import Election, Rules, change
-from metadata.delta import changed_state
-from metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionState, TopicPartition
+from metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, PartitionState, changed_state
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import admin_pb2 as admin
 from tests.support.controller import Machine
 
-KEY = TopicPartition(b"0123456789abcdef", 0)
+KEY = PartitionId(b"0123456789abcdef", 0)
 
 
 def after(state: PartitionState, active: set[int], min_isr: int = 1, **how: object) -> object:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.placement import StripedPlacer
-from metadata.image import BrokerRegistration
+from metadata.brokers import BrokerRegistration
 from stele.errors import ErrorCode
 from tests.support.controller import refusal
 

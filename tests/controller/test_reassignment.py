@@ -6,7 +6,7 @@ import pytest
 
 from controller import reassignment, topics
 from controller.assignment import Assignment
-from metadata.image import NO_LEADER, RECOVERED, PartitionState
+from metadata.partitions import NO_LEADER, RECOVERED, PartitionState
 from metadata.snapshot import image_of, records_of
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin

@@ -55,7 +55,7 @@ def test_the_same_request_twice_makes_one_topic_and_says_so(machine: Machine) ->
     assert second.already_done
     second.already_done = False
     assert second == first
-    assert second.topics[0].topic_id == machine.image.topic_ids["a"]
+    assert second.topics[0].topic_id == machine.image.topics.ids["a"]
 
 
 def test_decision_and_outcome_are_one_batch(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.sim.world.simulation import Simulation
-from metadata.image import NO_LEADER
+from metadata.partitions import NO_LEADER
 from raft.api import CommittedBatch
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin

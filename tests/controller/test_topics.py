@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller import topics
-from metadata.image import ConfigResource
+from metadata.configs import ConfigResource
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from tests.support.controller import Machine, refusal

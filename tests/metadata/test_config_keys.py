@@ -16,6 +16,7 @@ from metadata.config_keys import (
     validate_broker_config,
     validate_topic_config,
 )
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import (
     TopicConfig,
@@ -25,7 +26,7 @@ from metadata.effective import (
     static_value,
     unclean_election_enabled,
 )
-from metadata.image import CLUSTER, EMPTY, ConfigResource, MetadataImage
+from metadata.image import EMPTY, MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 

@@ -9,16 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metadata.brokers import GRPC
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta, replay_values
-from metadata.image import (
-    CLUSTER,
-    EMPTY,
-    GRPC,
-    NO_LEADER,
-    ConfigResource,
-    MetadataImage,
-    PartitionState,
-)
+from metadata.image import EMPTY, MetadataImage
+from metadata.partitions import NO_LEADER, PartitionState
 from metadata.records import MetadataError, decode, encode
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.metadata import metric_names
@@ -163,7 +158,7 @@ class TestConfigs:
 
         mine = ConfigResource.topic("t")
         image = image_of(topic("t", 1), config(mine, "1"), config(CLUSTER, "2"))
-        assert image.sorted_configs() == [
+        assert image.configs.sorted() == [
             (mine, [("retention.ms", "1")]),
             (CLUSTER, [("retention.ms", "2")]),
         ]
@@ -252,7 +247,7 @@ def test_what_changed() -> None:
     assert delta.changed_partitions[1].after.leader == 2
     assert [(b.broker_id, b.before) for b in delta.changed_brokers] == [(7, None)]
     assert delta.changed_configs == []
-    assert after.topic_ids["c"] == topic_id(5)
+    assert after.topics.ids["c"] == topic_id(5)
     assert [t.name for t in after.sorted_topics()] == ["a", "b", "c"]
     assert image.topic("a") is None, "an image never changes"
 
@@ -322,8 +317,8 @@ def test_batches_of_any_size_lead_to_the_twin(seed: int, batch: int) -> None:
         offset += batch
         assert twin.matches(image)
         assert image.offset == offset - 1
-        assert {image.topic_ids[t.name] for t in image.sorted_topics()} == set(image.topics)
-        assert image.metric_names == metric_names(image.topic_ids)
+        assert {image.topics.ids[t.name] for t in image.sorted_topics()} == set(image.topics)
+        assert image.topics.metric_names == metric_names(image.topics.ids)
         for name in _NAMES:
             other = name[:-1] + ("." if name.endswith("_") else "_")
-            assert image.colliding_topic(name) == (other if other in image.topic_ids else None)
+            assert image.topics.colliding(name) == (other if other in image.topics.ids else None)

@@ -10,22 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
+from metadata.brokers import BrokerRegistration, Brokers, Endpoint
+from metadata.configs import ConfigResource, Configs
+from metadata.controllers import Controllers
 from metadata.delta import MetadataDelta
-from metadata.image import (
-    EMPTY,
-    RECOVERED,
-    RECOVERING,
-    BrokerRegistration,
-    ConfigResource,
-    Endpoint,
-    FeatureRange,
-    MetadataImage,
-    PartitionState,
-    Topic,
-)
+from metadata.feature_levels import FeatureLevels, FeatureRange
+from metadata.image import EMPTY, MetadataImage
 from metadata.outcomes import Outcome, Outcomes
+from metadata.partitions import RECOVERED, RECOVERING, PartitionState
+from metadata.producer_ids import ProducerIds
 from metadata.records import METADATA_VERSION_LEVEL, MetadataError
 from metadata.snapshot import image_of, records_of
+from metadata.topics import Topic, Topics
 from tests.support.metadata import metric_names
 
 
@@ -97,14 +93,16 @@ def images(draw: st.DrawFn) -> MetadataImage:
     resources = st.builds(ConfigResource, st.sampled_from([2, 4]), TEXT)
     return MetadataImage(
         offset=draw(st.integers(1, 99)),
-        features=Map({"metadata.version": METADATA_VERSION_LEVEL}),
-        brokers=Map({broker.broker_id: broker for broker in brokers}),
-        topics=Map({topic.topic_id: topic for topic in topics}),
-        topic_ids=Map({topic.name: topic.topic_id for topic in topics}),
-        metric_names=metric_names(topic.name for topic in topics),
-        configs=Map(draw(st.dictionaries(resources, values, max_size=3))),
-        controllers=Map(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
-        next_producer_id=draw(st.integers(0, 5000)),
+        features=FeatureLevels({"metadata.version": METADATA_VERSION_LEVEL}),
+        controllers=Controllers(draw(st.dictionaries(st.integers(0, 9), IDS, max_size=2))),
+        brokers=Brokers({broker.broker_id: broker for broker in brokers}),
+        topics=Topics(
+            Map({topic.topic_id: topic for topic in topics}),
+            Map({topic.name: topic.topic_id for topic in topics}),
+            metric_names(topic.name for topic in topics),
+        ),
+        configs=Configs(draw(st.dictionaries(resources, values, max_size=3))),
+        producer_ids=ProducerIds(draw(st.integers(0, 5000))),
         outcomes=draw(OUTCOMES),
     )
 
@@ -133,12 +131,7 @@ def test_a_delta_between_two_images_leads_to_the_later(
             topics[topic_id] = replace(topic, partitions=mixed)
         elif known is None:
             topics[topic_id] = topic
-    after = replace(
-        after,
-        topics=Map(topics),
-        topic_ids=Map({topic.name: topic.topic_id for topic in topics.values()}),
-        metric_names=metric_names(topic.name for topic in topics.values()),
-    )
+    after = replace(after, topics=Topics.of(topics.values()))
     delta = MetadataDelta.between(before, after)
     assert delta.apply() == after
     created = {topic.topic_id for topic in delta.created_topics}
@@ -165,9 +158,8 @@ def test_a_delta_between_two_images_leads_to_the_later(
 
 def test_partitions_are_never_taken_from_a_topic() -> None:
     one = PartitionState(replicas=(1,), isr=(1,), leader=1)
-    names = Map({"t": b"t"})
-    many = replace(EMPTY, topic_ids=names, topics=Map({b"t": Topic("t", b"t", (one, one))}))
-    few = replace(EMPTY, topic_ids=names, topics=Map({b"t": Topic("t", b"t", (one,))}))
+    many = replace(EMPTY, topics=Topics.of([Topic("t", b"t", (one, one))]))
+    few = replace(EMPTY, topics=Topics.of([Topic("t", b"t", (one,))]))
     with pytest.raises(MetadataError):
         MetadataDelta.between(many, few)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.partition.effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
 from broker.partition.machine import PartitionMachine
-from metadata.image import RECOVERED, PartitionState
+from metadata.partitions import RECOVERED, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
 

@@ -12,7 +12,6 @@ from broker.api import KafkaApis
 from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
-from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription
 from broker.replication.fetch_session import FetchSessions
@@ -31,8 +30,9 @@ from broker.service.authorizer import Operation, Resource
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
+from metadata.brokers import GRPC, PLAINTEXT
 from metadata.delta import MetadataDelta
-from metadata.image import GRPC, PLAINTEXT, MetadataImage
+from metadata.image import MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
@@ -40,6 +40,7 @@ from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2

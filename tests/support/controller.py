@@ -12,17 +12,12 @@ from controller.machine import Context, ControllerResult
 from metadata.delta import replay_values
 from metadata.effective import min_insync_replicas
 from metadata.features import supported_ranges
-from metadata.image import (
-    EMPTY,
-    NO_LEADER,
-    RECOVERED,
-    MetadataImage,
-    PartitionState,
-    TopicPartition,
-)
+from metadata.image import EMPTY, MetadataImage
+from metadata.partitions import NO_LEADER, RECOVERED, PartitionState
 from metadata.records import encode
 from raft.quorum import FeatureLevels
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -222,7 +217,7 @@ def refusal(action: Callable[[], object]) -> ApiError:
 
 def check_image(image: MetadataImage) -> None:
     """What holds in every state."""
-    assert sorted(image.topic_ids.values()) == sorted(image.topics)
+    assert sorted(image.topics.ids.values()) == sorted(image.topics)
     for topic, number, state in image.sorted_partitions():
         where = f"{topic.name}-{number}: {state}"
         isr_, elr = set(state.isr), set(state.elr)
@@ -264,7 +259,7 @@ def check_assignment(image: MetadataImage, state: PartitionState, where: str) ->
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
     """What holds between two successive states."""
-    assert after.next_producer_id >= before.next_producer_id
+    assert after.producer_ids.next_id >= before.producer_ids.next_id
     for broker_id, registration in before.brokers.items():
         later = after.brokers.get(broker_id)
         if later is None:
@@ -280,7 +275,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         new = after.partition(topic.topic_id, number)
         if new is None:
             continue
-        key = TopicPartition(topic.topic_id, number)
+        key = PartitionId(topic.topic_id, number)
         assert new.partition_epoch >= old.partition_epoch, key
         assert new.leader_epoch >= old.leader_epoch, key
         assert (new == old) == (new.partition_epoch == old.partition_epoch), key

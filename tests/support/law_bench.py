@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from immutables import Map
-
 from broker.partition.effects import BrokerStatus, LogPosition
-from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
 from broker.replication.replica import Replica
 from chaos.sim.laws.law import Law
 from chaos.sim.world.process import Machine
 from chaos.sim.world.simulation import Simulation
-from metadata.image import BrokerRegistration, MetadataImage, PartitionState, Topic
+from metadata.brokers import BrokerRegistration, Brokers
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
+from metadata.topics import Topic, Topics
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
-from stele.ids import encode_uuid
+from stele.ids import PartitionId, encode_uuid
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
 from storage.config import LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
@@ -74,9 +74,8 @@ def image(
     }
     return MetadataImage(
         offset=offset,
-        brokers=Map(registrations),
-        topics=Map({topic.topic_id: topic}),
-        topic_ids=Map({topic.name: topic.topic_id}),
+        brokers=Brokers(registrations),
+        topics=Topics.of([topic]),
         **more,
     )
 

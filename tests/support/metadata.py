@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from immutables import Map
 
-from metadata.image import metric_name
+from metadata.topics import metric_name
 
 
 def metric_names(topics: Iterable[str]) -> Map[str, tuple[str, ...]]:

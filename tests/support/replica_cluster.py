@@ -11,7 +11,6 @@ from broker.api import fetch as fetch_api
 from broker.api.call import Call
 from broker.api.topic_views import TopicViews
 from broker.metrics import BrokerMetrics
-from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
@@ -29,11 +28,13 @@ from broker.service.context import BrokerContext
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from metadata.delta import MetadataDelta
-from metadata.image import EMPTY, MetadataImage, PartitionState
+from metadata.image import EMPTY, MetadataImage
+from metadata.partitions import PartitionState
 from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire import kafka
 from stele.wire.kafka import ApiKey
 from stele.wire.v1 import metadata_pb2 as pb

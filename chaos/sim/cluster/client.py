@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from metadata.image import ConfigResource
+from metadata.configs import ConfigResource
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder, batches, decode

@@ -12,7 +12,8 @@ from chaos.sim.cluster import membership
 from chaos.sim.cluster.client import SimClient
 from chaos.sim.cluster.node import CLUSTER_ID, SimNode
 from chaos.sim.world.simulation import Simulation
-from metadata.image import MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
 from node.format import directories_of
 from raft.quorum import VoterSet
 from runtime.config.node import Address, NodeConfig, from_settings

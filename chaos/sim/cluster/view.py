@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from metadata.image import MetadataImage
+from stele.ids import PartitionId
 
 
 def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:

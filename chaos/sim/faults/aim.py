@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
@@ -23,9 +22,10 @@ from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from runtime.quorum.messages import FETCH
 from stele.errors import ApiError, SteleError
+from stele.ids import PartitionId
 from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from stele.wire.v1.metadata_pb2 import ConfigResourceType

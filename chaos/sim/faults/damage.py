@@ -17,15 +17,16 @@ import random
 from collections import Counter
 from typing import NamedTuple
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.disk import VirtualDisk
 from metadata.effective import min_insync_replicas
-from metadata.image import MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
 from raft.quorum import VoterSet
 from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
+from stele.ids import PartitionId
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from chaos.sim.cluster.cluster import SimCluster
-from metadata.image import CLUSTER, ConfigResource
+from metadata.configs import CLUSTER, ConfigResource
 from stele.errors import ApiError
 from stele.world import RpcError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
@@ -18,7 +17,9 @@ from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
-from metadata.image import MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
+from stele.ids import PartitionId
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import (
@@ -17,6 +16,7 @@ from chaos.sim.cluster.view import newest_image
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
+from stele.ids import PartitionId
 
 
 class SomeoneHasEverything(Law):

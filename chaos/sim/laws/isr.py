@@ -9,7 +9,8 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
-from metadata.image import MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
 
 
 class IsrHasTheHighWatermark(Law):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
@@ -14,6 +13,7 @@ from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 
 _ARRIVALS_KEPT = 200

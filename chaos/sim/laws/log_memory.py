@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
@@ -16,6 +15,7 @@ from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
+from stele.ids import PartitionId
 from stele.wire.batch import BatchHeader
 from storage.log import PartitionLog
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
@@ -12,6 +11,7 @@ from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
+from stele.ids import PartitionId
 
 
 class MembersHaveEverything(Law):

@@ -21,8 +21,8 @@ from chaos.sim.cluster.view import images_of
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.register import Register
 from chaos.sim.laws.scene import Report, Scene
+from metadata.configs import ConfigResource as ImageResource
 from metadata.image import EMPTY, MetadataImage
-from metadata.image import ConfigResource as ImageResource
 from stele.admin.admin import PartitionDescription, TopicDescription
 
 ABSENT, THERE, GONE = "absent", "there", "gone"

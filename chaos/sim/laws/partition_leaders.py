@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
+from stele.ids import PartitionId
 
 
 class OneLeaderPerPartitionEpoch(Law):

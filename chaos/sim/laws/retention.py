@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
+from stele.ids import PartitionId
 from storage.config import NO_LIMIT
 from storage.log import PartitionLog
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from broker.partition.ids import PartitionId
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from metadata.image import MetadataImage
+from stele.ids import PartitionId
 
 L = TypeVar("L")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report
+from stele.ids import PartitionId
 
 _TRIES = 20
 """So many reads of a bad sector may be on their way, or come from those who have not heard yet."""

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
@@ -26,6 +25,7 @@ from stele.admin.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.image import CLUSTER, ConfigResource
+from metadata.configs import CLUSTER, ConfigResource
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import alter_configs as legacy
 from stele.wire.kafka.messages import describe_configs as describing

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.ids import PartitionId
 from broker.replication.descriptions import DirectoryDescription, ReplicaSize
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import describe_log_dirs as log_dirs
 from stele.wire.kafka.messages import describe_producers as producers
 from stele.wire.kafka.messages import describe_quorum as quorum

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from broker.replication.types import EpochEnd, FetchResult, LeaderHint
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch
 from stele.wire.kafka.messages.fetch import (
     FetchPartition,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from broker.replication.types import LeaderHint, ProduceResult
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.kafka.messages import api_versions, produce
 from stele.wire.kafka.messages.produce import (
     PartitionProduceData,

@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.data import FETCH_IN_FLIGHT, DataService
-from broker.partition.ids import PartitionId
 from broker.replication.types import EpochEnd, FetchResult, LeaderHint, ProduceResult
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.broker import make_batch

@@ -10,9 +10,9 @@ import pytest
 
 from broker.membership.controller_client import ControllerClient
 from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
-from broker.partition.ids import PartitionId
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,

@@ -14,7 +14,7 @@ from broker.partition.effects import (
     Refused,
 )
 from broker.partition.machine import PROPOSAL_BACKOFF_MS, Role
-from metadata.image import RECOVERED, RECOVERING
+from metadata.partitions import RECOVERED, RECOVERING
 from stele.errors import ErrorCode
 from tests.support.broker import (
     MachineBench,

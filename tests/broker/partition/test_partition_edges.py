@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.partition.effects import Advanced, BrokerStatus, Followed, Led
 from broker.partition.machine import PROPOSAL_BACKOFF_MS
 from broker.partition.progress import Attendance
-from metadata.image import RECOVERING
+from metadata.partitions import RECOVERING
 from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, leading, of, proposal, refused, state
 

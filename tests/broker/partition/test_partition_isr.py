@@ -14,7 +14,7 @@ from broker.partition.effects import (
     Refused,
 )
 from broker.partition.machine import PROPOSAL_BACKOFF_MS
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from stele.errors import ErrorCode
 from tests.support.broker import (
     MachineBench,

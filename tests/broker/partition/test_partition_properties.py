@@ -17,7 +17,7 @@ from broker.partition.effects import (
     Proposed,
     Refused,
 )
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, state
 

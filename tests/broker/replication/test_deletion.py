@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.partition.effects import Acknowledged, Proposed, Refused
-from broker.partition.ids import PartitionId
 from broker.replication.deletion import Deletion, DeletionResult
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from stele.wire.batch import batches
 from stele.wire.kafka.messages import delete_records as wire
 from tests.support.broker import leading, make_batch, of, state

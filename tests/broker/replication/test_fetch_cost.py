@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from broker.partition.machine import PartitionMachine
+from stele.ids import PartitionId
 from storage.log import PartitionLog
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster, until

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from broker.partition.effects import BrokerStatus
-from broker.partition.ids import PartitionId
 from broker.replication.fetch_session import FetchContext, FetchSessions, next_epoch
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 
 
 def partition(number: int) -> PartitionId:

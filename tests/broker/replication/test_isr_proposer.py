@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from broker.partition.effects import IsrAnswer, Member, Proposed
-from broker.partition.ids import PartitionId
 from broker.replication.isr_proposer import IsrProposer
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.metadata_pb2 import RECOVERED
 from stele.world import RpcCode, RpcError

@@ -13,7 +13,8 @@ from broker.partition.effects import BrokerStatus, Effect, IsrAnswer, LogPositio
 from broker.partition.machine import PartitionMachine
 from controller import configs, isr
 from metadata.effective import min_insync_replicas
-from metadata.image import RECOVERED, MetadataImage, PartitionState
+from metadata.image import MetadataImage
+from metadata.partitions import RECOVERED, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.slow_checks import SlowChecks
 from broker.replication.types import ProduceEntry, ProduceResult
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
 from tests.support.broker import make_batch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.partition.ids import PartitionId
 from broker.replication.quota import BURST_S
 from chaos.sim.laws.sessions import unnoticed
-from metadata.image import CLUSTER, ConfigResource
+from metadata.configs import CLUSTER, ConfigResource
+from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster, until

@@ -234,7 +234,7 @@ CONTROLLER = [
     ),
     bug(
         "controller: a new leader in the old leader epoch",
-        "metadata/delta.py",
+        "metadata/partitions.py",
         "        leader_epoch=state.leader_epoch + has_leader,\n",
         "        leader_epoch=state.leader_epoch,\n",
     ),
@@ -274,7 +274,7 @@ CONTROLLER = [
     ),
     bug(
         "controller: a snapshot forgets who is fenced",
-        "metadata/snapshot.py",
+        "metadata/brokers.py",
         "        fenced=registration.fenced,\n",
         "        fenced=False,\n",
     ),

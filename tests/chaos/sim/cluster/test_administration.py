@@ -76,7 +76,7 @@ def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms:
         assert all(answer.topics[0].error == ErrorCode.NONE for answer in answers)
         assert len({answer.topics[0].topic_id for answer in answers}) == 1
         await cluster.until_isr("once", 3)
-        assert answers[0].topics[0].topic_id == cluster.image.topic_ids["once"]
+        assert answers[0].topics[0].topic_id == cluster.image.topics.ids["once"]
         assert len(cluster.image.topics) == 2
 
     JudgedCluster(delay_ms).run(scenario)
@@ -110,7 +110,7 @@ def test_the_admin_client_never_doubles_and_never_lies(seed: int) -> None:
                         [NewTopic(name, 1, 3)], request_id=error.request_id
                     )
                 await another_active(cluster, victim)
-                assert cluster.image.topic_ids[name] == created.topic_id
+                assert cluster.image.topics.ids[name] == created.topic_id
                 if number % 2:
                     victim.resume()
                 else:
@@ -138,7 +138,7 @@ def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
             (created,) = await admin.create_topics(
                 [NewTopic("later", 1, 3)], request_id=caught.value.request_id
             )
-        assert cluster.image.topic_ids["later"] == created.topic_id
+        assert cluster.image.topics.ids["later"] == created.topic_id
 
     JudgedCluster(7).run(scenario)
 

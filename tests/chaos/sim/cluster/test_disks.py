@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
 from tests.support.sim_cluster import TOPIC, a_topic, log_bytes, write
 
 

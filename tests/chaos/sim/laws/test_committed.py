@@ -10,7 +10,7 @@ from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
 from chaos.sim.laws.quorum_commits import MajorityHolds
 from chaos.sim.laws.votes import OneVotePerEpoch
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from raft.quorum import ReplicaKey
 from raft.ready import Role
 from tests.support.law_bench import CONTROLLERS, LawBench, disk_id, history, image, voters

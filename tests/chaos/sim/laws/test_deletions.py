@@ -6,7 +6,7 @@ import pytest
 
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from tests.support.law_bench import TOPIC, LawBench, image
 from tests.support.storage import make_batch
 

@@ -11,7 +11,7 @@ from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.members import MembersHaveEverything
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.law_bench import BROKERS, PARTITION, LawBench, image

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image, replica_of
@@ -12,6 +11,7 @@ from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.wire import Said, Stage
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from tests.support.sim_cluster import TOPIC, a_topic, write
 

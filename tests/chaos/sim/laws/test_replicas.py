@@ -9,7 +9,7 @@ from broker.replication.replica import ReplicaState
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
 from chaos.sim.laws.scene import Scene
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from tests.support.law_bench import LawBench, image
 
 

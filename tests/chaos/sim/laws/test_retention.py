@@ -14,7 +14,7 @@ from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.world.clock import EPOCH_MS
-from metadata.image import PartitionState
+from metadata.partitions import PartitionState
 from storage.checkpoints import LOG_START_FILE, encode_offsets
 from storage.config import NO_LIMIT, LogConfig
 from tests.support.law_bench import PARTITION, LawBench, image

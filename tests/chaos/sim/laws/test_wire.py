@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from broker.partition.ids import PartitionId
 from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.told_votes import VotesAreKept
 from chaos.sim.world.wire import Said, Stage, Wire
-from metadata.image import MetadataImage, PartitionState
+from metadata.brokers import Brokers
+from metadata.image import MetadataImage
+from metadata.partitions import PartitionState
 from raft.quorum import NO_DIRECTORY, ReplicaKey
 from runtime.quorum.messages import VOTE
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
 from tests.support.law_bench import BROKERS, PARTITION, LawBench, disk_id, image
@@ -361,7 +363,7 @@ def test_a_refusal_may_tell_any_epoch(proposals: LawBench) -> None:
 def registered(offset: int, epoch_of_3: int) -> MetadataImage:
     known = image(offset, STATE)
     registration = replace(known.brokers[3], broker_epoch=epoch_of_3)
-    return replace(known, brokers=known.brokers.set(3, registration))
+    return replace(known, brokers=Brokers({**known.brokers, 3: registration}))
 
 
 @pytest.mark.parametrize(

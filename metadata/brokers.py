@@ -1,0 +1,167 @@
+"""The registered brokers of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from metadata.feature_levels import FeatureRange
+from metadata.image_part import MapDelta, MapPart
+from metadata.records import MetadataError
+from stele.wire.v1 import metadata_pb2 as pb
+
+PLAINTEXT = "PLAINTEXT"
+GRPC = "GRPC"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker can be reached by those who came in over ``listener``."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str  # PLAINTEXT or GRPC
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One registered broker."""
+
+    broker_id: int
+    # The offset of the registration's record, hence higher with each registration of an id.
+    broker_epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+    log_directories: tuple[bytes, ...] = ()
+    features: tuple[FeatureRange, ...] = ()  # by name; empty: it told none
+    inter_broker_listener: str = ""  # by which it reaches other brokers; "": it did not tell
+    # A fenced broker leads nothing and is in no ISR, except as the last one that was in it.
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    out_of_room: bool = False  # a disk of it is full
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and stay in an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def may_join_isr(self) -> bool:
+        """Whether it may join an ISR that it is not in. Without room it would only fall behind."""
+        return self.active and not self.out_of_room
+
+    def endpoint(self, listener: str, protocol: str = PLAINTEXT) -> Endpoint | None:
+        """The endpoint of that listener name and protocol, if it has one."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener and endpoint.protocol == protocol:
+                return endpoint
+        return None
+
+
+class Brokers(MapPart[int, BrokerRegistration]):
+    """Registrations, by broker id."""
+
+    __slots__ = ()
+
+    def sorted(self) -> list[BrokerRegistration]:
+        """By id."""
+        return [self[broker_id] for broker_id in sorted(self)]
+
+    def begin(self) -> BrokersDelta:
+        return BrokersDelta(self)
+
+    def records(self) -> Iterator[pb.MetadataRecord]:
+        for registration in self.sorted():
+            yield from _records_of(registration)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDelta:
+    """One broker whose registration or state changed."""
+
+    broker_id: int
+    before: BrokerRegistration | None
+    after: BrokerRegistration | None
+
+
+class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
+    """Brokers that registered, went, or changed their state. Each method raises MetadataError."""
+
+    def register(self, record: pb.RegisterBrokerRecord) -> None:
+        registration = BrokerRegistration(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple(
+                Endpoint(e.listener, e.host, e.port, e.protocol) for e in record.endpoints
+            ),
+            rack=record.rack or None,
+            log_directories=tuple(record.log_directories),
+            features=tuple(
+                FeatureRange(each.name, each.min_level, each.max_level) for each in record.features
+            ),
+            inter_broker_listener=record.inter_broker_listener,
+        )
+        self.set(record.broker_id, registration)
+
+    def unregister(self, record: pb.UnregisterBrokerRecord) -> None:
+        self._of(record.broker_id, record.broker_epoch)
+        self.delete(record.broker_id)
+
+    def change_state(self, record: pb.BrokerStateRecord) -> None:
+        changed = replace(
+            self._of(record.broker_id, record.broker_epoch),
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            out_of_room=record.out_of_room,
+        )
+        self.set(record.broker_id, changed)
+
+    def _of(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        registration = self.map.get(broker_id)
+        if registration is None or registration.broker_epoch != broker_epoch:
+            raise MetadataError(f"no broker {broker_id} of epoch {broker_epoch} is registered")
+        return registration
+
+    @property
+    def changed(self) -> list[BrokerDelta]:
+        """Brokers registered, unregistered, fenced, unfenced or shutting down, by id."""
+        return [
+            BrokerDelta(broker_id, self.before.get(broker_id), self.map.get(broker_id))
+            for broker_id in sorted(self.touched)
+        ]
+
+
+def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]:
+    register = pb.RegisterBrokerRecord(
+        broker_id=registration.broker_id,
+        incarnation_id=registration.incarnation_id,
+        broker_epoch=registration.broker_epoch,
+        endpoints=[
+            pb.Endpoint(
+                listener=endpoint.listener,
+                host=endpoint.host,
+                port=endpoint.port,
+                protocol=endpoint.protocol,
+            )
+            for endpoint in registration.endpoints
+        ],
+        rack=registration.rack or "",
+        log_directories=registration.log_directories,
+        features=[
+            pb.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
+            for each in registration.features
+        ],
+        inter_broker_listener=registration.inter_broker_listener,
+    )
+    yield pb.MetadataRecord(register_broker=register)
+    state = pb.BrokerStateRecord(
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
+        fenced=registration.fenced,
+        in_controlled_shutdown=registration.in_controlled_shutdown,
+        out_of_room=registration.out_of_room,
+    )
+    yield pb.MetadataRecord(broker_state=state)
