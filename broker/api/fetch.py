@@ -16,7 +16,8 @@ from broker.replication.fetch_session import FetchContext
 from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
 from broker.service import fetch as service
 from broker.service.context import BrokerContext
-from broker.service.topics import Topics
+from broker.service.topics import NO_TOPIC_ID, Topics
+from metadata.topics import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as messages
@@ -37,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 _TOPIC_IDS_FROM = 13
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NO_ID = bytes(17)
 """What stands before the name of a topic that does not exist, where else the id is."""
 
@@ -51,6 +51,7 @@ class _Names:
         self._topics = topics
         self._by_id = version >= _TOPIC_IDS_FROM
         self._names: dict[bytes, str] = {}
+        self._found: dict[bytes, Topic | ErrorCode] = {}
 
     def key(self, topic: str, topic_id: bytes) -> bytes:
         """The topic's id; for a name that does not exist something that is no id."""
@@ -70,17 +71,24 @@ class _Names:
 
     def refusal(self, partition: PartitionId) -> ErrorCode | None:
         """The error of a partition that is not in the metadata, or not for the caller to read."""
-        key = partition.topic_id
-        if key.startswith(_NO_ID):
-            may_know = self._topics.may(key.removeprefix(_NO_ID).decode())
-            return _UNKNOWN if may_know else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        topic = self._topics.identified(key)
-        if isinstance(topic, ErrorCode):
-            is_unknown = topic is ErrorCode.UNKNOWN_TOPIC_ID and not self._by_id
-            return _UNKNOWN if is_unknown else topic
-        if not 0 <= partition.partition < len(topic.partitions):
-            return _UNKNOWN
+        found = self._found.get(partition.topic_id)
+        if found is None:
+            found = self._found[partition.topic_id] = self._find(partition.topic_id)
+        if not isinstance(found, Topic):
+            return found
+        if not 0 <= partition.partition < len(found.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
+
+    def _find(self, key: bytes) -> Topic | ErrorCode:
+        if len(key) > len(NO_TOPIC_ID):
+            if self._topics.may(key.removeprefix(_NO_ID).decode()):
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        found = self._topics.identified(key)
+        if found is ErrorCode.UNKNOWN_TOPIC_ID and not self._by_id:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found
 
 
 def handle(

@@ -58,8 +58,9 @@ class Topics:
         """The topic, or the error to answer."""
         found = self._found.get(topic_id)
         if found is None:
-            topic = self.image.topic_by_id(topic_id)
-            found = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else self.named(topic.name)
+            found = self.image.topic_by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+            if isinstance(found, Topic) and not self.may(found.name):
+                found = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             self._found[topic_id] = found
         return found
 
@@ -71,7 +72,7 @@ class Topics:
             topic = self.identified(topic_id)
         else:
             topic = self.named(name or "")
-        if isinstance(topic, ErrorCode):
+        if not isinstance(topic, Topic):
             return topic
         if not 0 <= partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
