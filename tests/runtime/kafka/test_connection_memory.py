@@ -10,7 +10,7 @@ import pytest
 from runtime.kafka import connection_memory
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.wire import kafka
-from tests.runtime.kafka.test_kafka_connection import ANSWER, Handlers, Server, request
+from tests.support.kafka_server import ANSWER, Handlers, Server, request
 
 
 class Holder:
