@@ -12,7 +12,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 from chaos.process_cluster import ProcessCluster
-from tests.support.acceptance import grpc_port, until
+from tests.support.acceptance import grpc_port
+from tests.support.timing import until
 
 pytestmark = pytest.mark.processes
 

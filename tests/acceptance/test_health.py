@@ -14,7 +14,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chaos.process_cluster import ProcessCluster
-from tests.support.acceptance import grpc_port, until
+from tests.support.acceptance import grpc_port
+from tests.support.timing import until
 
 pytestmark = pytest.mark.processes
 

@@ -15,8 +15,9 @@ import pytest
 from chaos.process_cluster import ProcessCluster
 from node.format import format_directory, random_cluster_id
 from runtime.real.world import RealWorld
-from tests.support.acceptance import client_of, until
+from tests.support.acceptance import client_of
 from tests.support.sim import combined_settings, free_ports
+from tests.support.timing import until
 
 pytestmark = pytest.mark.processes
 

@@ -19,14 +19,8 @@ from storage.directory import LogDirectory
 from storage.directory_names import parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.formatted import format_directory
-from tests.support.storage import (
-    HandClock,
-    MemoryDisk,
-    append,
-    commit,
-    enforce_retention,
-    make_batch,
-)
+from tests.support.storage import MemoryDisk, append, commit, enforce_retention, make_batch
+from tests.support.timing import HandClock
 
 PATH = "/data"
 OURS = MetaProperties("cluster-a", 1, "dir-1")

@@ -18,14 +18,8 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import (
-    HandClock,
-    MemoryDisk,
-    append,
-    commit,
-    enforce_retention,
-    make_batch,
-)
+from tests.support.storage import MemoryDisk, append, commit, enforce_retention, make_batch
+from tests.support.timing import HandClock
 
 PATH = "/data"
 CONFIG = LogConfig(segment_bytes=500)

@@ -17,7 +17,8 @@ from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.steps import BATCHES_PER_TURN
 from tests.support.counting import CountingDisk
-from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
+from tests.support.storage import MemoryDisk, append, commit, make_batch
+from tests.support.timing import HandClock
 
 PATH = "/data"
 TOPIC_ID = bytes(range(16))

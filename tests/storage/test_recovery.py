@@ -11,7 +11,8 @@ from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, header_of, make_batch
+from tests.support.storage import MemoryDisk, append, header_of, make_batch
+from tests.support.timing import HandClock
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 BATCH = len(make_batch(10))

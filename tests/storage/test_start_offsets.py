@@ -11,7 +11,8 @@ from storage.checkpoints import LOG_START_FILE, MetaProperties, TopicPartition, 
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import HandClock, MemoryDisk, append, commit, make_batch
+from tests.support.storage import MemoryDisk, append, commit, make_batch
+from tests.support.timing import HandClock
 
 PATH = "/data"
 STARTS = f"{PATH}/{LOG_START_FILE}"

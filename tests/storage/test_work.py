@@ -21,7 +21,8 @@ from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.retention import retained_from
 from tests.support.counting import CountingDisk, Work
-from tests.support.storage import HandClock, append, commit, make_batch
+from tests.support.storage import append, commit, make_batch
+from tests.support.timing import HandClock
 
 T = TypeVar("T")
 

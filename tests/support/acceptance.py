@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,6 +12,7 @@ from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import produce
+from tests.support.timing import until
 
 ANSWER_TIMEOUT_S = 10.0
 
@@ -119,12 +120,3 @@ class NodeLog:
 
         await until(is_there, f"a line with {parts} in the log; it says:\n{self.text()}")
         return found[0]
-
-
-async def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110 - the condition is outside this process
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {timeout_s:.0f} s") from None

@@ -46,8 +46,9 @@ from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1 import metadata_pb2 as pb
 from storage.producer_state import ProducerEntry
-from tests.support.broker_edges import FakeClock, FakeNetwork, fake_rng
+from tests.support.broker_edges import FakeNetwork, fake_rng
 from tests.support.decisions import deciding
+from tests.support.timing import LoopClock
 from world.network import Peer, Service
 
 Q = TypeVar("Q", bound=Struct)
@@ -411,7 +412,7 @@ class Edges:
     """A broker without logs: three brokers registered, 1 (this one), 2 and 3; no topics."""
 
     def __init__(self, **settings: str) -> None:
-        self.clock = FakeClock()
+        self.clock = LoopClock()
         self.network = FakeNetwork()
         self.config: NodeConfig = from_settings(
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}

@@ -1,61 +1,13 @@
-"""A virtual-time loop, an in-memory control plane and fakes for tests of the broker's edges."""
+"""An in-memory control plane for tests of the broker's edges."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import selectors
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
 
 from stele.world import RpcCode, RpcError
 from world.network import Peer, Service
-
-T = TypeVar("T")
-
-
-class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: the time until the next timer passes at once."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready:
-            if timeout is None:
-                raise AssertionError("nothing is left that could happen: a deadlock")
-            self.now += max(0.0, timeout)
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on which sleeping takes no time."""
-
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
-
-
-def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on virtual time, cancelling what is left over."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(coroutine)
-
-
-class FakeClock:
-    """Follows the loop's time, plus what a test adds: a pause that the loop did not see."""
-
-    def __init__(self) -> None:
-        self.skipped_s = 0.0
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() + self.skipped_s
-
-    def time_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic() * 1000)
 
 
 def fake_rng() -> random.Random:

@@ -26,7 +26,7 @@ from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicParti
 from storage.config import LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.opening import open_log
-from tests.support.storage import HandClock
+from tests.support.timing import HandClock
 from world.disk import Disk
 
 if TYPE_CHECKING:

@@ -444,11 +444,3 @@ def _broker_state(node: Node, *, fenced: bool) -> pb.MetadataRecord:
             broker_id=node.broker_id, broker_epoch=node.epoch, fenced=fenced
         )
     )
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 30.0) -> None:
-    """Let virtual time pass until something holds."""
-    deadline = asyncio.get_running_loop().time() + within_s
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "it did not come to hold"
-        await asyncio.sleep(0.005)

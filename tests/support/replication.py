@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.support.replica_cluster import Node, ReplicaCluster, until
+from tests.support.replica_cluster import Node, ReplicaCluster
+from tests.support.timing import until
 
 Scenario = Callable[[ReplicaCluster], Awaitable[None]]
 

@@ -24,6 +24,7 @@ from stele.wire.kafka.frames import FrameReader
 from stele.wire.kafka.messages import describe_cluster
 from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import Channel, Clock, RpcCode, RpcError, Stream
+from tests.support.timing import run_virtual
 
 T = TypeVar("T")
 
@@ -502,12 +503,7 @@ class Stage:
 def play(scenario: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1) -> T:
     """Run a scenario on virtual time. Fails if anything was left unhandled."""
     scheduler = Scheduler()
-    try:
-        clock = SimClock(scheduler, 100.0, 0)
-        cluster = FakeCluster(clock)
-        stage = Stage(cluster, ClientWorld(clock, cluster, random.Random(seed)))
-        result = scheduler.run(scenario(stage))
-        assert not scheduler.errors, scheduler.errors
-        return result
-    finally:
-        scheduler.close()
+    clock = SimClock(scheduler, 100.0, 0)
+    cluster = FakeCluster(clock)
+    stage = Stage(cluster, ClientWorld(clock, cluster, random.Random(seed)))
+    return run_virtual(scenario(stage), scheduler)

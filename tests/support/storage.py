@@ -20,19 +20,6 @@ from world.disk import ReadFailedError, SyncFailedError
 NAME_MAX_BYTES = 255
 
 
-class HandClock:
-    """A clock that moves when told."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now_ms = now_ms
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def time_ms(self) -> int:
-        return self.now_ms
-
-
 def make_batch(
     count: int = 1,
     *,

@@ -27,7 +27,7 @@ from stele.wire.kafka.messages import (
 )
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 from tests.support.wire import kio_class, unexpected_nulls
 
 TOPIC = "a"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.api import SERVED
 from broker.api.call import Served
 from tests.support.broker_apis import Edges, aim, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 from tests.support.wire import messages, unexpected_nulls
 
 KNOWN_TOPIC = "a"

@@ -10,7 +10,7 @@ from stele.wire.kafka.messages import alter_configs as legacy
 from stele.wire.kafka.messages import describe_configs as describing
 from stele.wire.kafka.messages import incremental_alter_configs as incremental
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)

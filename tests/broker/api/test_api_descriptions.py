@@ -17,7 +17,7 @@ from stele.wire.kafka.messages import describe_quorum as quorum
 from stele.wire.kafka.messages import describe_topic_partitions as topics
 from storage.producer_state import AppendedBatch, ProducerEntry
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 @pytest.mark.parametrize("version", range(1, 5))

@@ -12,7 +12,7 @@ from stele.wire.kafka.messages.update_features import (
 )
 from stele.wire.v1.admin_pb2 import UpgradeType
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 def request(*updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFeaturesRequest:

@@ -17,7 +17,7 @@ from stele.wire.kafka.messages.fetch import (
 )
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 API = fetch.API
 A0 = PartitionId(topic_id("a"), 0)

@@ -10,7 +10,7 @@ from stele.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from stele.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 API = metadata.API
 

@@ -25,7 +25,7 @@ from stele.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 def _at(name: str, *asked: tuple[int, int]) -> ListOffsetsRequest:

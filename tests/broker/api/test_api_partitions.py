@@ -10,7 +10,7 @@ from stele.wire.kafka.messages import elect_leaders as electing
 from stele.wire.kafka.messages import unregister_broker as unregistering
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -16,7 +16,7 @@ from stele.wire.kafka.messages.produce import (
 )
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 API = produce.API
 

@@ -12,7 +12,7 @@ from stele.wire.kafka.messages import (
     list_partition_reassignments as listing,
 )
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 def _alter(

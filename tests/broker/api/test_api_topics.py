@@ -23,7 +23,7 @@ from stele.wire.kafka.messages.describe_configs import (
 )
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 def _create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:

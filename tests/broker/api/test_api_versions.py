@@ -17,7 +17,7 @@ from stele.wire.kafka.messages import api_versions
 from stele.wire.kafka.messages.api_versions import API, ApiVersionsRequest
 from stele.wire.v1 import metadata_pb2
 from tests.support.broker_apis import Edges
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 REQUEST = ApiVersionsRequest("test", "1.0")
 

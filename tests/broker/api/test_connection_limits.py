@@ -17,7 +17,7 @@ from broker.api.server import KafkaServer
 from runtime.config.node import ConfigError, NodeConfig, from_settings
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.network import RealNetwork
-from tests.support.replica_cluster import until
+from tests.support.timing import until
 
 LISTENERS = ("CLIENTS", "BROKERS")
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "::1")

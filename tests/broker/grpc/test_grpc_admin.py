@@ -17,7 +17,8 @@ from stele.wire.v1.controller_pb2 import ReadIndexResponse
 from stele.wire.v1.raft_pb2 import DescribeQuorumRequest, DescribeQuorumResponse
 from stele.world import RpcCode, RpcError
 from tests.support.broker_apis import CONTROLLER, Edges, topic_id
-from tests.support.broker_edges import PEER, run_virtual
+from tests.support.broker_edges import PEER
+from tests.support.timing import run_virtual
 from world.network import Peer
 
 

@@ -16,7 +16,8 @@ from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import PEER, FakeStream, run_virtual
+from tests.support.broker_edges import PEER, FakeStream
+from tests.support.timing import run_virtual
 
 BATCH = bytes(make_batch(3))
 A0 = PartitionId(topic_id("a"), 0)

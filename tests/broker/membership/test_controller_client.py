@@ -11,7 +11,8 @@ from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from stele.world import RpcCode, RpcError
-from tests.support.broker_edges import FakeClock, FakeNetwork, run_virtual
+from tests.support.broker_edges import FakeNetwork
+from tests.support.timing import LoopClock, run_virtual
 from world.network import Peer, Service
 
 METHOD = "/stele.v1.Controller/AllocateProducerIds"
@@ -29,7 +30,7 @@ class _Controllers:
         for voter_id in VOTERS:
             self.start(voter_id)
         self.client = ControllerClient(
-            network=self.network, clock=FakeClock(), endpoint=VOTERS.get, leader=lambda: self.known
+            network=self.network, clock=LoopClock(), endpoint=VOTERS.get, leader=lambda: self.known
         )
 
     def start(self, voter_id: int) -> None:

@@ -23,7 +23,8 @@ from stele.wire.v1.controller_pb2 import (
 )
 from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import RpcCode, RpcError, Stream
-from tests.support.broker_edges import PEER, FakeClock, FakeNetwork, run_virtual
+from tests.support.broker_edges import PEER, FakeNetwork
+from tests.support.timing import LoopClock, run_virtual
 from world.network import Peer, Service
 
 INCARNATION = b"i" * 16
@@ -76,7 +77,7 @@ class _Controller:
 class _Cluster:
     def __init__(self) -> None:
         self.network = FakeNetwork()
-        self.clock = FakeClock()
+        self.clock = LoopClock()
         self.controllers = {1: _Controller(), 2: _Controller()}
         for voter_id, controller in self.controllers.items():
             self.network.services[VOTERS[voter_id]] = controller.service()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.membership.room import Room, Rooms
-from tests.support.storage import HandClock
+from tests.support.timing import HandClock
 
 MIB = 1 << 20
 

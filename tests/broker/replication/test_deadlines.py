@@ -6,12 +6,12 @@ import asyncio
 import gc
 
 from broker.replication.deadlines import Deadline, DeadlineWheel
-from tests.support.broker_edges import FakeClock, run_virtual
+from tests.support.timing import LoopClock, run_virtual
 
 
 def test_deadlines_pass_in_their_order_and_not_before_their_time() -> None:
     async def scenario() -> None:
-        wheel = DeadlineWheel(FakeClock())
+        wheel = DeadlineWheel(LoopClock())
         loop = asyncio.get_running_loop()
         passed: list[tuple[str, float]] = []
 
@@ -32,7 +32,7 @@ def test_deadlines_pass_in_their_order_and_not_before_their_time() -> None:
 
 def test_a_cancelled_one_does_not_pass() -> None:
     async def scenario() -> None:
-        wheel = DeadlineWheel(FakeClock())
+        wheel = DeadlineWheel(LoopClock())
         passed: list[str] = []
         deadline = wheel.add(100, lambda: passed.append("a"))
         wheel.add(100, lambda: passed.append("b"))
@@ -49,7 +49,7 @@ def test_a_cancelled_one_does_not_pass() -> None:
 
 def test_one_may_be_added_and_another_cancelled_from_a_callback() -> None:
     async def scenario() -> None:
-        wheel = DeadlineWheel(FakeClock())
+        wheel = DeadlineWheel(LoopClock())
         passed: list[str] = []
         second = wheel.add(100, lambda: passed.append("second"))
 
@@ -71,7 +71,7 @@ def _deadlines_in_memory() -> int:
 
 def test_many_cancelled_ones_are_swept() -> None:
     async def scenario() -> None:
-        wheel = DeadlineWheel(FakeClock())
+        wheel = DeadlineWheel(LoopClock())
         gc.collect()
         before = _deadlines_in_memory()
         for _ in range(10_000):
@@ -87,7 +87,7 @@ def test_many_cancelled_ones_are_swept() -> None:
 
 def test_nothing_passes_after_closing() -> None:
     async def scenario() -> None:
-        wheel = DeadlineWheel(FakeClock())
+        wheel = DeadlineWheel(LoopClock())
         passed: list[int] = []
         deadline = wheel.add(100, lambda: passed.append(1))
         wheel.close()

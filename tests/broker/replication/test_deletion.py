@@ -17,9 +17,9 @@ from stele.wire.batch import batches
 from stele.wire.kafka.messages import delete_records as wire
 from tests.support.broker import leading, make_batch, of, state
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import run_virtual
-from tests.support.replica_cluster import ReplicaCluster, until
+from tests.support.replica_cluster import ReplicaCluster
 from tests.support.replication import with_topic
+from tests.support.timing import run_virtual, until
 
 # --------------------------------------------------------------------------------- the machine
 

@@ -11,8 +11,9 @@ from broker.partition.machine import PartitionMachine
 from stele.ids import PartitionId
 from storage.log import PartitionLog
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
 from tests.support.replication import run, settled
+from tests.support.timing import until
 
 
 class Looks:

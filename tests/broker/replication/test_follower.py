@@ -13,7 +13,8 @@ from stele.errors import ErrorCode
 from stele.wire.batch import stamp
 from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import ReplicaCluster, until
+from tests.support.replica_cluster import ReplicaCluster
+from tests.support.timing import until
 
 BACKOFF_S = 0.7
 

@@ -12,7 +12,7 @@ from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.metadata_pb2 import RECOVERED
 from stele.world import RpcCode, RpcError
-from tests.support.broker_edges import run_virtual
+from tests.support.timing import run_virtual
 
 
 def partition(number: int) -> PartitionId:

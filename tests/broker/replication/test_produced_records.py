@@ -16,8 +16,9 @@ from stele.ids import PartitionId
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
+from tests.support.timing import until
 
 LARGE = 20_000  # records: twenty slices
 

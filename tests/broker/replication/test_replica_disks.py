@@ -14,8 +14,9 @@ from stele.wire.v1 import metadata_pb2 as pb
 from storage.checkpoints import TopicPartition, encode_offsets
 from storage.errors import StorageError
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic
+from tests.support.timing import until
 
 
 def test_a_full_disk_refuses_and_recovers_when_there_is_space_again() -> None:

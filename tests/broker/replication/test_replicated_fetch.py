@@ -12,8 +12,9 @@ from broker.replication.types import (
 )
 from stele.errors import ErrorCode
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
+from tests.support.timing import until
 
 
 def test_a_consumer_waits_for_the_high_watermark_and_sees_nothing_above_it() -> None:

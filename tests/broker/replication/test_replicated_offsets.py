@@ -13,8 +13,9 @@ from broker.replication.types import (
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, Node, ReplicaCluster, until
+from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replication import with_topic
+from tests.support.timing import until
 
 
 async def list_offset(node: Node, timestamp_ms: int, epoch: int = -1) -> OffsetResult:

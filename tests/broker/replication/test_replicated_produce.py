@@ -8,8 +8,9 @@ from typing import Any
 from stele.errors import ErrorCode
 from stele.wire.batch import read_header
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, settled, with_topic
+from tests.support.timing import until
 
 
 def test_acks_all_is_answered_when_the_isr_has_it_on_disk() -> None:

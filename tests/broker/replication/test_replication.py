@@ -7,8 +7,9 @@ import asyncio
 from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic, write_apart
+from tests.support.timing import until
 
 
 def test_a_replica_cut_off_leaves_the_isr_and_comes_back() -> None:

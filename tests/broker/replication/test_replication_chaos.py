@@ -13,7 +13,8 @@ from chaos.sim.world.process import ProcessEndedError
 from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import Node, ReplicaCluster, until
+from tests.support.replica_cluster import Node, ReplicaCluster
+from tests.support.timing import until
 
 SESSION_S = 2.0
 

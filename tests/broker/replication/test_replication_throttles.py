@@ -10,8 +10,9 @@ from metadata.configs import CLUSTER, ConfigResource
 from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster, until
+from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster
 from tests.support.replication import ends, run, settled
+from tests.support.timing import until
 
 LEADERS = "leader.replication.throttled"
 FOLLOWERS = "follower.replication.throttled"

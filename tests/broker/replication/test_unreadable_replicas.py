@@ -11,8 +11,9 @@ from broker.replication.replica import ReplicaState
 from broker.replication.types import OffsetQuery
 from stele.errors import ErrorCode
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import P0, ReplicaCluster, until
+from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
+from tests.support.timing import until
 from world.disk import File
 
 LOG = "/data/orders-0/00000000000000000000.log"

@@ -44,7 +44,8 @@ from stele.wire.v1 import data_pb2 as data
 from stele.wire.v1 import raft_pb2 as raft
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import PEER, FakeStream, run_virtual
+from tests.support.broker_edges import PEER, FakeStream
+from tests.support.timing import run_virtual
 
 A, B = topic_resource("a"), topic_resource("b")
 TOPIC_CONFIG, BROKER_CONFIG = 2, 4

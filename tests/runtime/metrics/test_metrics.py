@@ -10,6 +10,7 @@ import pytest
 from runtime.metrics.health import Check
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.registry import Histogram, LoopLagProbe, MetricsRegistry
+from tests.support.timing import HandClock
 
 
 class _Listener:
@@ -28,17 +29,6 @@ class _Network:
         self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
     ) -> _Listener:
         return _Listener(await asyncio.get_running_loop().create_server(factory, host, port))
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time_ms(self) -> int:
-        return int(self.now * 1000)
 
 
 async def _exchange(port: int, request: bytes) -> bytes:
@@ -158,11 +148,11 @@ async def test_a_gauge_that_fails_is_500_and_the_server_lives(
 
 async def test_loop_lag_is_the_lateness_of_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.metrics.registry._LAG_PROBE_INTERVAL_S", 0.0)
-    clock = _Clock()
+    clock = HandClock(0)
     registry = MetricsRegistry()
     probe = LoopLagProbe(clock, registry)
     probe.start()
-    clock.now = 0.25
+    clock.now_ms = 250
     await asyncio.sleep(0.01)
     probe.stop()
     assert registry.values()["stele_event_loop_lag_max_seconds"] == 0.25

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 from raft.ready import Role
@@ -15,6 +14,7 @@ from runtime.real.network import RealNetwork
 from stele.real import RealClock
 from tests.support.raft_quorum import Witness
 from tests.support.sim import free_ports
+from tests.support.timing import until
 from world.network import Listener
 from world.world import World
 
@@ -46,14 +46,6 @@ class Node:
         if self.listener is not None:
             await self.listener.close()
         self.disk.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(4_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("not within 20 s")
 
 
 def leader_of(nodes: list[Node]) -> Node | None:

@@ -21,8 +21,8 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
 from storage.formatted import format_directory
-from tests.support.replica_cluster import until
 from tests.support.storage import append, commit, make_batch
+from tests.support.timing import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -315,7 +315,6 @@ from runtime.real.disk import RealDisk
 from stele.real import RealClock
 from storage.config import LogConfig
 from storage.directory import LogDirectory
-from tests.support.replica_cluster import until
 from tests.support.storage import append, make_batch
 
 async def main():

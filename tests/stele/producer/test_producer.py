@@ -23,8 +23,8 @@ from stele.errors import (
 )
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
-from tests.support.replica_cluster import until
 from tests.support.stele import Fault, Stage, play
+from tests.support.timing import until
 
 NUMBERS = [b"%d" % i for i in range(20)]
 

@@ -9,8 +9,9 @@ import pytest
 from broker.replication.replica import Replica
 from chaos.sim.laws.sessions import unnoticed
 from tests.support.broker import make_batch
-from tests.support.replica_cluster import ReplicaCluster, until
+from tests.support.replica_cluster import ReplicaCluster
 from tests.support.replication import run, settled
+from tests.support.timing import until
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
