@@ -27,7 +27,7 @@ from runtime.quorum.messages import (
     leader_to_wire,
     parse_request,
 )
-from runtime.quorum.peers import NoAnswerError, ask_features
+from runtime.quorum.supported_features import NoAnswerError, ask_features
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from world.network import Network, Peer, Service

@@ -1,4 +1,4 @@
-"""The calls of one replica to the others, each in a task of its own, and where those are."""
+"""The calls of one replica to the others, each in a task of its own."""
 
 from __future__ import annotations
 
@@ -6,98 +6,17 @@ import asyncio
 import logging
 
 from raft.messages import FetchRequest
-from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
+from raft.quorum import VoterSet
 from raft.ready import Call
-from runtime.config.node import Address, parse_address
+from runtime.config.node import Address
 from runtime.quorum.config import QuorumConfig
+from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
-from runtime.quorum.messages import (
-    SUPPORTED_FEATURES,
-    MessageError,
-    decode_response,
-    directory_id,
-    encode_request,
-    features,
-    parse,
-)
-from stele.errors import ApiError, ErrorCode
-from stele.ids import encode_uuid
-from stele.wire.v1 import raft_pb2 as pb
+from runtime.quorum.messages import MessageError, decode_response, encode_request
 from stele.world import Channel, RpcCode, RpcError
 from world.network import Network
 
 _log = logging.getLogger(__name__)
-
-FIRST_BOOTSTRAP_ID = -2
-"""The configured servers to ask have no ids; they are called -2, -3, … as in Kafka."""
-
-
-class Endpoints:
-    """Where each peer is reached, by node id.
-
-    Of a voter, the voters record knows; of a leader that is not in the newest one here, other
-    replicas do; of the rest, the configuration. One that does not answer gives way to the next.
-    """
-
-    def __init__(self, config: QuorumConfig) -> None:
-        self._own_id, self._own = config.node_id, parse_address(config.own_endpoint)
-        self._configured = {each.id: Address(each.host, each.port) for each in config.voters}
-        for number, (host, port) in enumerate(config.bootstrap):
-            self._configured[FIRST_BOOTSTRAP_ID - number] = Address(host, port)
-        self._recorded: dict[int, Address] = {}
-        self._told: dict[int, Address] = {}
-        self._failures: dict[int, int] = {}  # in a row, by id: how far down its addresses it is
-
-    @property
-    def bootstrap_ids(self) -> tuple[int, ...]:
-        """All that the configuration says where they are, but this node."""
-        others = [each for each in self._configured if each != self._own_id]
-        return tuple(sorted(others, key=lambda each: (each > 0, abs(each))))
-
-    def settle(self, voters: VoterSet, leader_id: int | None) -> None:
-        """These are the voters now, and this is the leader, which need not be one of them: it may
-        have been added behind the end of this log, or be about to leave."""
-        if leader_id is not None and leader_id in self._recorded:
-            self._told.setdefault(leader_id, self._recorded[leader_id])
-        recorded = {each.id: parse_address(each.endpoint) for each in voters.voters}
-        found = {node_id: address for node_id, address in recorded.items() if address is not None}
-        if found != self._recorded:
-            self._recorded = found
-            self._failures.clear()
-        for node_id in [each for each in self._told if each not in (*voters.ids, leader_id)]:
-            del self._told[node_id]
-
-    @property
-    def in_use(self) -> set[Address]:
-        """Where those are that this replica may have to call."""
-        ids = [*self._recorded, *self._told, *self._configured]
-        return {address for each in ids if (address := self.get(each)) is not None}
-
-    def tell(self, node_id: int | None, endpoint: str) -> None:
-        """Another replica says that this node is there."""
-        address = parse_address(endpoint)
-        if node_id is not None and address is not None and self._told.get(node_id) != address:
-            self._told[node_id] = address
-            self._failures.pop(node_id, None)
-
-    def failed(self, node_id: int) -> None:
-        """It was not reached where it was thought to be."""
-        self._failures[node_id] = self._failures.get(node_id, 0) + 1
-
-    def get(self, node_id: int) -> Address | None:
-        """None: nobody knows where this node is."""
-        if node_id == self._own_id and self._own is not None:
-            return self._own
-        known = self._known(node_id)
-        return known[self._failures.get(node_id, 0) % len(known)] if known else None
-
-    def _known(self, node_id: int) -> list[Address]:
-        known: list[Address] = []
-        for source in (self._recorded, self._told, self._configured):
-            address = source.get(node_id)
-            if address is not None and address not in known:
-                known.append(address)
-        return known
 
 
 class Peers:
@@ -192,46 +111,3 @@ class Peers:
     def _timeout_s(self, call: Call) -> float:
         wait_ms = call.message.max_wait_ms if isinstance(call.message, FetchRequest) else 0
         return (self._config.request_timeout_ms + wait_ms) / 1000
-
-
-class NoAnswerError(ApiError):
-    """A controller is not there, or not yet."""
-
-
-async def ask_features(
-    network: Network, config: QuorumConfig, voter: Voter
-) -> tuple[FeatureLevels, ...]:
-    """What a controller that is no voter yet supports, asked of itself at its endpoint (KIP-853).
-
-    Empty when its version of Stele cannot tell. Raises NoAnswerError, and ApiError: it is another
-    one that answers.
-    """
-    address = parse_address(voter.endpoint)
-    assert address is not None  # what has no endpoint is not asked
-    request = pb.SupportedFeaturesRequest(cluster_id=config.cluster_id).SerializeToString()
-    channel = network.channel(address.host, address.port)  # no old one, that waits to reconnect
-    try:
-        data = await channel.call(
-            SUPPORTED_FEATURES, request, timeout_s=config.request_timeout_ms / 1000
-        )
-        answer: pb.SupportedFeaturesResponse = parse(pb.SupportedFeaturesResponse, data)
-        found = ReplicaKey(answer.node_id, directory_id(answer.directory_id))
-        supported = features(answer.features)
-    except (RpcError, MessageError) as error:
-        if isinstance(error, RpcError) and error.code is RpcCode.UNIMPLEMENTED:
-            return ()
-        raise NoAnswerError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"controller {voter.id} does not answer at {voter.endpoint}: nothing changed ({error})",
-        ) from None
-    finally:
-        await channel.close()
-    if answer.error or found != voter.key:
-        there = f"{found.id} with {encode_uuid(found.directory_id)}"
-        who = "one of another cluster" if answer.error else there
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"at {voter.endpoint} is not controller {voter.id} with the directory id "
-            f"{encode_uuid(voter.key.directory_id)}, but {who}: nothing changed",
-        )
-    return supported

@@ -25,10 +25,11 @@ from runtime.quorum.changes import QuorumChanges, VoterCheck
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.delivery import Delivery
 from runtime.quorum.driver import Driver
+from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
 from runtime.quorum.log import QuorumLog
 from runtime.quorum.own_record import OwnRecord
-from runtime.quorum.peers import Endpoints, Peers
+from runtime.quorum.peers import Peers
 from runtime.quorum.read_index import confirm_leadership
 from runtime.quorum.room import hand_over
 from runtime.quorum.service import QuorumService

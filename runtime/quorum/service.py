@@ -19,6 +19,7 @@ from raft.ready import ReadRange, Reply
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.description import describe
 from runtime.quorum.driver import Driver
+from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.log import QuorumLog
 from runtime.quorum.messages import (
     DESCRIBE_QUORUM,
@@ -31,7 +32,6 @@ from runtime.quorum.messages import (
     parse,
     parse_request,
 )
-from runtime.quorum.peers import Endpoints
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError

@@ -13,9 +13,10 @@ from raft.membership import AddVoter, RemoveVoter, VoterChange
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
+from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inspection import voters_on_disk
 from runtime.quorum.messages import ADD_VOTER, REMOVE_VOTER
-from runtime.quorum.peers import Endpoints, Peers
+from runtime.quorum.peers import Peers
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError

@@ -1,0 +1,62 @@
+"""What a controller that is to be a voter says of itself."""
+
+from __future__ import annotations
+
+from raft.quorum import FeatureLevels, ReplicaKey, Voter
+from runtime.config.node import parse_address
+from runtime.quorum.config import QuorumConfig
+from runtime.quorum.messages import (
+    SUPPORTED_FEATURES,
+    MessageError,
+    directory_id,
+    features,
+    parse,
+)
+from stele.errors import ApiError, ErrorCode
+from stele.ids import encode_uuid
+from stele.wire.v1 import raft_pb2 as pb
+from stele.world import RpcCode, RpcError
+from world.network import Network
+
+
+class NoAnswerError(ApiError):
+    """A controller is not there, or not yet."""
+
+
+async def ask_features(
+    network: Network, config: QuorumConfig, voter: Voter
+) -> tuple[FeatureLevels, ...]:
+    """What a controller that is no voter yet supports, asked of itself at its endpoint (KIP-853).
+
+    Empty when its version of Stele cannot tell. Raises NoAnswerError, and ApiError: it is another
+    one that answers.
+    """
+    address = parse_address(voter.endpoint)
+    assert address is not None  # what has no endpoint is not asked
+    request = pb.SupportedFeaturesRequest(cluster_id=config.cluster_id).SerializeToString()
+    channel = network.channel(address.host, address.port)  # no old one, that waits to reconnect
+    try:
+        data = await channel.call(
+            SUPPORTED_FEATURES, request, timeout_s=config.request_timeout_ms / 1000
+        )
+        answer: pb.SupportedFeaturesResponse = parse(pb.SupportedFeaturesResponse, data)
+        found = ReplicaKey(answer.node_id, directory_id(answer.directory_id))
+        supported = features(answer.features)
+    except (RpcError, MessageError) as error:
+        if isinstance(error, RpcError) and error.code is RpcCode.UNIMPLEMENTED:
+            return ()
+        raise NoAnswerError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"controller {voter.id} does not answer at {voter.endpoint}: nothing changed ({error})",
+        ) from None
+    finally:
+        await channel.close()
+    if answer.error or found != voter.key:
+        there = f"{found.id} with {encode_uuid(found.directory_id)}"
+        who = "one of another cluster" if answer.error else there
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"at {voter.endpoint} is not controller {voter.id} with the directory id "
+            f"{encode_uuid(voter.key.directory_id)}, but {who}: nothing changed",
+        )
+    return supported
