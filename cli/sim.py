@@ -10,67 +10,64 @@ import typer
 
 from cli.output import CommandError
 
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", help="FIRST..LAST, or one seed; 0..99, with --mutants 0..39."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Run this one seed.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", min=1, help="Virtual seconds of faults: 60, with --mutants 30."),
+]
+Faults = Annotated[str, typer.Option("--faults", help="all, none, or kinds: kill,pause,…")]
+Load = Annotated[
+    str,
+    typer.Option(
+        "--load", help="drawn: cluster and work from the seed; light: 3+3 nodes, little work."
+    ),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")]
+Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print all that happens.")]
+Mutants = Annotated[bool, typer.Option("--mutants", help="Plant known bugs: are they caught?")]
+Only = Annotated[str, typer.Option("--only", help="With --mutants: those with this in their name.")]
+Record = Annotated[
+    bool, typer.Option("--record", help="With --mutants: note for the tests what caught them.")
+]
+Directory = Annotated[
+    Path, typer.Option("--dir", help="For results.jsonl and transcripts of failures.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results that --dir holds.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
 
 def sim(
-    seeds: Annotated[
-        str | None,
-        typer.Option("--seeds", help="FIRST..LAST, or one seed; 0..99, with --mutants 0..39."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Run this one seed.")] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--seconds", min=1, help="Virtual seconds of faults: 60, with --mutants 30."),
-    ] = None,
-    faults: Annotated[
-        str, typer.Option("--faults", help="all, none, or kinds: kill,pause,…")
-    ] = "all",
-    load: Annotated[
-        str,
-        typer.Option(
-            "--load", help="drawn: cluster and work from the seed; light: 3+3 nodes, little work."
-        ),
-    ] = "drawn",
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")
-    ] = None,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="With --seed: print all that happens.")
-    ] = False,
-    mutants: Annotated[
-        bool, typer.Option("--mutants", help="Plant known bugs: are they caught?")
-    ] = False,
-    only: Annotated[
-        str, typer.Option("--only", help="With --mutants: those with this in their name.")
-    ] = "",
-    record: Annotated[
-        bool, typer.Option("--record", help="With --mutants: note for the tests what caught them.")
-    ] = False,
-    directory: Annotated[
-        Path, typer.Option("--dir", help="For results.jsonl and transcripts of failures.")
-    ] = Path("sim-results"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the results that --dir holds.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    seeds: Seeds = None,
+    seed: Seed = None,
+    seconds: Seconds = None,
+    faults: Faults = "all",
+    load: Load = "drawn",
+    jobs: Jobs = None,
+    trace: Trace = False,
+    mutants: Mutants = False,
+    only: Only = "",
+    record: Record = False,
+    directory: Directory = Path("sim-results"),
+    resume: Resume = False,
+    as_json: AsJson = False,
 ) -> int:
     """Whole clusters of the real code on virtual time, with faults, each from one seed."""
     from chaos.sim.runs.swarm import Plan, parse_faults
     from cli import sim_run
     from cli.interruption import exit_code_of, terminable
 
-    if (trace and seed is None) or (trace and mutants):
-        raise typer.BadParameter("--trace goes with --seed")
-    if record and not mutants:
-        raise typer.BadParameter("--record goes with --mutants")
-    if load not in ("drawn", "light"):
-        raise typer.BadParameter(f"--load {load!r} is neither drawn nor light")
+    _check_combination(trace=trace, seed=seed, mutants=mutants, record=record, load=load)
     try:
         kinds = parse_faults(faults)
         span = _span(seeds or ("0..39" if mutants else "0..99"))
-        if seed is not None:
-            span = range(seed, seed + 1)
     except ValueError as error:
         raise CommandError(str(error)) from None
+    if seed is not None:
+        span = range(seed, seed + 1)
     jobs = jobs or os.cpu_count() or 1
     order = Plan(0, seconds or 60.0, kinds, light=load == "light")
     try:
@@ -84,6 +81,17 @@ def sim(
             return sim_run.seeds(span, order, jobs, directory, resume=resume, as_json=as_json)
     except KeyboardInterrupt as interruption:
         return exit_code_of(interruption)
+
+
+def _check_combination(
+    *, trace: bool, seed: int | None, mutants: bool, record: bool, load: str
+) -> None:
+    if trace and (seed is None or mutants):
+        raise typer.BadParameter("--trace goes with --seed")
+    if record and not mutants:
+        raise typer.BadParameter("--record goes with --mutants")
+    if load not in ("drawn", "light"):
+        raise typer.BadParameter(f"--load {load!r} is neither drawn nor light")
 
 
 def _span(text: str) -> range:
