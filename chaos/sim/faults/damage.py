@@ -68,13 +68,10 @@ class Damage:
         # A voter whose disk or metadata log is lost: one at a time, until it was added again.
         self.lost_voters: set[int] = set()
         self.voters_may_be_lost = False
-        self._hurt: dict[PartitionId, int] = {}  # and the broker with the one hurt replica
+        # By partition, the broker with its one hurt replica, which is not in the ISR again since.
+        self.hurt: dict[PartitionId, int] = {}
         self._cluster = cluster
         self._rng = rng
-
-    def hurt(self, partition: PartitionId) -> int | None:
-        """The broker whose replica is damaged, and not in the ISR again since."""
-        return self._hurt.get(partition)
 
     # ----------------------------------------------------------------------------------- acts
 
@@ -86,7 +83,7 @@ class Damage:
         while places:
             place = places.pop(self._rng.randrange(len(places)))
             if self._flip(node, f"{ROOT}/{place.name}", self._floor(node, place.name)):
-                self._hurt[place.id] = node.id
+                self.hurt[place.id] = node.id
                 self.counts["bits flipped in replicas"] += 1
                 return True
         return False
@@ -104,7 +101,7 @@ class Damage:
             if found:
                 path, position, header = self._rng.choice(found)
                 self._disk(node).spoil(path, position + self._rng.randrange(header.size_bytes))
-                self._hurt[place.id] = node.id
+                self.hurt[place.id] = node.id
                 self.counts["sectors spoiled"] += 1
                 return True
         return False
@@ -126,7 +123,7 @@ class Damage:
             if not all(self._may_be_given_up(node, place) for place in places):
                 return False
             for place in places:
-                self._hurt[place.id] = node.id
+                self.hurt[place.id] = node.id
         self._disk(node).faults.failing_read = True
         return True
 
@@ -134,7 +131,7 @@ class Damage:
         """A file of a partition or of the directory, or the metadata log. The node is down."""
         lot = self._rng.random()
         if lot < 0.25:
-            return self._lose_checkpoint(node)
+            return self.lose_checkpoint(node)
         if lot < 0.5 and self._may_hurt_metadata(node):
             return self._lose_metadata(node)
         places = self._places_to_hurt(node)
@@ -182,7 +179,7 @@ class Damage:
     def _lose_replicas(self, node: SimNode, held: list[_Place]) -> None:
         self._disk(node).lose(ROOT)
         for place in held:
-            self._hurt[place.id] = node.id
+            self.hurt[place.id] = node.id
         self.counts["disks wiped"] += 1
 
     def replace_metadata(self, node: SimNode) -> None:
@@ -284,13 +281,13 @@ class Damage:
 
     def _may_hurt(self, node: SimNode, image: MetadataImage, place: _Place) -> bool:
         """Whether the cluster can spare this replica."""
-        if place.id in self._hurt or min_insync_replicas(image, place.topic) < _LEAST_INSYNC:
+        if place.id in self.hurt or min_insync_replicas(image, place.topic) < _LEAST_INSYNC:
             return False
         return self._another_has_all(node, place)
 
     def _may_be_given_up(self, node: SimNode, place: _Place) -> bool:
         """The same of one that may be hurt already."""
-        return self._hurt.get(place.id, node.id) == node.id and self._another_has_all(node, place)
+        return self.hurt.get(place.id, node.id) == node.id and self._another_has_all(node, place)
 
     def _another_has_all(self, node: SimNode, place: _Place) -> bool:
         """Whether somebody who may lead has all that this replica has, whole and on disk."""
@@ -351,14 +348,14 @@ class Damage:
         image = self._image()
         if image is None:
             return
-        for partition, broker in list(self._hurt.items()):
+        for partition, broker in list(self.hurt.items()):
             state = image.partition(*partition)
             if (
                 state is None
                 or broker not in state.replicas
                 or (broker in state.isr and self._is_whole(broker, partition))
             ):
-                del self._hurt[partition]
+                del self.hurt[partition]
 
     def _is_whole(self, broker: int, partition: PartitionId) -> bool:
         """What was damaged in an old segment may go unnoticed until somebody reads there."""
@@ -412,10 +409,10 @@ class Damage:
             return False
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
-    def _lose_checkpoint(self, node: SimNode) -> bool:
+    def lose_checkpoint(self, node: SimNode) -> bool:
         """They only tell where recovery may begin, and what damage is for sure no torn write; and
         where logs begin, which their first segments tell, too, unless they hold deleted records."""
-        if node.id in self._hurt.values():
+        if node.id in self.hurt.values():
             return False
         present = set(self._disk(node).names(ROOT))
         names = [name for name in _CHECKPOINTS if name in present]
@@ -467,7 +464,7 @@ class Damage:
         if not known:
             return False
         self._disk(node).lose(self._rng.choice(known))
-        self._hurt[place.id] = node.id
+        self.hurt[place.id] = node.id
         self.counts["segments lost"] += 1
         return True
 

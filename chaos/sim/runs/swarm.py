@@ -63,10 +63,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        return cls._of(json.loads(text))
+        return cls.of(json.loads(text))
 
     @classmethod
-    def _of(cls, data: dict[str, Any]) -> Self:
+    def of(cls, data: dict[str, Any]) -> Self:
+        """Of what ``asdict`` has made of one."""
         return cls(**{**data, "faults": tuple(data["faults"])})
 
 
@@ -97,7 +98,7 @@ class Outcome:
     @classmethod
     def from_json(cls, line: str) -> Self:
         data: dict[str, Any] = json.loads(line)
-        return cls(Plan._of(data.pop("plan")), **data)
+        return cls(Plan.of(data.pop("plan")), **data)
 
 
 @contextmanager

@@ -7,17 +7,15 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from chaos.sim.world.fabric import Route
+from chaos.sim.world.fabric import Fabric, Route
+from chaos.sim.world.loop import Scheduler
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.rpc import RpcServer, SimChannel
 from chaos.sim.world.transport import SimTransport, pair
 from stele.world import Channel
 from world.network import Listener, Service
-
-if TYPE_CHECKING:
-    from chaos.sim.world.simulation import Simulation
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
 
@@ -25,10 +23,20 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
 _CONNECT_GIVE_UP_S = 30.0
 
 
+class Surroundings(Protocol):
+    """What a network asks of the simulation that it is part of."""
+
+    fabric: Fabric
+    scheduler: Scheduler
+    machines: dict[str, Machine]
+
+    def note(self, where: str, kind: str, text: str = "") -> None: ...
+
+
 class SimNetwork:
     """Both planes, both directions, for one process. Host names are machines' names."""
 
-    def __init__(self, simulation: Simulation, process: Process) -> None:
+    def __init__(self, simulation: Surroundings, process: Process) -> None:
         self.fabric = simulation.fabric
         self.process = process
         self._simulation = simulation

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from chaos.sim.world.clock import SimClock
 from chaos.sim.world.disk import VirtualDisk
 from chaos.sim.world.disk_view import SimDisk
 from chaos.sim.world.loop import Scheduler, SimLoop
+from world.network import Network
 from world.world import World
-
-if TYPE_CHECKING:
-    from chaos.sim.world.network import SimNetwork
 
 T = TypeVar("T")
 
@@ -82,7 +80,7 @@ class Process:
     def paused(self) -> bool:
         return not (self.loop.running or self.loop.dead)
 
-    def make_world(self, network: SimNetwork, rng: random.Random) -> None:
+    def make_world(self, network: Network, rng: random.Random) -> None:
         self.world = World(
             clock=self.machine.clock,
             disk=SimDisk(self.machine.disk, self),

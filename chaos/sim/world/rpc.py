@@ -6,16 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from chaos.sim.world.fabric import Route
+from chaos.sim.world.fabric import Fabric, Route
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.wire import Said, Stage
 from stele.world import RpcCode, RpcError, Stream
 from world.network import Peer, Service
-
-if TYPE_CHECKING:
-    from chaos.sim.world.network import SimNetwork
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +38,26 @@ _MAY_COME_LATE = frozenset(
 _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")
 
 
+class ProcessNetwork(Protocol):
+    """What calls ask of the network of their process."""
+
+    fabric: Fabric
+    process: Process
+
+    def resolve(self, host: str) -> Machine | None: ...
+
+    def note(self, kind: str, text: str) -> None: ...
+
+    def internal_error(self, text: str) -> None:
+        """A handler failed with something that it should have handled."""
+        ...
+
+
 class RpcServer:
     """A port that serves the control plane, and what runs there now."""
 
     def __init__(
-        self, network: SimNetwork, port: int, service: Service, health: Mapping[str, bool]
+        self, network: ProcessNetwork, port: int, service: Service, health: Mapping[str, bool]
     ) -> None:
         self.network = network
         self.process: Process = network.process
@@ -281,7 +293,7 @@ class StreamEnd:
     """One end of a stream: an inbox, a way out, and how it ended."""
 
     def __init__(
-        self, network: SimNetwork, peer: Machine, keepalive_s: tuple[float, float]
+        self, network: ProcessNetwork, peer: Machine, keepalive_s: tuple[float, float]
     ) -> None:
         self.network = network
         self.process = network.process
@@ -559,7 +571,7 @@ class ServerStream(StreamEnd):
 class SimChannel:
     """``stele.world.Channel``."""
 
-    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+    def __init__(self, network: ProcessNetwork, host: str, port: int) -> None:
         self.network = network
         self.host, self.port = host, port
         self.open_calls: dict[ClientCall | ClientStream, None] = {}  # in order of their making

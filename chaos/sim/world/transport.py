@@ -114,7 +114,7 @@ class SimTransport(asyncio.Transport):
             return
         self._unread_bytes += size
         peer = self.peer_transport
-        self._route.send(lambda: peer._arrived(parts))
+        self._route.send(lambda: peer.arrived(parts))
         self._maybe_pause_writing()
 
     def can_write_eof(self) -> bool:
@@ -123,7 +123,7 @@ class SimTransport(asyncio.Transport):
     def write_eof(self) -> None:
         if not (self._eof_sent or self._closing or self.process.dead):
             self._eof_sent = True
-            self._route.send(self.peer_transport._eof_arrived)
+            self._route.send(self.peer_transport.eof_arrived)
 
     def close(self) -> None:
         """Stop reading, let what was written go out, then tell the protocol."""
@@ -132,7 +132,7 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._inbox.clear()
         if not self._eof_sent:
-            self._route.send(self.peer_transport._eof_arrived)
+            self._route.send(self.peer_transport.eof_arrived)
         if self.get_write_buffer_size() == 0:
             self._lose(None)
 
@@ -140,7 +140,7 @@ class SimTransport(asyncio.Transport):
         if self._gone or self.process.dead:
             return
         self._closing = True
-        self._route.send(self.peer_transport._reset_arrived)
+        self._route.send(self.peer_transport.reset_arrived)
         self._lose(None)
 
     # ------------------------------------------------------------------- as the kernel behind it
@@ -167,9 +167,9 @@ class SimTransport(asyncio.Transport):
             self._route.drop_queued(rng.randint(0, self._route.queued))
         orderly = rng.random() < 0.5 and not self._inbox
         peer = self.peer_transport
-        self._route.send(peer._eof_arrived if orderly else peer._reset_arrived)
+        self._route.send(peer.eof_arrived if orderly else peer.reset_arrived)
 
-    def _arrived(self, parts: tuple[Bytes, ...]) -> None:
+    def arrived(self, parts: tuple[Bytes, ...]) -> None:
         if not self.process.machine.powered:
             return
         if self._gone or self._closing:
@@ -178,12 +178,12 @@ class SimTransport(asyncio.Transport):
         self._inbox.append(b"".join(parts) if len(parts) > 1 else bytes(parts[0]))
         self._schedule_pump()
 
-    def _eof_arrived(self) -> None:
+    def eof_arrived(self) -> None:
         if not (self._gone or self._closing):
             self._inbox.append(None)
             self._schedule_pump()
 
-    def _reset_arrived(self) -> None:
+    def reset_arrived(self) -> None:
         if not self._gone:
             self._inbox.clear()
             self._closing = True
@@ -192,7 +192,7 @@ class SimTransport(asyncio.Transport):
     def _answer_reset(self) -> None:
         """Data for an end that is no more: its sender finds its connection reset."""
         reply = Route(self._fabric, self.process.machine, self.peer_transport.process.machine)
-        reply.send(self.peer_transport._reset_arrived)
+        reply.send(self.peer_transport.reset_arrived)
 
     def _given_up(self) -> None:
         if not self._gone:
@@ -235,7 +235,7 @@ class SimTransport(asyncio.Transport):
                 {"message": "the protocol failed on received data", "exception": error}
             )
             self._closing = True
-            self._route.send(self.peer_transport._reset_arrived)
+            self._route.send(self.peer_transport.reset_arrived)
             self._lose(error)
 
     def _feed(self, data: Bytes) -> None:
@@ -243,7 +243,7 @@ class SimTransport(asyncio.Transport):
             self._feed_buffered(memoryview(data))
         else:
             cast(asyncio.Protocol, self._protocol).data_received(bytes(data))
-            self.peer_transport._read_by_peer(len(data))
+            self.peer_transport.read_by_peer(len(data))
 
     def _feed_buffered(self, view: memoryview) -> None:
         protocol: Any = self._protocol  # an asyncio.BufferedProtocol
@@ -264,14 +264,14 @@ class SimTransport(asyncio.Transport):
                 view = view[room:]
             buffer.release()  # as asyncio does: the protocol may want to resize what it exports
             protocol.buffer_updated(count)
-            self.peer_transport._read_by_peer(count)
+            self.peer_transport.read_by_peer(count)
 
     def _feed_eof(self) -> None:
         keep_open = cast(asyncio.Protocol, self._protocol).eof_received()
         if not keep_open:
             self.close()
 
-    def _read_by_peer(self, count: int) -> None:
+    def read_by_peer(self, count: int) -> None:
         self._unread_bytes -= count
         if self._closing and not self._gone and self.get_write_buffer_size() == 0:
             self._lose(None)

@@ -77,8 +77,8 @@ def test_a_shared_disk_takes_the_replicas_along() -> None:
         victim.kill()
         assert damage.wipe(victim)
         assert damage.lost_voters == {victim.id}
-        partition = next(iter(damage._hurt))
-        assert damage.hurt(partition) == victim.id
+        partition = next(iter(damage.hurt))
+        assert damage.hurt.get(partition) == victim.id
         await replace(cluster, victim)
 
     JudgedCluster(3, combined=True).run(scenario)
@@ -113,7 +113,7 @@ def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> No
 
         def lose_all() -> set[str]:
             for _ in range(50):
-                damage._lose_checkpoint(victim)
+                damage.lose_checkpoint(victim)
             return {name for name in disk.names("/data") if name.endswith("-offset-checkpoint")}
 
         assert lose_all() == {LOG_START_FILE}
@@ -156,13 +156,13 @@ def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads
         third.kill()
         await cluster.until_isr(TOPIC, 2)
         assert damage.fail_reads(first)
-        partition = next(iter(damage._hurt))
-        assert damage.hurt(partition) == first.id
+        partition = next(iter(damage.hurt))
+        assert damage.hurt.get(partition) == first.id
         assert not damage.spoil_sector(second)
         assert not damage.fail_reads(second)
         assert not damage.fail_reads(third)
         # A partition that was made on the failing disk later does not count as hurt.
-        damage._hurt.clear()
+        damage.hurt.clear()
         assert not damage.spoil_sector(second)
         cluster.simulation.machine(first.host).disk.faults.failing_read = False
         assert damage.spoil_sector(second)
