@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from broker.api.call import Call, Served
 from broker.service.changes import (
-    accepted_change,
     check_named,
     error_code,
-    known_here,
     patience_s,
+    settled_change,
 )
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -30,9 +29,8 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     check_named(sum(len(topic.partitions) for topic in request.topics), "partitions")
     timeout_s = patience_s(request.timeout_ms)
-    deadline = context.clock.monotonic() + timeout_s
     try:
-        answer = await accepted_change(
+        answer = await settled_change(
             context,
             call.caller,
             _wishes(request),
@@ -41,7 +39,6 @@ async def handle(
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
-    await known_here(context, answer.metadata_offset, deadline)
     # The controller answers in the order it was asked.
     results = iter(answer.partitions)
     return AlterPartitionReassignmentsResponse(

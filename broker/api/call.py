@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.api.topic_views import TopicViews
-from broker.replication.types import Cancel, LeaderHint
+from broker.replication.types import Cancel
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from runtime.kafka.connection import KafkaServerProtocol
@@ -66,18 +66,3 @@ class Served:
 
     def supports(self, version: int) -> bool:
         return self.api.supports(version) and version <= self.versions[1]
-
-
-def hinted_endpoints(
-    context: BrokerContext, caller: Caller, hints: list[LeaderHint]
-) -> list[tuple[int, str, int, str | None]]:
-    """(id, host, port, rack) of the leaders that the answer's hints name, each once, by id."""
-    found = []
-    for broker_id in sorted({hint.leader_id for hint in hints if hint.leader_id >= 0}):
-        registration = context.image().broker(broker_id)
-        if registration is None:
-            continue
-        endpoint = registration.endpoint(caller.listener, caller.plane.value)
-        if endpoint is not None:
-            found.append((broker_id, endpoint.host, endpoint.port, registration.rack))
-    return found

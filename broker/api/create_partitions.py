@@ -9,11 +9,10 @@ from collections import Counter
 
 from broker.api.call import Call, Served
 from broker.service.changes import (
-    accepted_change,
     check_named,
     error_code,
-    known_here,
     patience_s,
+    settled_change,
 )
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -34,7 +33,6 @@ async def handle(
     check_named(len(request.topics), "topics")
     check_named(sum(len(topic.assignments or ()) for topic in request.topics), "partitions")
     timeout_s = patience_s(request.timeout_ms)
-    deadline = context.clock.monotonic() + timeout_s
     # A topic that is named twice is refused, and answered once.
     named = Counter(topic.name for topic in request.topics)
     results = {
@@ -48,7 +46,7 @@ async def handle(
     )
     if wanted:
         try:
-            answer = await accepted_change(
+            answer = await settled_change(
                 context,
                 call.caller,
                 wishes,
@@ -61,7 +59,6 @@ async def handle(
             results |= {
                 t.name: _result(t.name, error_code(t.error), t.message) for t in answer.topics
             }
-            await known_here(context, answer.metadata_offset, deadline)
     return CreatePartitionsResponse(results=[results[name] for name in named])
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.service.caller import Plane
+from broker.service.cluster import any_live_broker, cluster_operations, endpoints
 from broker.service.context import BrokerContext
-from broker.service.metadata import cluster_operations
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster as messages
 from stele.wire.kafka.messages.describe_cluster import (
@@ -33,12 +33,14 @@ async def handle(
     plane = _PLANES.get(request.endpoint_type)
     if plane is None:
         return refuse(call, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
-    brokers = []
-    for registration in context.image().sorted_brokers():
-        endpoint = registration.endpoint(call.caller.listener, plane.value)
-        if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
-            continue
-        brokers.append(
+    operations = NO_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(context, call.caller)
+    return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type,
+        cluster_id=context.cluster_id,
+        controller_id=any_live_broker(context),
+        brokers=[
             DescribeClusterBroker(
                 broker_id=registration.broker_id,
                 host=endpoint.host,
@@ -46,15 +48,10 @@ async def handle(
                 rack=registration.rack,
                 is_fenced=registration.fenced,
             )
-        )
-    operations = NO_OPERATIONS
-    if request.include_cluster_authorized_operations:
-        operations = cluster_operations(context, call.caller)
-    return DescribeClusterResponse(
-        endpoint_type=request.endpoint_type,
-        cluster_id=context.cluster_id,
-        controller_id=context.any_live_broker(),
-        brokers=brokers,
+            for registration, endpoint in endpoints(
+                context, call.caller, plane, with_fenced=request.include_fenced_brokers
+            )
+        ],
         cluster_authorized_operations=operations,
     )
 

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 
 from broker.api.call import Call, Served
 from broker.service.changes import (
-    accepted_change,
     check_named,
     error_code,
-    known_here,
     patience_s,
+    settled_change,
 )
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -45,14 +44,12 @@ async def handle(
     if request.topic_partitions is not None and not wishes.partitions:
         return ElectLeadersResponse()  # none is not all
     timeout_s = patience_s(request.timeout_ms)
-    deadline = context.clock.monotonic() + timeout_s
     try:
-        answer = await accepted_change(
+        answer = await settled_change(
             context, call.caller, wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
-    await known_here(context, answer.metadata_offset, deadline)
     return _results(
         (each.topic, each.partition, error_code(each.error), each.message)
         for each in answer.partitions

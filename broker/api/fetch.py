@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Generator, Iterable, Iterator
 
-from broker.api.call import Call, Reply, Served, hinted_endpoints
+from broker.api.call import Call, Reply, Served
 from broker.replication.fetch_session import FetchContext
 from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
 from broker.service import fetch as service
+from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.topics import Topic
@@ -225,12 +226,17 @@ class _Exchange:
             topics[-1].partitions.append(_partition(result, read_committed))
             if not count % SLICE_STEPS:
                 yield
-        endpoints = hinted_endpoints(self._context, self._call.caller, hints)
+        leaders = leader_endpoints(self._context, self._call.caller, hints)
         self._reply(
             FetchResponse(
                 session_id=session.session_id,
                 responses=topics,
-                node_endpoints=[NodeEndpoint(*endpoint) for endpoint in endpoints],
+                node_endpoints=[
+                    NodeEndpoint(
+                        registration.broker_id, endpoint.host, endpoint.port, registration.rack
+                    )
+                    for registration, endpoint in leaders
+                ],
             )
         )
 

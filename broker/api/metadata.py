@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from broker.api.call import NO_OPERATIONS, Call, Served
 from broker.api.topic_views import Perspective, TopicView
+from broker.service.cluster import any_live_broker, cluster_operations, endpoints
 from broker.service.context import BrokerContext
 from broker.service.metadata import (
     FoundTopics,
     MissingTopic,
     all_topics,
-    cluster_operations,
     find_topics,
     topic_operations,
 )
@@ -61,10 +61,10 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
             MetadataResponseBroker(
                 registration.broker_id, endpoint.host, endpoint.port, registration.rack
             )
-            for registration, endpoint in context.live_endpoints(call.caller)
+            for registration, endpoint in endpoints(context, call.caller, call.caller.plane)
         ],
         cluster_id=context.cluster_id,
-        controller_id=context.any_live_broker(),
+        controller_id=any_live_broker(context),
         cluster_authorized_operations=operations,
     )
 

@@ -10,8 +10,9 @@ names of headers that are not UTF-8, are refused, for not every client can read 
 
 from __future__ import annotations
 
-from broker.api.call import Call, Reply, Served, hinted_endpoints
+from broker.api.call import Call, Reply, Served
 from broker.replication.types import Cancel, ProduceResult
+from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.produce import Produce
 from stele.errors import ErrorCode
@@ -74,7 +75,8 @@ def _response(
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(*endpoint) for endpoint in hinted_endpoints(context, call.caller, hints)
+            NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
+            for registration, endpoint in leader_endpoints(context, call.caller, hints)
         ],
     )
 

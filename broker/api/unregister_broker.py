@@ -7,7 +7,7 @@ partition, cannot go (INVALID_REQUEST).
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.service.changes import accepted_change, known_here
+from broker.service.changes import settled_change
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import unregister_broker as messages
@@ -24,9 +24,8 @@ _TIMEOUT_S = 10.0
 async def handle(
     context: BrokerContext, call: Call, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
-    deadline = context.clock.monotonic() + _TIMEOUT_S
     try:
-        answer = await accepted_change(
+        await settled_change(
             context,
             call.caller,
             pb.UnregisterBrokerRequest(broker_id=request.broker_id),
@@ -35,7 +34,6 @@ async def handle(
         )
     except ApiError as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
-    await known_here(context, answer.metadata_offset, deadline)
     return UnregisterBrokerResponse()
 
 

@@ -19,6 +19,7 @@ from broker.grpc.messages import unary
 from broker.service.authorizer import Operation
 from broker.service.caller import Caller
 from broker.service.changes import ask, change
+from broker.service.cluster import active_controller
 from broker.service.config_view import describe_resource
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
@@ -158,10 +159,9 @@ class AdminService:
         self, caller: Caller, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
         image = await self._present_image(request)
-        controller_id = self._context.controller.active_controller
         return pb.DescribeClusterResponse(
             cluster_id=self._context.cluster_id,
-            controller_id=-1 if controller_id is None else controller_id,
+            controller_id=active_controller(self._context),
             brokers=[
                 _broker(caller.listener, registration) for registration in image.sorted_brokers()
             ],

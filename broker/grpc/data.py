@@ -26,6 +26,7 @@ from broker.replication.types import (
 )
 from broker.service import fetch, offsets, records
 from broker.service.caller import Caller
+from broker.service.cluster import active_controller, endpoints
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.produce import Produce
@@ -147,7 +148,7 @@ class DataService:
             found = await all_topics(context, caller)
         return pb.MetadataResponse(
             cluster_id=context.cluster_id,
-            controller_id=_or_none(context.controller.active_controller),
+            controller_id=active_controller(context),
             brokers=[
                 pb.MetadataResponse.Broker(
                     broker_id=registration.broker_id,
@@ -155,7 +156,7 @@ class DataService:
                     grpc_port=endpoint.port,
                     rack=registration.rack or "",
                 )
-                for registration, endpoint in context.live_endpoints(caller)
+                for registration, endpoint in endpoints(context, caller, caller.plane)
             ],
             topics=[_metadata_topic(each) for each in found.topics],
             metadata_offset=found.image.offset,
@@ -358,7 +359,3 @@ def _metadata_partition(number: int, state: PartitionState) -> pb.MetadataRespon
         replicas=state.replicas,
         isr=state.isr,
     )
-
-
-def _or_none(controller_id: int | None) -> int:
-    return -1 if controller_id is None else controller_id

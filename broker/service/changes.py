@@ -268,14 +268,29 @@ async def accepted_change(
     return answer
 
 
+async def settled_change(
+    context: BrokerContext,
+    caller: Caller,
+    request: Any,
+    response_type: type[R],
+    *,
+    timeout_s: float,
+) -> R:
+    """As ``accepted_change``, once this broker's own metadata has the decision: a client's next
+    question often comes to it. Held back for a second at most, and never past the time given."""
+    deadline = context.clock.monotonic() + timeout_s
+    answer = await accepted_change(context, caller, request, response_type, timeout_s=timeout_s)
+    await known_here(context, answer.metadata_offset, deadline)
+    return answer
+
+
 def known_here_s(context: BrokerContext, deadline: float) -> float:
     """How long to wait until this broker knows the change, too: never past the deadline."""
     return max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
 
 
 async def known_here(context: BrokerContext, metadata_offset: int, deadline: float) -> None:
-    """Wait until this broker's own metadata has a decision: a client's next question often comes
-    to it. Never past the deadline."""
+    """Wait until this broker's own metadata has a decision, never past the deadline."""
     await context.wait_until(
         lambda image: image.offset >= metadata_offset, known_here_s(context, deadline)
     )

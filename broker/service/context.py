@@ -10,9 +10,7 @@ from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.service.authorizer import AllowAll, Authorizer
-from broker.service.caller import Caller
 from broker.service.producer_ids import ProducerIds
-from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig
@@ -50,23 +48,3 @@ class BrokerContext:
     @property
     def broker_id(self) -> int:
         return self.config.node_id
-
-    def live_endpoints(self, caller: Caller) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Every broker that is not fenced and has an endpoint like that of the caller, by id."""
-        found = []
-        for registration in self.image().sorted_brokers():
-            endpoint = registration.endpoint(caller.listener, caller.plane.value)
-            if endpoint is not None and not registration.fenced:
-                found.append((registration, endpoint))
-        return found
-
-    def any_live_broker(self) -> int:
-        """The id given to Kafka's clients as the controller's; -1 when no broker is live.
-
-        In KRaft mode clients never reach the controllers: a broker forwards what is meant for
-        them. Spread over the brokers by who is asked, and constant while they are.
-        """
-        live = [b.broker_id for b in self.image().sorted_brokers() if not b.fenced]
-        if not live or self.broker_id in live:
-            return self.broker_id if live else -1
-        return live[self.broker_id % len(live)]

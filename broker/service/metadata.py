@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.service import topic_changes
-from broker.service.authorizer import CLUSTER, Operation, allowed_operations, topic_resource
+from broker.service.authorizer import Operation, allowed_operations, topic_resource
 from broker.service.caller import Caller
 from broker.service.changes import error_code
 from broker.service.context import BrokerContext
@@ -91,13 +91,6 @@ def missing_name_error(name: str) -> ErrorCode:
 def topic_operations(context: BrokerContext, caller: Caller, name: str) -> int:
     """What the caller may do to a topic, as bits (KIP-430)."""
     return allowed_operations(context.authorizer, caller, topic_resource(name))
-
-
-def cluster_operations(context: BrokerContext, caller: Caller) -> int:
-    """What the caller may do to the cluster, as bits; 0 if it may not even know."""
-    if not context.authorizer.allows(caller, Operation.DESCRIBE, CLUSTER):
-        return 0
-    return allowed_operations(context.authorizer, caller, CLUSTER)
 
 
 # ---------------------------------------------------------------------- the present
