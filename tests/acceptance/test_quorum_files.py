@@ -62,7 +62,7 @@ async def test_files_that_cannot_be_used(cluster: QuorumProcesses) -> None:
     await cluster.until(lambda: newest_snapshot(node) is not None, "controller 2 has a snapshot")
     await cluster.remove_voter(2)  # the quorum goes on without it
     assert await cluster.stop(node) == 0
-    before = (await cluster.describe())["epoch"]
+    before = (await cluster.describe()).epoch
 
     snapshot = newest_snapshot(node)
     assert snapshot is not None
@@ -92,4 +92,4 @@ async def test_files_that_cannot_be_used(cluster: QuorumProcesses) -> None:
     node.spawn()
     await cluster.until_observed(2)
     await cluster.add_voter(node)
-    assert (await cluster.describe())["epoch"] == before
+    assert (await cluster.describe()).epoch == before

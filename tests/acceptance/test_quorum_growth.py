@@ -235,6 +235,4 @@ async def test_what_is_refused_changes_nothing(cluster: QuorumProcesses) -> None
     finally:
         foreign.end()
     after = await cluster.describe()
-    assert [v["directory_id"] for v in after["voters"]] == [
-        v["directory_id"] for v in before["voters"]
-    ]
+    assert [v.directory_id for v in after.voters] == [v.directory_id for v in before.voters]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -12,12 +11,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from chaos.process_cluster import NodeProcess, Ports
+from stele.admin.quorum import QuorumDescription
+from stele.aio import Admin
 
 STELE = (sys.executable, "-m", "cli.main")
 WAIT_S = 60.0
+_POLL_S = 0.05
 
 
 @dataclass
@@ -130,21 +131,22 @@ class QuorumProcesses:
         assert "Traceback" not in errors
         return errors.splitlines()[-1]
 
-    async def describe(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(await self.stele("quorum", "describe", "--json"))
-        return found
+    async def describe(self) -> QuorumDescription:
+        """As the command tells, but for the start of another process each time it is asked."""
+        async with Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin:
+            return await admin.describe_quorum()
 
     async def voters(self) -> list[int]:
-        return [each["replica_id"] for each in (await self.describe())["voters"]]
+        return [each.replica_id for each in (await self.describe()).voters]
 
     async def directory_id(self, node_id: int) -> str:
         """As the quorum knows the voter."""
-        voters = (await self.describe())["voters"]
-        (found,) = [each["directory_id"] for each in voters if each["replica_id"] == node_id]
-        return str(found)
+        voter = (await self.describe()).voter(node_id)
+        assert voter is not None
+        return voter.directory_id
 
     async def leader(self) -> NodeProcess:
-        leader_id = (await self.describe())["leader_id"]
+        leader_id = (await self.describe()).leader_id
         assert leader_id is not None
         return self.nodes[leader_id]
 
@@ -162,24 +164,29 @@ class QuorumProcesses:
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():  # noqa: ASYNC110 - it is outside this process
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             logs = "\n".join(f"{each.name}:\n{each.log_tail()}" for each in self.nodes.values())
             raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n{logs}") from None
 
     async def until_serving(self, brokers: int) -> None:
         """Until so many brokers are unfenced."""
-        serving = 0
-        async with asyncio.timeout(WAIT_S):
-            while serving < brokers:
-                described = json.loads(await self.stele("cluster", "describe", "--json"))
-                serving = sum(not each["fenced"] for each in described["brokers"])
+        async with (
+            asyncio.timeout(WAIT_S),
+            Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin,
+        ):
+            while await self._serving(admin) < brokers:  # noqa: ASYNC110 - they are elsewhere
+                await asyncio.sleep(_POLL_S)
+
+    async def _serving(self, admin: Admin) -> int:
+        described = await admin.describe_cluster()
+        return sum(not each.fenced for each in described.brokers)
+
+    async def _observers(self) -> list[int]:
+        return [each.replica_id for each in (await self.describe()).observers]
 
     async def until_observed(self, node_id: int) -> None:
         """Until the leader knows this controller as an observer."""
         async with asyncio.timeout(WAIT_S):
-            while True:
-                observers = (await self.describe())["observers"]
-                if node_id in [each["replica_id"] for each in observers]:
-                    return
-                await asyncio.sleep(0.2)
+            while node_id not in await self._observers():  # noqa: ASYNC110 - it is elsewhere
+                await asyncio.sleep(_POLL_S)
