@@ -10,6 +10,7 @@ import pytest
 
 from broker.membership.controller_client import ControllerClient
 from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -42,6 +43,7 @@ class _Controller:
         self.error = ErrorCode.NONE
         self.mute = False
         self.may_shut_down = False
+        self.leads_nothing_at = 0
         # Unfenced once a heartbeat showed metadata at least at this offset.
         self.unfence_at = 10
         self.fenced = True
@@ -70,6 +72,7 @@ class _Controller:
                         sequence=request.sequence,
                         fenced=self.fenced,
                         may_shut_down=self.may_shut_down and request.want_shutdown,
+                        leads_nothing_at=self.leads_nothing_at,
                     ).SerializeToString()
                 )
 
@@ -83,6 +86,7 @@ class _Cluster:
             self.network.services[VOTERS[voter_id]] = controller.service()
         self.leader = LeaderAndEpoch(1, 1)
         self.offset = 12
+        self.room = Room.ENOUGH
         self.corrupt = [PartitionId(b"t" * 16, 3)]
         self.epochs: list[int] = []
         self.failures: list[ApiError] = []
@@ -108,6 +112,7 @@ class _Cluster:
             ],
             metadata_offset=lambda: self.offset,
             corrupt=lambda: self.corrupt,
+            room=lambda: self.room,
             on_epoch=self.epochs.append,
             on_failure=self.failures.append,
         )
@@ -444,5 +449,36 @@ def test_probe_answers_who_this_is() -> None:
         with pytest.raises(RpcError) as caught:
             await probe(b"\xff\xff", PEER)
         assert caught.value.code is RpcCode.INVALID_ARGUMENT
+
+    _test(body)
+
+
+def test_heartbeats_are_numbered_and_tell_of_room() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        for room in Room:
+            cluster.room = room
+            await asyncio.sleep(2.5)
+        told = [request for _, request in cluster.controllers[1].heartbeats]
+        assert [request.sequence for request in told] == list(range(1, len(told) + 1))
+        rooms = list(dict.fromkeys((each.out_of_room, each.yields) for each in told))
+        assert rooms == [(False, False), (True, False), (True, True)]
+
+    _test(body)
+
+
+def test_it_is_deposed_until_it_has_the_metadata_in_which_it_led_nothing() -> None:
+    async def body(cluster: _Cluster) -> None:
+        cluster.controllers[1].leads_nothing_at = 20
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.controllers[1].leads_nothing_at = 15  # an earlier controller's
+        await asyncio.sleep(2.5)
+        deposed = []
+        for offset in (12, 17, 19, 20):
+            cluster.offset = offset
+            deposed.append(cluster.lifecycle.deposed)
+        assert deposed == [True, True, True, False]
 
     _test(body)

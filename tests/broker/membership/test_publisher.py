@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.membership.publisher import MetadataPublisher
 from metadata.delta import MetadataDelta, replay_values
 from metadata.image import EMPTY, MetadataImage
@@ -112,6 +114,47 @@ def test_metadata_that_does_not_fit_stops_the_publisher() -> None:
     assert len(setup.failures) == 1
     assert setup.publisher.offset == 0
     assert len(setup.subscriber.applied) == 1
+
+
+def test_a_snapshot_after_a_failure_changes_nothing() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "a")])
+    setup.publisher.on_snapshot(9, _snapshot(_registration(0), _topic(1, "a")))
+    assert setup.publisher.offset == 0
+    assert len(setup.failures) == 1
+
+
+def test_the_failure_is_logged_with_its_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    setup = _Setup()
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a"), _topic(3, "a")])
+    assert "metadata of offsets 1 to 4 cannot be applied" in caplog.text
+    caplog.clear()
+    other = _Setup()
+    other.publisher.on_snapshot(9, [b"no record"])
+    assert "metadata of offsets 0 to 8 cannot be applied" in caplog.text
+
+
+def test_metadata_may_stand_still_and_never_goes_back() -> None:
+    setup = _Setup()
+    setup.commit([_registration(0), _topic(1, "a")])
+    setup.publisher.on_commit([], 3)
+    assert not setup.failures
+    setup.publisher.on_snapshot(2, _snapshot(_registration(0)))
+    assert len(setup.failures) == 1
+    assert setup.publisher.offset == 2
+
+
+def test_the_registration_of_another_broker_or_process_is_not_its_own() -> None:
+    setup = _Setup()
+    other = pb.RegisterBrokerRecord(broker_id=ME + 1, incarnation_id=MINE, broker_epoch=0)
+    setup.commit([_batch(0, pb.MetadataRecord(register_broker=other))])
+    assert setup.subscriber.applied == []
+    setup.commit([_registration(1)])
+    assert setup.publisher.registration
+    setup.commit([_registration(2, b"o" * 16)])
+    assert setup.publisher.registration is None
 
 
 def test_leader_changes_are_passed_on() -> None:
