@@ -12,7 +12,6 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
 from chaos.sim.laws.judged import JudgedCluster
 from storage.checkpoints import LOG_START_FILE, TopicPartition, encode_offsets
-from storage.errors import UnreadableLogError
 from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
 
 APART = {"metadata.log.dir": "/metadata"}
@@ -184,8 +183,8 @@ def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
         assert broker is not None
         (replica,) = broker.replicas
         faults.failing_read = True
-        error = UnreadableLogError(replica.log.directory, position=0, offset=0, reason="a test")
-        broker.replicas._found_corrupt(replica, error)
+        assert replica.directory.on_log_failed is not None
+        replica.directory.on_log_failed(replica.log, OSError("a test"))
         faults.failing_read = False
         assert not damage.spoil_sector(second)  # at once, before any controller has heard of it
         first.kill()
