@@ -9,6 +9,11 @@ from stele.errors import ErrorCode
 
 UNKNOWN_BROKER_EPOCH = -1
 
+_DEFINITE_REFUSALS = frozenset(
+    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED}
+)
+"""The controller looked at a proposal of the present epochs and did not take it."""
+
 Token = Hashable
 """A waiting produce request's name; the machine only gives it back."""
 
@@ -48,6 +53,13 @@ class IsrAnswer(NamedTuple):
     error: ErrorCode
     # Of the partition once the proposal was taken; -1 with an error.
     partition_epoch: int = -1
+
+    def changes_nothing(self, proposal: Proposed) -> bool:
+        """Whether the metadata will tell nothing of the proposal: it was refused for what it is, or
+        it was the ISR already."""
+        if self.error is ErrorCode.NONE:
+            return self.partition_epoch == proposal.partition_epoch
+        return self.error in _DEFINITE_REFUSALS
 
 
 # -------------------------------------------------------------------------------- effects

@@ -33,11 +33,6 @@ from stele.errors import ApiError, ErrorCode
 PROPOSAL_BACKOFF_MS = 500.0
 """After the controller refused an ISR: no sooner is one proposed again."""
 
-_DEFINITE_REFUSALS = frozenset(
-    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED}
-)
-"""The controller looked at a proposal of the present epochs and did not take it."""
-
 
 class Role(enum.Enum):
     """What this broker is to the partition."""
@@ -143,6 +138,28 @@ class PartitionMachine:
         it may be lower than what an earlier leader has told already.
         """
         return self.high_watermark if self.high_watermark >= self.epoch_start_offset else None
+
+    @property
+    def start_offset(self) -> int:
+        """Where readers are told that the log begins."""
+        return self._log.start_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it no transaction is open. There are none, so that is the high watermark."""
+        return self.high_watermark
+
+    def readable_end(self, offset: int, *, is_follower: bool = False) -> int:
+        """Where what is shown to a reader at ``offset`` ends.
+
+        To a consumer all that is committed: anything else can still vanish. To a follower the whole
+        log. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log; a consumer between high
+        watermark and log end waits.
+        """
+        log = self._log
+        if not log.start_offset <= offset <= log.end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return log.end_offset if is_follower else self.high_watermark
 
     def progress_of(self, broker_id: int) -> FollowerProgress | None:
         return self._progress.get(broker_id)
@@ -483,7 +500,7 @@ class PartitionMachine:
         tells, also after a refusal that leaves open what the controller has committed meanwhile
         (it knows newer epochs), the proposal stays in the maximal ISR.
         """
-        if proposal != self._proposal or not _is_no_change(proposal, answer):
+        if proposal != self._proposal or not answer.changes_nothing(proposal):
             return []
         self._proposal = None
         self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
@@ -573,11 +590,3 @@ class PartitionMachine:
             tokens = self._deleted.reach(self.low_watermark)
             if tokens:
                 effects.append(Acknowledged(tokens))
-
-
-def _is_no_change(proposal: Proposed, answer: IsrAnswer) -> bool:
-    """Whether the metadata will tell nothing of the proposal: it was refused for what it is, or it
-    was the ISR already."""
-    if answer.error is ErrorCode.NONE:
-        return answer.partition_epoch == proposal.partition_epoch
-    return answer.error in _DEFINITE_REFUSALS

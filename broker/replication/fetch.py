@@ -284,9 +284,8 @@ class FetchRequests:
         try:
             if _divergence(log, entry) is not None:
                 return None
-            if not log.start_offset <= entry.fetch_offset <= log.end_offset:
-                return None
-            return log.readable_bytes(entry.fetch_offset, replica.machine.high_watermark)
+            limit = replica.machine.readable_end(entry.fetch_offset)
+            return log.readable_bytes(entry.fetch_offset, limit)
         except (ApiError, CorruptLogError):
             return None  # and reading meets it again
 
@@ -458,17 +457,16 @@ class FetchRequests:
                 replica.machine.left(query.replica_id, session.attendance)
             return FetchResult(entry.id, error, leader=replica.leader_hint)
         machine, log = replica.machine, replica.log
-        result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=log.start_offset)
+        is_follower = query.replica_id >= 0
+        result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
         try:
             result.diverging = _divergence(log, entry)
             if result.diverging is None:
-                if not log.start_offset <= entry.fetch_offset <= log.end_offset:
-                    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-                if query.replica_id >= 0:
+                limit = machine.readable_end(entry.fetch_offset, is_follower=is_follower)
+                if is_follower:
                     _check_history(log, entry)
                 if now_ms is not None:
                     self._acknowledge(replica, entry, query, status, now_ms)
-                limit = log.end_offset if query.replica_id >= 0 else machine.high_watermark
                 if entry.fetch_offset < limit:
                     self._read_log(replica, entry, limit, result, reading, query.replica_id)
         except ApiError as refused:
@@ -478,8 +476,8 @@ class FetchRequests:
             result.error = ErrorCode.KAFKA_STORAGE_ERROR
         if session is not None:
             self._judge_rest(replica, entry, session, result)
-        # Without transactions the last stable offset is the high watermark.
-        result.high_watermark = result.last_stable_offset = machine.high_watermark
+        result.high_watermark = machine.high_watermark
+        result.last_stable_offset = machine.last_stable_offset
         return result
 
     def _acknowledge(

@@ -77,8 +77,8 @@ class OffsetRequests:
         replica = self._leader(query.id, query.current_leader_epoch)
         log, machine = replica.log, replica.machine
         if query.timestamp_ms == EARLIEST_TIMESTAMP:
-            epoch = log.epochs.epoch_for(log.start_offset)
-            return OffsetResult(ErrorCode.NONE, log.start_offset, leader_epoch=epoch)
+            epoch = log.epochs.epoch_for(machine.start_offset)
+            return OffsetResult(ErrorCode.NONE, machine.start_offset, leader_epoch=epoch)
         if query.timestamp_ms == LATEST_TIMESTAMP:
             latest = machine.latest_offset
             if latest is None or not self._lease_valid():

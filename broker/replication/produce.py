@@ -286,7 +286,7 @@ class ProduceRequests:
         )
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
-        result.log_start_offset = replica.log.start_offset
+        result.log_start_offset = replica.machine.start_offset
         if not appended.duplicate:
             self._replicas.counters.bytes_in += header.size_bytes
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())

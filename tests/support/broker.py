@@ -94,9 +94,13 @@ class MachineBench:
     def delete(self, offset: int, token: str) -> list[Effect]:
         """On this broker, durably; ``token`` waits for the others."""
         start = self.machine.deletable(offset)
+        self.begin_at(start)
+        return self.machine.await_deleted(start, token)[1]
+
+    def begin_at(self, start: int) -> None:
+        """The log begins later."""
         self.log = self.log._replace(start_offset=start)
         self.machine.started_at(self.log)
-        return self.machine.await_deleted(start, token)[1]
 
     def wait(self, token: str, offset: int | None = None) -> list[Effect]:
         offset = self.log.end_offset if offset is None else offset

@@ -15,7 +15,7 @@ from broker.partition.effects import (
 )
 from broker.partition.machine import PROPOSAL_BACKOFF_MS, Role
 from metadata.partitions import RECOVERED, RECOVERING
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from tests.support.broker import (
     MachineBench,
     leading,
@@ -24,6 +24,34 @@ from tests.support.broker import (
     state,
     taken,
 )
+
+# ----------------------------------------------------------------------------- readers
+
+
+def test_consumers_are_shown_what_is_committed_and_followers_the_whole_log() -> None:
+    bench = leading()
+    bench.append(5, durable=True)
+    bench.fetch(2, 3)
+    bench.fetch(3, 4)
+    machine = bench.machine
+    assert (machine.high_watermark, machine.last_stable_offset) == (3, 3)
+    assert [machine.readable_end(offset) for offset in range(6)] == [3] * 6
+    assert [machine.readable_end(offset, is_follower=True) for offset in range(6)] == [5] * 6
+
+
+@pytest.mark.parametrize("is_follower", [False, True])
+@pytest.mark.parametrize("offset", [-1, 1, 6])
+def test_outside_of_the_log_nobody_is_shown_anything(offset: int, is_follower: bool) -> None:
+    bench = leading()
+    bench.append(5, durable=True)
+    bench.fetch(2, 3)
+    bench.fetch(3, 3)
+    bench.begin_at(2)
+    assert bench.machine.start_offset == 2
+    with pytest.raises(ApiError) as refused:
+        bench.machine.readable_end(offset, is_follower=is_follower)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
 
 # ------------------------------------------------------------------------------ roles
 

@@ -14,11 +14,13 @@ from broker.partition.effects import (
     BrokerStatus,
     Effect,
     IsrAnswer,
+    LogPosition,
     Proposed,
     Refused,
 )
+from broker.partition.machine import PartitionMachine
 from metadata.partitions import PartitionState
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from tests.support.broker import MachineBench, state
 
 REPLICAS = (1, 2, 3)
@@ -32,6 +34,7 @@ class Twin:
     isr: set[int]
     pending: set[int] = field(default_factory=set)  # members of a proposal of unknown outcome
     ends: dict[int, int] = field(default_factory=dict)  # durable ends, the leader's included
+    starts: dict[int, int] = field(default_factory=lambda: {1: 0})  # of logs, likewise
     eligible: set[int] = field(default_factory=lambda: set(FOLLOWERS))
     waiting: dict[str, int] = field(default_factory=dict)
 
@@ -100,6 +103,7 @@ class PartitionLife(RuleBasedStateMachine):
         assert 1 in members
         for joining in members - twin.isr:
             assert joining in twin.eligible
+            assert twin.starts[joining] >= twin.starts[1]
             assert twin.ends[joining] >= max(machine.high_watermark, machine.epoch_start_offset)
 
     @invariant()
@@ -120,6 +124,27 @@ class PartitionLife(RuleBasedStateMachine):
             assert machine.high_watermark >= floor
 
     @invariant()
+    def readers_are_shown_what_is_theirs(self) -> None:
+        machine, start = self.bench.machine, self.twin.starts[1]
+        end = self.bench.log.end_offset
+        assert machine.start_offset == start <= machine.high_watermark
+        for offset in range(start - 1, end + 2):
+            shown = seen_at(machine, offset), seen_at(machine, offset, is_follower=True)
+            if start <= offset <= end:
+                assert shown == (machine.high_watermark, end)
+            else:
+                assert shown == (None, None)
+
+    @invariant()
+    def the_low_watermark_is_that_of_all_who_may_lead(self) -> None:
+        twin = self.twin
+        fetched = {each for each in twin.ends if each in twin.eligible}
+        may_lead = {1} | twin.isr | twin.pending | fetched
+        assert self.bench.machine.low_watermark == min(
+            twin.starts.get(each, 0) for each in may_lead
+        )
+
+    @invariant()
     def nobody_waits_in_vain(self) -> None:
         machine = self.bench.machine
         if machine.is_under_min_isr:
@@ -138,13 +163,22 @@ class PartitionLife(RuleBasedStateMachine):
         self.twin.ends[1] = upto
         self.observe(self.bench.sync(upto))
 
-    @rule(broker_id=st.sampled_from(FOLLOWERS), ahead=st.integers(-1, 4))
-    def fetch(self, broker_id: int, ahead: int) -> None:
-        """Mostly forward, sometimes back, sometimes beyond the end."""
+    @rule(broker_id=st.sampled_from(FOLLOWERS), ahead=st.integers(-1, 4), behind=st.integers(0, 1))
+    def fetch(self, broker_id: int, ahead: int, behind: int) -> None:
+        """Mostly forward, sometimes back, sometimes beyond the end; by one that may not have taken
+        over yet where the leader's log begins."""
         offset = max(0, self.twin.ends.get(broker_id, 0) + ahead)
+        start = max(0, self.twin.starts[1] - behind)
         if offset <= self.bench.log.end_offset:
             self.twin.ends[broker_id] = offset
-        self.observe(self.bench.fetch(broker_id, offset))
+            self.twin.starts[broker_id] = start
+        self.observe(self.bench.fetch(broker_id, offset, start=start))
+
+    @rule(share=st.floats(0, 1))
+    def retention_or_a_request_deletes(self, share: float) -> None:
+        start, committed = self.twin.starts[1], self.bench.machine.high_watermark
+        self.twin.starts[1] = start + round(share * (committed - start))
+        self.bench.begin_at(self.twin.starts[1])
 
     @rule()
     def produce_waits(self) -> None:
@@ -212,6 +246,7 @@ class PartitionLife(RuleBasedStateMachine):
         self.leader_epoch += 1
         self.twin.pending = set()
         self.twin.ends = {1: self.twin.ends[1]}
+        self.twin.starts = {1: self.twin.starts[1]}
         self.observe(self.bench.update(self.metadata()))
 
     @rule(min_insync=st.integers(1, 3))
@@ -219,5 +254,91 @@ class PartitionLife(RuleBasedStateMachine):
         self.observe(self.bench.configure(min_insync))
 
 
+class FollowerLife(RuleBasedStateMachine):
+    """What a follower knows to be committed, whatever its log goes through.
+
+    The twin remembers every single offset of which it has heard that.
+    """
+
+    @initialize(checkpointed=st.integers(0, 6), end=st.integers(0, 4))
+    def begin(self, checkpointed: int, end: int) -> None:
+        self.bench = MachineBench(end=end, high_watermark=checkpointed)
+        self.committed = set(range(min(checkpointed, end)))
+        self.epoch = 5
+        self.bench.update(state(leader=2, epoch=self.epoch, partition_epoch=self.epoch))
+
+    @property
+    def log(self) -> LogPosition:
+        return self.bench.log
+
+    @invariant()
+    def the_high_watermark_is_what_was_heard_of(self) -> None:
+        machine = self.bench.machine
+        assert machine.high_watermark == len(self.committed)
+        assert self.committed == set(range(machine.high_watermark))
+        assert (machine.start_offset, machine.log) == (self.log.start_offset, self.log)
+        assert self.log.start_offset <= machine.high_watermark <= self.log.end_offset
+
+    @rule(count=st.integers(0, 3), heard=st.integers(0, 20), later=st.integers(0, 2))
+    def copy(self, count: int, heard: int, later: int) -> None:
+        """The leader's answer: records, its high watermark, and where its log begins."""
+        end = self.log.end_offset + count
+        start = min(self.log.start_offset + later, end)
+        self.bench.log = self.log._replace(start_offset=start, end_offset=end)
+        self.committed.update(range(max(start, min(heard, end))))
+        self.bench.machine.copied(self.log, heard)
+
+    @rule()
+    def sync(self) -> None:
+        self.bench.sync()
+
+    @rule(share=st.floats(0, 1))
+    def retention_deletes(self, share: float) -> None:
+        start = self.log.start_offset
+        self.bench.begin_at(start + round(share * (len(self.committed) - start)))
+
+    @rule(share=st.floats(0, 1))
+    def cut(self, share: float) -> None:
+        """After an unclean election below what was committed, too."""
+        start = self.log.start_offset
+        end = start + round(share * (self.log.end_offset - start))
+        self.bench.log = LogPosition(start, end, end, self.log.generation + 1)
+        self.committed.intersection_update(range(end))
+        self.bench.machine.truncated(self.log)
+
+    @rule(offset=st.integers(0, 12))
+    def begin_anew(self, offset: int) -> None:
+        """Where the leader's log begins: what is before is committed."""
+        self.bench.log = LogPosition(offset, offset, offset, self.log.generation + 1)
+        self.committed = set(range(offset))
+        self.bench.machine.truncated(self.log)
+
+    @rule(leads=st.booleans())
+    def elected(self, leads: bool) -> None:
+        """A leader shows nobody what it could still lose."""
+        self.epoch += 1
+        leader = 1 if leads else 2
+        self.bench.update(
+            state(leader=leader, epoch=self.epoch, partition_epoch=self.epoch, isr=(1, 2))
+        )
+        if leads:
+            durable = max(self.log.durable_offset, self.log.start_offset)
+            self.committed.intersection_update(range(durable))
+            self.bench.update(
+                state(leader=2, epoch=self.epoch + 1, partition_epoch=self.epoch + 1, isr=(1, 2))
+            )
+            self.epoch += 1
+
+
+def seen_at(machine: PartitionMachine, offset: int, *, is_follower: bool = False) -> int | None:
+    """Where what a reader is shown ends; None: nothing is there."""
+    try:
+        return machine.readable_end(offset, is_follower=is_follower)
+    except ApiError:
+        return None
+
+
 TestPartitionLife = PartitionLife.TestCase
 TestPartitionLife.settings = settings(max_examples=100, stateful_step_count=40)
+TestFollowerLife = FollowerLife.TestCase
+TestFollowerLife.settings = settings(max_examples=100, stateful_step_count=30)

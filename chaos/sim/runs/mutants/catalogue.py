@@ -347,8 +347,8 @@ REPLICATION = [
     ),
     bug(
         "replication: consumers see what is not committed",
-        "broker/replication/fetch.py",
-        "log.end_offset if query.replica_id >= 0 else machine.high_watermark",
+        "broker/partition/machine.py",
+        "log.end_offset if is_follower else self.high_watermark",
         "log.end_offset",
     ),
     bug(

@@ -8,7 +8,7 @@ ISR = [
     bug(
         "replication: act on the answer to an ISR before its metadata come",
         "broker/partition/machine.py",
-        "        if proposal != self._proposal or not _is_no_change(proposal, answer):\n"
+        "        if proposal != self._proposal or not answer.changes_nothing(proposal):\n"
         "            return []\n",
         "        if proposal != self._proposal:\n"
         "            return []\n"
@@ -19,7 +19,7 @@ ISR = [
         "                isr=tuple(member.broker_id for member in proposal.isr),\n"
         "                partition_epoch=answer.partition_epoch,\n"
         "            )\n"
-        "        elif not _is_no_change(proposal, answer):\n"
+        "        elif not answer.changes_nothing(proposal):\n"
         "            return []\n",
     ),
     bug(
