@@ -497,7 +497,6 @@ class PartitionLog:
         if len(self.producers) == 0:
             return  # none has written anything that counts, so none has in what is left
         self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
-        offset = max(offset, self.start_offset)
         take = functools.partial(self.producers.update_from, now_ms=self._clock.time_ms())
         replayed = finish(self._disk, replay(self.segments.all(), offset, take))
         self._producer_files = ProducerFiles(self._disk, self.directory, replayed)

@@ -539,13 +539,15 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
 def recover_producers(
     request: RecoveryRequest, recovered: RecoveredSegments
 ) -> Steps[tuple[ProducerStates, Replayed]]:
-    """Producer state as of the log's end: the newest sound snapshot, and the batches since."""
+    """Producer state as of the log's end: the newest sound snapshot, and the batches since.
+
+    Those below the log's start count as long as they are there: their producers go on from them.
+    """
     states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
     replayed = Replayed(0, 0)
     if offset < recovered.scanned_from or recovered.has_producers:
-        first = max(offset, request.start_offset)
         take = functools.partial(states.update_from, now_ms=request.now_ms)
-        replayed = yield from replay(recovered.segments, first, take)
+        replayed = yield from replay(recovered.segments, offset, take)
     return states, replayed
 
 

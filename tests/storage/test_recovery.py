@@ -463,3 +463,28 @@ def test_after_a_torn_write_the_index_files_name_nothing_behind_it() -> None:
     log = fine_log(disk, recovery_point=91, high_watermark_checkpoint=91)
     assert log.end_offset == 121
     assert each_is_found(log)
+
+
+@pytest.mark.parametrize("after", ["kill", "clean shutdown", "cut"])
+def test_a_producer_is_known_by_its_last_batch_though_its_records_are_deleted(after: str) -> None:
+    """They are in a segment that is still there. The producer goes on from its last batch; a log
+    that knew it by an earlier one, of a snapshot, would refuse whatever comes."""
+    disk = written(PER_SEGMENT)
+    log = open_log(disk)
+    append(log, make_batch(10, producer=(5, 0, 10 * PER_SEGMENT)), epoch=PER_SEGMENT)
+    append(log, make_batch(10, producer=(6, 0, 0)), epoch=PER_SEGMENT)
+    end = log.end_offset
+    assert log.segment_bases == [0, 10 * PER_SEGMENT]
+    log.advance_start_offset(end - 10)
+    log.remove_dead_segments()
+    append(log, make_batch(10), epoch=PER_SEGMENT)
+    if after == "cut":
+        log.truncate_to(end)
+    else:
+        log.sync_now()
+        is_clean = after == "clean shutdown"
+        log.close()
+        log = open_log(disk, start_offset=end - 10, clean_shutdown=is_clean)
+    repeated = make_batch(10, producer=(5, 0, 10 * PER_SEGMENT))
+    assert append(log, repeated, epoch=PER_SEGMENT) == 10 * PER_SEGMENT
+    assert append(log, make_batch(producer=(5, 0, 10 * PER_SEGMENT + 10)), epoch=PER_SEGMENT) > 0
