@@ -43,6 +43,8 @@ class Resource(NamedTuple):
 
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
+ANY_TOPIC: Final = Resource(ResourceType.TOPIC, "*")
+"""Kafka's wildcard, which no topic can be called: allowed to those who may do it to every topic."""
 
 _OPERATIONS: Final = {
     ResourceType.TOPIC: (

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
-from broker.service.authorizer import CLUSTER, Operation, Resource, topic_resource
+from broker.service.authorizer import ANY_TOPIC, CLUSTER, Operation, Resource, topic_resource
 from broker.service.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api
@@ -558,6 +558,22 @@ def test_topics_to_delete_by_name_and_by_id() -> None:
         assert "topic a" not in answer.topics[2].message
         (sent,) = edges.controller.deleted
         assert (list(sent.names), list(sent.topic_ids)) == (["b"], [b"?" * 16])
+
+    run_virtual(main())
+
+
+def test_an_id_that_is_not_known_here_yet_is_sent_only_for_who_may_delete_every_topic() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.authorizer.denied.add((Operation.DELETE, ANY_TOPIC))
+        request = admin.DeleteTopicsRequest(topic_ids=[topic_id("a")])
+        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
+        assert list(told_errors(answer)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert not edges.controller.deleted
+        edges.authorizer.denied.clear()
+        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
+        assert list(told_errors(answer)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert len(edges.controller.deleted) == 1
 
     run_virtual(main())
 
