@@ -48,6 +48,7 @@ class PartitionRetry:
 
     def succeed(self) -> None:
         self._backoff.reset()
+        self.at = 0.0
         self.failed_leader = None
         self.reason = ""
 
@@ -176,7 +177,8 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self.is_stopped = True
 
     async def close(self) -> None:
-        """Stop at once."""
+        """Stop at once. The client hears nothing any more of unanswered requests."""
+        self.stop()
         tasks = [*self._background] if self._task is None else [self._task, *self._background]
         for task in tasks:
             task.cancel()

@@ -321,7 +321,6 @@ class Sender:
     def _written(self, item: Item, base_offset: int, log_append_time_ms: int) -> None:
         queue = item.queue
         queue.retry.succeed()
-        queue.retry.at = 0.0
         batch = item.entry.batch
         self._note(queue.lane.written(item.entry))
         batch.succeed(base_offset, log_append_time_ms)

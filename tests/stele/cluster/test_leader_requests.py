@@ -224,6 +224,18 @@ def test_what_an_answer_leaves_out_is_lost() -> None:
     bench(scenario)
 
 
+def test_after_closing_the_client_hears_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.ask(0)
+        refreshes = bench.stage.cluster.metadata_requests
+        await bench.requests.close()
+        await asyncio.sleep(2 * PATIENCE_S)
+        assert (bench.client.answers, bench.client.lost) == ([], [])
+        assert bench.stage.cluster.metadata_requests == refreshes
+
+    bench(scenario)
+
+
 def test_an_item_that_does_not_count_any_more_hears_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         first, _ = await bench.ask(0, 1)
@@ -432,6 +444,17 @@ def test_a_new_leader_is_asked_at_once() -> None:
         assert retry.must_wait(Leader(2, 1), bench.now), "no leader has failed: it is the topic"
         retry.failed_leader = Leader(1, 0)
         assert retry.must_wait(Leader(1, 0), bench.now)
+        assert not retry.must_wait(Leader(2, 1), bench.now)
+
+    bench(scenario)
+
+
+def test_a_success_of_the_new_leader_ends_the_pause_after_the_old_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+        retry.failed_leader = Leader(1, 0)
+        retry.postpone("it broke", bench.now)
+        retry.succeed()
         assert not retry.must_wait(Leader(2, 1), bench.now)
 
     bench(scenario)
