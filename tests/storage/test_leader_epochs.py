@@ -31,6 +31,19 @@ def test_nothing_is_known_of_an_empty_log() -> None:
     assert LeaderEpochs().end_offset_for(0, 0) == UNKNOWN
 
 
+def test_epoch_zero_is_an_epoch() -> None:
+    assert LeaderEpochs([(0, 0), (1, 5)]).end_offset_for(0, 9) == EpochEndOffset(0, 5)
+
+
+def test_only_news_has_to_be_written() -> None:
+    epochs = LeaderEpochs([(2, 10), (4, 30)])
+    epochs.assign(4, 40)
+    epochs.advance_start(10)
+    assert (epochs.entries, epochs.dirty) == ([(2, 10), (4, 30)], False)
+    epochs.advance_start(30)
+    assert (epochs.entries, epochs.dirty) == ([(4, 30)], True)
+
+
 def test_an_epoch_without_records_gives_way() -> None:
     epochs = LeaderEpochs([(2, 10), (4, 30)])
     epochs.assign(6, 30)

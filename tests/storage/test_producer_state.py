@@ -38,6 +38,7 @@ SIX = tuple((0, 2 * n, 2) for n in range(6))  # sequences 0..11 at offsets 100..
         (((0, 0, 3),), (0, 3, 1), None),
         (((0, 0, 3),), (0, 0, 3), 100),  # the same again
         (((0, 0, 3),), (0, 0, 2), OUT_OF_ORDER),  # begins alike, ends elsewhere
+        (((0, 0, 3),), (0, 1, 2), OUT_OF_ORDER),  # begins elsewhere, ends alike
         (((0, 0, 3),), (0, 4, 1), OUT_OF_ORDER),  # a gap
         (((0, 0, 3),), (0, 1, 1), OUT_OF_ORDER),
         (((3, 0, 3),), (2, 3, 1), FENCED),
@@ -151,3 +152,42 @@ def test_a_batch_that_tells_when_it_was_appended_is_believed() -> None:
     original = states.check(header_of(batch))
     assert original is not None
     assert original.append_time_ms == 1000
+
+
+def test_a_batch_of_another_epoch_repeats_none() -> None:
+    entry = states_after((3, 0, 3)).get(7)
+    assert entry is not None
+    assert entry.find(header_of(make_batch(3, producer=(7, 3, 0)))) is not None
+    assert entry.find(header_of(make_batch(3, producer=(7, 4, 0)))) is None
+
+
+def test_any_id_but_a_negative_one_is_a_producer() -> None:
+    states = ProducerStates()
+    for producer_id in (-1, 0):
+        header = header_of(make_batch(1, producer=(producer_id, 0, 0)))
+        states.update_from(header, APPENDED_MS)
+    assert [entry.producer_id for entry in states] == [0]
+
+
+def test_a_snapshot_knows_a_producer_that_sent_no_sequence() -> None:
+    """A control batch has none, and counts as a sign of life."""
+    control = header_of(make_batch(1, producer=(7, 3, -1)))
+    states = states_after((3, 0, 1), (3, 1, 1))
+    states.update(control, 102, APPENDED_MS + 1)
+    states.update(header_of(make_batch(1, producer=(8, 5, -1))), 103, APPENDED_MS)
+    entries = decode_snapshot(states.encode())
+    assert [(each.producer_id, each.epoch, each.last_append_ms) for each in entries] == [
+        (7, 3, APPENDED_MS),
+        (7, 3, APPENDED_MS + 1),
+        (8, 5, APPENDED_MS),
+    ]
+    assert [len(each.batches) for each in entries] == [1, 1, 0]
+
+
+def test_a_snapshot_of_two_epochs_gives_back_the_later_one() -> None:
+    """Ours never has both; what follows an epoch takes its place."""
+    bodies = [states_after((epoch, 0, 3)).encode()[10:] for epoch in (3, 4)]
+    body = struct.pack(">i", 2) + b"".join(bodies)
+    states = ProducerStates.decode(struct.pack(">hI", 1, crc32c(body)) + body)
+    (entry,) = states
+    assert (entry.epoch, len(entry.batches)) == (4, 1)
