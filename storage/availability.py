@@ -12,7 +12,8 @@ logger = logging.getLogger(__name__)
 
 
 class Availability:
-    """Of one log. Its errors are told here, as what to raise."""
+    """The availability of one log. Errors of its disk are reported here; the answers say what to
+    raise."""
 
     __slots__ = ("_close_files", "_directory", "_on_failed", "offline")
 
@@ -41,21 +42,21 @@ class Availability:
             self._close_files()
 
     def failure(self, error: OSError) -> StorageError:
-        """Go offline, tell of it, and return what to raise: the device failed, or something was
-        done by half, which recovery sets right at the next start."""
+        """Go offline, report it, and return what to raise. The device failed, or an operation was
+        half done, which recovery sets right at the next start."""
         logger.error("%s fails: %s", self._directory, error)
         self.go_offline(error)
         self._on_failed(error)
         return StorageError(f"{self._directory}: {error}")
 
     def refusal(self, error: OSError) -> StorageError:
-        """What to raise when nothing was done: the log goes on, unless the device failed."""
+        """The error to raise when nothing was done. The log goes on unless the device failed."""
         if is_device_failure(error):
             return self.failure(error)
         return StorageError(f"{self._directory}: {error}; nothing was changed")
 
     def unread(self, error: OSError, path: str, position: int, offset: int) -> SteleError:
-        """What to raise when a read failed."""
+        """The error to raise when a read failed."""
         if is_unreadable(error):
             reason = f"it cannot be read: {error.strerror or error}"
             return UnreadableLogError(path, position=position, offset=offset, reason=reason)

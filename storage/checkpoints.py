@@ -20,7 +20,7 @@ LOG_START_FILE: Final = "log-start-offset-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 CORRUPT_FILE: Final = "corrupt"
-"""In a partition's directory: its log was found corrupt, and is to be fetched again."""
+"""This file in a partition's directory says that its log is corrupt and must be fetched again."""
 META_PROPERTIES_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
@@ -81,7 +81,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def decode_offsets(text: str, path: str) -> dict[TopicPartition, int]:
-    """What ``encode_offsets`` made. LogDirectoryError, which names the path, if malformed."""
+    """Decode what ``encode_offsets`` made. Raises LogDirectoryError, which names the path."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -112,9 +112,9 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id; None if the file is absent or was never written whole: it is synced before
-    anything beside it counts, and a power loss before leaves a part of it, or zeroes.
-    LogDirectoryError if malformed."""
+    """The topic id; None if the file is absent or was never completely written. The file is synced
+    before anything beside it counts; a power loss before that leaves a part of it, or zeroes.
+    Raises LogDirectoryError if it is malformed."""
     text = (_read_text(disk, path) or "").rstrip("\0")
     if len(text) < len(encode_partition_metadata(bytes(16))):
         return None
@@ -132,7 +132,7 @@ def encode_corrupt(error: CorruptLogError) -> bytes:
 
 
 def read_corrupt(disk: Disk, path: str) -> CorruptLogError | None:
-    """What was found when the log was last looked at; None if the file is absent."""
+    """The fault that was found when the log was last read; None if the file is absent."""
     text = _read_text(disk, path)
     if text is None:
         return None
@@ -150,7 +150,7 @@ def read_corrupt(disk: Disk, path: str) -> CorruptLogError | None:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose directory it is: ``meta.properties``, version 1. Ids in their text form."""
+    """The owner of a directory: ``meta.properties``, version 1. Ids in their text form."""
 
     cluster_id: str
     node_id: int

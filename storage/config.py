@@ -1,4 +1,4 @@
-"""What a log takes from its topic's configuration. Defaults are Kafka's, but for the flush."""
+"""A log's part of its topic's configuration. Defaults are Kafka's, except for the flush."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class LogConfig:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
     segment_jitter_ms: int = 0
-    """By so much less than ``segment_ms``, at most, may a segment's time be."""
+    """A segment's time may be shorter than ``segment_ms`` by at most this much."""
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
     """NO_LIMIT (-1): kept for ever."""
     retention_bytes: int = NO_LIMIT
     flush_messages: int = 1
-    """1: an offset counts as durable when it is on disk. More: as soon as it is in the page cache,
-    and a sync is asked for once so many records were written since the last."""
+    """1: an offset counts as durable when it is on disk. More: an offset counts as soon as it is in
+    the page cache, and a sync is requested after this many records."""
     flush_ms: int = NEVER_MS
-    """How long what is in the page cache may wait for a sync, where that does not hold anybody."""
+    """How long written bytes may wait for a sync that nobody waits for."""
     log_append_time: bool = False
     """``message.timestamp.type=LogAppendTime``."""
     delete_old: bool = True

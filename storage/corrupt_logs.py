@@ -20,13 +20,13 @@ class CorruptLogs:
         """Of the log directory at ``path``."""
         self.errors: dict[TopicPartition, CorruptLogError] = {}
         self.topic_ids: dict[TopicPartition, bytes | None] = {}
-        """Of the same logs; None where it is lost."""
+        """The topic ids of the same logs; None where it is lost."""
         self._disk = disk
         self._path = path
         self._unnoted: set[TopicPartition] = set()  # the disk took no note of them
 
     def noted(self, key: TopicPartition) -> CorruptLogError | None:
-        """What an earlier life found of a log. Raises OSError."""
+        """The fault of a log that an earlier life of the process noted. Raises OSError."""
         return read_corrupt(self._disk, self._note(key))
 
     def hold(
@@ -37,8 +37,8 @@ class CorruptLogs:
         *,
         is_noted: bool = False,
     ) -> None:
-        """Remember it until the log is set aside. Noted, the next start need not look there again,
-        as after a clean shutdown, or where the recovery point is past it."""
+        """Remember a fault until the log is set aside. The note on disk matters because the next
+        start may not read that place: after a clean shutdown, or below the recovery point."""
         self.errors[key] = error
         self.topic_ids[key] = topic_id
         if is_noted:
@@ -57,7 +57,7 @@ class CorruptLogs:
 
     @property
     def all_are_noted(self) -> bool:
-        """Else recovery has to find again what could not be noted."""
+        """Whether every fault is noted on disk. If not, recovery has to find the others again."""
         return not self._unnoted
 
     def _note(self, key: TopicPartition) -> str:

@@ -1,8 +1,8 @@
 """The note of a cut that takes several segments off a log's end.
 
 It stands in the log's directory from before the first of them goes until the last is gone for good.
-A crash in between may leave any of them. Recovery finds the note and removes the rest, rather than
-take what is missing for lost.
+A crash in between may leave any of them. Recovery finds the note and removes the rest; without the
+note it would take the missing ones for lost.
 
 One line: the base offset of the first segment that goes.
 """
@@ -26,7 +26,7 @@ def encode_cut(base_offset: int) -> bytes:
 
 
 def read_cut(disk: Disk, directory: str) -> int | None:
-    """From which base offset on segments were to go; None: no cut is under way. Raises
+    """The base offset from which on segments go; None: no cut is under way. Raises
     LogDirectoryError, OSError."""
     path = cut_path(directory)
     if not disk.exists(path):

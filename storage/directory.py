@@ -73,8 +73,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that logs have cut off, not removed yet
-        # Whose directories were begun when something failed; ``create`` goes on with one,
-        # ``delete`` sets it aside.
+        # Logs whose directories were begun when something failed: ``create`` goes on with them,
+        # ``delete`` sets them aside.
         self.half_made: dict[TopicPartition, bytes] = {}
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
@@ -313,7 +313,7 @@ class LogDirectory:
         directory = f"{self.path}/{key}"
         metadata_path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
-            # What an old log of that name has left must not measure this one.
+            # Checkpoints of an earlier log of that name must not apply to this one.
             self._checkpoints.lower(key, 0)
             self._disk.make_directory(directory)
             file = self._disk.open(metadata_path, create=True)
@@ -336,7 +336,8 @@ class LogDirectory:
         return log
 
     def adopt(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """Say whose a log is that has lost its ``partition.metadata``. Raises StorageError."""
+        """Write the topic id of a log that has lost its ``partition.metadata``. Raises
+        StorageError."""
         key = TopicPartition(topic, partition)
         path = f"{self.path}/{key}/{PARTITION_METADATA_FILE}"
         try:
@@ -349,7 +350,7 @@ class LogDirectory:
             self.logs[key].topic_id = topic_id
 
     def checkpointed(self, log: PartitionLog) -> tuple[int, int, int]:
-        """What the checkpoints say of a log: recovery point, high watermark, start."""
+        """A log's checkpointed recovery point, high watermark and start."""
         return self._checkpoints.of(log.key)
 
     def holds(self, key: TopicPartition) -> bool:
@@ -448,9 +449,9 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- sync
 
     def flush_overdue(self) -> None:
-        """Sync the logs that hold something for ``flush.ms`` by now; to be called every so often.
+        """Sync the logs whose oldest unsynced bytes are ``flush.ms`` old; to be called regularly.
 
-        Costs by the logs that hold something, not by all.
+        The cost goes by the number of logs with unsynced bytes, not by all.
         """
         now_s = self._clock.monotonic()
         for log, since_s in list(self._unflushed.items()):
@@ -466,7 +467,7 @@ class LogDirectory:
 
     @property
     def sync_groups(self) -> int:
-        """How many groups have reached the disk."""
+        """The number of groups that have reached the disk."""
         return self._commit.groups
 
     def _on_failed_sync(self, error: OSError) -> None:
@@ -484,7 +485,7 @@ class LogDirectory:
             self.on_offline(self)
 
     def _refusal(self, what: str, error: OSError) -> StorageError:
-        """What to raise; the directory goes offline if the device failed, or if it is gone."""
+        """The error to raise. The directory goes offline if the device failed or it is gone."""
         if is_device_failure(error) or not self._disk.exists(self.path):
             logger.error("%s fails: %s: %s", self.path, what, error)
             self._go_offline(error)
@@ -511,7 +512,7 @@ class LogDirectory:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
 
     def _committed(self) -> dict[PartitionLog, int]:
-        """The high watermarks that may be told of after a loss of power."""
+        """The high watermarks of all logs, each as far as a loss of power leaves the log."""
         return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self.logs.values()}
 
     async def free_set_aside(self) -> None:
@@ -522,7 +523,7 @@ class LogDirectory:
             await self._disk.discard(paths)
 
     def durable_start_offset(self, log: PartitionLog) -> int:
-        """Where a log begins for sure after a power loss, or later."""
+        """The start that a log has after a power loss, at least."""
         return min(log.start_offset, self._checkpoints.durable_start(log.key))
 
     async def persist_start_offsets(self) -> None:
@@ -560,7 +561,7 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- end
 
     async def abandon(self) -> None:
-        """Give it back after a start that came to nothing: it is as clean as it was."""
+        """Release the directory after a start that failed: it is as clean as before."""
         await self.close(broker_epoch=self.previous_broker_epoch, is_reported=self.clean_shutdown)
 
     async def close(self, *, broker_epoch: int = -1, is_reported: bool = True) -> None:

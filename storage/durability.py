@@ -1,4 +1,4 @@
-"""What of one log is on disk, and what still has to get there."""
+"""How much of one log is on disk, and what its next sync has to cover."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Durability:
         on_dirty: Callable[[], None],
         on_unflushed: Callable[[], None],
     ) -> None:
-        """Of a log that was just recovered: all of it is on disk."""
+        """For a log that was just recovered: all of it is on disk."""
         self.synced_offset = end_offset
         """Everything below is on disk. Falls by truncation only."""
         self.durable_offset = end_offset
@@ -55,7 +55,7 @@ class Durability:
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
-        """So many were written, and the log ends here now."""
+        """``records`` more were written, and the log now ends at ``end_offset``."""
         if config.strict_flush:
             if not self._dirty:
                 self.mark_dirty()
@@ -80,7 +80,7 @@ class Durability:
             self._on_dirty()
 
     def require(self, *paths: str) -> None:
-        """These too must be on disk before anything appended from now on counts as such."""
+        """These paths, too, must be on disk before later appends count as durable."""
         self._requirements += 1
         self._unsynced_paths.update(dict.fromkeys(paths, self._requirements))
         self.mark_dirty()
@@ -88,7 +88,7 @@ class Durability:
     # ----------------------------------------------------------------------------- a sync
 
     def begin(self, active_path: str, end_offset: int) -> SyncTicket:
-        """A group begins: what of the log goes into it."""
+        """A group begins: the paths of the log that it must sync."""
         self._dirty = False
         self._unflushed_records = 0
         for path in list(self._unsynced_paths):
@@ -98,8 +98,8 @@ class Durability:
         return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements)
 
     def finish(self, ticket: SyncTicket) -> bool:
-        """The group is on disk. Whether more is durable: after a truncation since, it says nothing
-        about offsets."""
+        """The group is on disk; return whether more is durable. If the log was truncated since the
+        group began, the group says nothing about offsets."""
         if ticket.generation != self.generation:
             return False
         for path in ticket.paths:
@@ -115,7 +115,7 @@ class Durability:
     # ----------------------------------------------------------------------------- a cut
 
     def begin_cut(self) -> None:
-        """The log is about to be cut: what syncs under way will say holds no more."""
+        """The log is about to be cut: the results of syncs under way no longer count."""
         self.generation += 1
 
     def end_cut(self, end_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What storage raises beside ``OSError`` and ``ApiError``."""
+"""The errors of storage, beside ``OSError`` and ``ApiError``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from world.disk import ReadFailedError, SyncFailedError
 
 
 class Failure(enum.Enum):
-    """What an ``OSError`` of a disk says, and so what has to stop. There is no other such list.
+    """The kinds of ``OSError`` of a disk, and what each stops. There is no other such list.
 
     ============  ==========================================  ====================================
     kind          errors                                      what stops
@@ -74,7 +74,7 @@ def is_device_failure(error: OSError) -> bool:
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether a read failed for what stands there: another replica may have it."""
+    """Whether a read failed because of its medium: another replica may have the bytes."""
     return Failure.of(error) is Failure.MEDIUM
 
 

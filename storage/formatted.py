@@ -1,4 +1,4 @@
-"""Making a directory a log directory, and finding out whose it is."""
+"""Formats a log directory, and reads its owner."""
 
 from __future__ import annotations
 

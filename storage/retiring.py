@@ -15,12 +15,12 @@ _SNAPSHOTS_PER_TURN: Final = 32
 
 
 async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> int:
-    """Take the segments below the log's start out of it, and free their space; how many.
+    """Take the segments below the log's start out of it and free their space; return how many.
 
-    The start is on disk: what a crash leaves of them, recovery removes. ``in_order``: it is not,
-    and each segment is gone for good before the next one goes, since a crash must leave no gap.
-    They are given other names first, so that what is freed off the event loop cannot be of another
-    log that was made under the same path meanwhile. Raises OSError: it may be called again.
+    The start is on disk, so recovery removes what a crash leaves of them. With ``in_order`` the
+    start is not on disk: each segment is gone for good before the next one goes, since a crash must
+    leave no gap. The files are renamed first, because their space is freed off the event loop:
+    meanwhile another log may be made under the same path. Raises OSError: it may be called again.
     """
     slices = Slices(_SEGMENTS_PER_TURN)
     aside: list[str] = []
@@ -39,7 +39,7 @@ async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> i
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:
-    """Those below the first segment: nobody goes back to them."""
+    """The producer snapshots below the first segment: recovery never goes back to them."""
     slices = Slices(_SNAPSHOTS_PER_TURN)
     aside: list[str] = []
     if log.offline is not None:

@@ -14,8 +14,8 @@ _POSITION_MAX: Final = 0x7FFFFFFF  # positions in an index are 32 bits wide
 def must_roll(
     log: LogView, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
 ) -> bool:
-    """Whether a batch belongs into a new segment. Times are the records', as in Kafka, so that all
-    replicas cut alike."""
+    """Whether a batch belongs into a new segment. Time is that of the records, as in Kafka, so that
+    all replicas roll at the same offsets."""
     segment, config = log.segments.active, log.config
     if segment.size == 0:
         return False

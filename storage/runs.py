@@ -1,4 +1,4 @@
-"""What a follower fetched, cut into what can be written at once."""
+"""Divides fetched bytes into runs that can each be written at once."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class Segment:
         self.max_timestamp_offset = base_offset  # last offset of the batch that has it
         self.bytes_since_index = 0
         self.unseen_bytes = 0
-        """From the file's beginning on, recovery has not looked at so many: each read checks them.
-        (What is written behind them comes from memory, where it was checked.)"""
+        """Recovery has not checked this many bytes from the file's beginning: each read checks
+        them. (Later bytes were checked in memory before they were written.)"""
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
         self.size = self._file.size  # only whole batches once loaded
@@ -105,7 +105,7 @@ class Segment:
         self.indexes_lost = False
         """The files are missing or wrong: nothing is found before ``reindex`` made them anew."""
         self.damage: CorruptLogError | ReadFailedError | None = None
-        """Why they could not be made anew: each look-up raises it."""
+        """The error that kept the indexes from being rebuilt: each look-up raises it."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
@@ -307,9 +307,9 @@ class Segment:
         return self._index_fits()
 
     def begin_scan(self, proven_offset: int) -> int:
-        """Get ready to note all batches from a position on, which is returned; forget what was
-        known of them. ``proven_offset``: all below was on disk, so that an index entry below leads
-        to the batch that it names.
+        """Prepare to note all batches from a position on, and return it; forget what was known of
+        them. All bytes below ``proven_offset`` were on disk, so an index entry below it leads to
+        the batch that it names.
 
         An index file is only ever appended to, and its cuts are on disk before anything takes the
         place of what was cut. So a crash leaves entries that are right, or zeroes, which do not
@@ -573,7 +573,7 @@ class Segment:
         except CorruptLogError:
             if at == 0:
                 raise
-        # The index led astray, or to a corrupt batch: without it that shows.
+        # The index is wrong, or the batch it leads to is corrupt: a search without it tells which.
         found = self._walk(data, position, 0, limit_offset)
         self.lost_indexes()
         return found

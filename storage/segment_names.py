@@ -9,7 +9,7 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
-"""Behind the name of a file that is to be removed."""
+"""The suffix of a file that is to be removed."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:

@@ -65,7 +65,7 @@ class Segments:
         return segment, None
 
     def remember(self, segment: Segment, found: SegmentRead) -> None:
-        """A reader got this; it will ask for what follows."""
+        """Remember where a reader stopped: it will ask for what follows."""
         offset = found.next_offset
         if offset in self._cursors or (offset >= segment.end_offset and segment is not self.active):
             return
@@ -96,9 +96,9 @@ class Segments:
         self.active = segment
 
     def announce_cut(self, keep: int) -> bool:
-        """Note on disk that all but the first ``keep`` are to go, so that a crash between the
-        first and the last of them leaves no gap. False: the note is not needed, or the disk is
-        full. Raises OSError; nothing has changed then."""
+        """Note on disk that all segments but the first ``keep`` will go, so that a crash in the
+        middle leaves no gap. False: the note is not needed, or the disk is full. Raises OSError;
+        nothing has changed then."""
         if len(self._items) - keep < 2:
             return False
         note = encode_cut(self._items[keep].base_offset)
@@ -111,9 +111,9 @@ class Segments:
         return True
 
     def drop_last(self, keep: int, *, is_announced: bool) -> list[str]:
-        """Take out all but the first ``keep``; the paths of their files, which have other names by
-        then. It is on disk when it returns: by two syncs if it was announced, else by one for each
-        segment. Raises OSError: recovery goes on with what was announced."""
+        """Take out all segments but the first ``keep``; return the new paths of their renamed
+        files. The cut is on disk when this returns: by two syncs if it was announced, else by one
+        for each segment. Raises OSError: recovery completes an announced cut."""
         aside: list[str] = []
         while len(self._items) > keep:
             segment = self._items.pop()

@@ -38,8 +38,8 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
 
 
 def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
-    """The newest sound one that is not above ``end_offset``, and its offset; newer are removed,
-    durably: once the log has grown past one that came back, it would pass for right."""
+    """The newest sound snapshot that is not above ``end_offset``, and its offset. Newer ones are
+    removed durably: if one came back after the log had grown past it, it would pass for right."""
     found, at = ProducerStates(), 0
     removed = False
     for offset in reversed(snapshot_offsets(disk, directory)):
@@ -58,8 +58,8 @@ def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[Produc
 
 
 def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
-    """After a truncation, synced: one that came back after a crash would speak of other records
-    than stand there."""
+    """Remove snapshots after a truncation, and sync: one that came back after a crash would
+    describe other records than the log then holds."""
     dropped = [o for o in snapshot_offsets(disk, directory) if o > offset]
     for above in dropped:
         disk.remove(snapshot_path(directory, above))

@@ -13,7 +13,7 @@ from world.disk import Disk
 T = TypeVar("T")
 
 BATCHES_PER_TURN: Final = 256
-"""Looking at so many batches takes a millisecond or two."""
+"""A walk over this many batches takes a millisecond or two."""
 
 
 class Warm(NamedTuple):
@@ -39,8 +39,8 @@ class Turn(enum.Enum):
 Step = Warm | Sync | Turn
 
 Steps = Generator[Step, None, T]
-"""A work that says at each step what it can wait for. If it is closed before its end, it gives
-back what it holds."""
+"""Work that names at each step what it waits for. If it is closed early, it releases what it
+holds."""
 
 
 def finish(disk: Disk, steps: Steps[T]) -> T:
@@ -73,7 +73,7 @@ async def take_turns(disk: Disk, steps: Steps[T]) -> T:
 
 
 async def _failure_of(disk: Disk, step: Step) -> OSError | None:
-    """Wait for what a step names. What the work has to know of, if that failed."""
+    """Wait for what a step names. Returns the error that the work has to know of, if any."""
     match step:
         case Sync(paths):
             try:
@@ -81,7 +81,7 @@ async def _failure_of(disk: Disk, step: Step) -> OSError | None:
             except OSError as error:
                 return error
         case Warm():
-            # Only so that the read does not wait: it tells itself what is wrong.
+            # This only keeps the read from waiting. If it failed, the read reports the error.
             with contextlib.suppress(OSError):
                 await disk.warm(*step)
         case Turn.OVER:
@@ -90,7 +90,7 @@ async def _failure_of(disk: Disk, step: Step) -> OSError | None:
 
 
 class Pace:
-    """Of a walk over the batches of one file: when it is to wait, and for what."""
+    """The pauses of a walk over the batches of one file: when it waits, and for what."""
 
     __slots__ = ("_bytes", "_left", "_path", "_warm_to")
 

@@ -46,7 +46,8 @@ class TimeIndex:
         return TimeEntry._make(_ENTRY.unpack_from(self._entries, index * ENTRY_SIZE))
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Note the greatest timestamp so far and where it stands; nothing if it is not news."""
+        """Note the greatest timestamp so far and its offset, unless the last entry says the
+        same."""
         relative = offset - self.base_offset
         if self._entries:
             last = _ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_SIZE)
@@ -127,7 +128,7 @@ class ColdIndexError(Exception):
     def __init__(self, size: int) -> None:
         super().__init__("not in memory")
         self.size = size
-        """Of the whole file, in bytes."""
+        """The size of the whole file, in bytes."""
 
 
 class WrongIndexError(Exception):

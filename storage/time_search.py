@@ -43,7 +43,8 @@ async def newest(log: LogView) -> TimestampOffset | None:
 
 
 async def largest_timestamp(log: LogView, segment: Segment) -> int:
-    """Of all records of the segment; -1 also if it was deleted meanwhile. Raises OSError."""
+    """The greatest time of the segment's records; -1 if they have none, or if the segment was
+    deleted meanwhile. Raises OSError."""
     while log.offline is None and segment in log.segments:
         found = segment.largest_timestamp()
         if not isinstance(found, ColdRange):

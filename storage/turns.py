@@ -16,7 +16,7 @@ SLICE_STEPS: Final = 256
 async def in_slices(
     work: Callable[[T], R], items: Iterable[T], steps: int = SLICE_STEPS
 ) -> list[R]:
-    """What ``work`` makes of each item; others run after every so many of them."""
+    """``work``'s result for each item. Other tasks run after every so many of them."""
     done = []
     for count, item in enumerate(items, 1):
         done.append(work(item))
@@ -28,8 +28,8 @@ async def in_slices(
 class Slices:
     """Gives the event loop to others after every so many steps of a long work.
 
-    Steps are counted, not timed: the simulator does in one turn what a node does in one. After an
-    ``await`` nothing holds any more but what is checked again.
+    Steps are counted, not timed: a turn of the simulator does the same as a turn of a node. After
+    an ``await`` the caller checks its assumptions again.
     """
 
     __slots__ = ("_left", "_steps")
@@ -40,7 +40,7 @@ class Slices:
         self._left = steps
 
     async def step(self, count: int = 1) -> bool:
-        """So many steps were done, or are next. Whether others have run meanwhile."""
+        """``count`` steps were done, or are next. Returns whether other tasks have run."""
         self._left -= count
         if self._left > 0:
             return False
