@@ -107,53 +107,65 @@ class ReplicaManager:
         self._replicas.on_followed = self._followed
         self._replicas.on_proposed = self._proposed
         self._deadlines = DeadlineWheel(world.clock)
-        self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
         self._leader_throttle = LeaderThrottle(self._replicas, self._deadlines)
-        self._fetch = FetchRequests(
+        self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._fetch = self._make_fetch(answer_share)
+        self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
+        self._deletion = DeleteRequests(self._replicas, lease_valid)
+        self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
+        self._relaxed = {
+            directory: RelaxedFlush(world.disk, directory) for directory in self._directories
+        }
+        self._applier = self._make_applier()
+        self._follower_throttle = FollowerThrottle(
+            world.clock, broker_id=broker_id, count_bytes=self._count_throttled
+        )
+        self._fetchers = self._make_fetchers(open_link or self._open_link)
+        self._proposer = self._make_proposer(alter_partition)
+        paths = [directory.path for directory in self._directories]
+        self._rooms = rooms or Rooms(world.disk, world.clock, paths)
+        self._housekeeping = Housekeeping(
+            self._replicas, config, self._directories, self._applier, self._rooms
+        )
+
+    def _make_fetch(self, answer_share: Callable[[], int]) -> FetchRequests:
+        return FetchRequests(
             self._replicas,
             self._deadlines,
             self._found_corrupt,
             answer_share,
             self._leader_throttle,
         )
-        self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
-        self._relaxed = {
-            directory: RelaxedFlush(world.disk, directory) for directory in self._directories
-        }
-        self._applier = MetadataApplier(
+
+    def _make_applier(self) -> MetadataApplier:
+        return MetadataApplier(
             self._replicas,
-            config,
+            self._config,
             self._relaxed,
             on_removed=self._removed,
             on_changed=lambda replica: self._fetchers.look_again(replica.id),
-            corruption_found=corruption_found,
+            corruption_found=self._corruption_found,
         )
-        self._follower_throttle = FollowerThrottle(
-            world.clock, broker_id=broker_id, count_bytes=self._count_throttled
-        )
-        self._fetchers = Fetchers(
+
+    def _make_fetchers(self, open_link: OpenLink) -> Fetchers:
+        return Fetchers(
             throttle=self._follower_throttle,
-            broker_id=broker_id,
-            config=config,
-            open_link=open_link or self._open_link,
+            broker_id=self._broker_id,
+            config=self._config,
+            open_link=open_link,
             broker_epoch=lambda: self._broker_epoch,
             count_bytes=self._count_replicated,
             on_corrupt=self._found_corrupt,
         )
-        self._proposer = IsrProposer(
-            broker_id=broker_id,
+
+    def _make_proposer(self, alter_partition: AlterPartition) -> IsrProposer:
+        return IsrProposer(
+            broker_id=self._broker_id,
             alter_partition=alter_partition,
             broker_epoch=lambda: self._broker_epoch,
             registered_epoch=lambda member: self._replicas.status(member).epoch,
             still_wanted=self._still_wanted,
             answered=self._isr_answered,
-        )
-        self._deletion = DeleteRequests(self._replicas, lease_valid)
-        self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
-        paths = [directory.path for directory in self._directories]
-        self._rooms = rooms or Rooms(world.disk, world.clock, paths)
-        self._housekeeping = Housekeeping(
-            self._replicas, config, self._directories, self._applier, self._rooms
         )
 
     # ------------------------------------------------------------------------- life
