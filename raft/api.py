@@ -1,4 +1,4 @@
-"""What the quorum's users (controller, broker) see of it. Types only."""
+"""The quorum as its users (controller, broker) see it. Types only."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class QuorumListener(Protocol):
         ...
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
-        """Forget the state: it is what these records lead to from nothing, as of ``end_offset``.
+        """Replace the state by the one that these records build from nothing, as of ``end_offset``.
 
         Comes first after a start from a snapshot, or when the leader's log no longer begins where
         this one ended; never while this node leads. Later batches begin at ``end_offset``.
@@ -86,10 +86,10 @@ class MetadataQuorum(Protocol):
 
     @property
     def controller_features(self) -> Mapping[int, tuple[FeatureLevels, ...]]:
-        """What each voter supports, by node id; empty for one that never told.
+        """The features that each voter supports, by node id; empty for one that never told.
 
-        By the newest record of the voters, committed or not: at a leader, whatever it proposes
-        next stands behind that in the log. A leader counts whom it is adding among them.
+        This is the newest record of the voters, committed or not: a leader's next proposal stands
+        behind it in the log. A leader also counts the voter that it is adding.
         """
         ...
 

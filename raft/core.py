@@ -1,4 +1,4 @@
-"""The way into the consensus core: one event in, the work it makes out.
+"""The way into the consensus core: one event in, the resulting work out.
 
 Pull-based Raft in the shape of KRaft: KIP-595 (the protocol), KIP-996 (pre-vote), and Ongaro's
 dissertation for the rules of votes and commitment. No IO, no clock, no threads: the driver says
@@ -81,8 +81,8 @@ class RaftCore:
     for the leader: controllers by their ids, or under ids that the driver can call and that no
     replica has (negative).
     ``is_founder``: when this disk was formatted, its node was to be one of the first voters. Only
-    then it is the one who is meant where a set of voters has its node with an unknown directory:
-    an emptied disk must not vote in the name of the one that was there before.
+    then does a voter with this node and an unknown directory mean this replica: an emptied disk
+    must not vote in the name of the disk that was there before.
     Begin with ``start``. Before each event a core that ``minds_room`` is told of it: ``tell_room``.
     """
 
@@ -124,12 +124,12 @@ class RaftCore:
 
     @property
     def vote(self) -> ReplicaKey | None:
-        """Whom it voted for in this epoch; once given it never changes."""
+        """The candidate that this replica voted for in this epoch; a vote never changes."""
         return self._replica.voted
 
     @property
     def outstanding(self) -> Mapping[int, Call]:
-        """To be looked at only: the calls without an answer, by request id."""
+        """The calls without an answer, by request id. Callers must not change it."""
         return self._replica.outstanding
 
     @property
@@ -158,24 +158,24 @@ class RaftCore:
 
     @property
     def transferring_to(self) -> int | None:
-        """Whom leadership is being handed to: meanwhile nothing may be proposed."""
+        """The voter to which leadership is being handed; meanwhile nothing may be proposed."""
         leading = self._replica.leading
         pending = None if leading is None else leading.transfer
         return None if pending is None else pending.to
 
     @property
     def voters(self) -> VoterSet:
-        """The latest in the log, committed or not: by it this replica goes."""
+        """The latest voters in the log, committed or not: this replica uses them."""
         return self._replica.voters
 
     @property
     def voter_history(self) -> VoterHistory:
-        """To be looked at only: all sets of voters that the log holds."""
+        """All sets of voters that the log holds. Callers must not change it."""
         return self._replica.history
 
     @property
     def voters_offset(self) -> int:
-        """Of the batch that made them the voters; -1 when they are the configuration's."""
+        """The offset of the batch that made them voters; -1 for those of the configuration."""
         return self._replica.history.latest_offset
 
     def voters_at(self, end_offset: int) -> VoterSet:
@@ -184,15 +184,15 @@ class RaftCore:
 
     @property
     def adding(self) -> Voter | None:
-        """Who is to become a voter once it has caught up. When that changes to None and it is
-        not in ``voters``, it was given up."""
+        """The observer that becomes a voter once it has caught up. If this changes to None and the
+        observer is not in ``voters``, it was given up."""
         leading = self._replica.leading
         adding = None if leading is None else leading.adding
         return None if adding is None else adding.voter
 
     @property
     def voters_to_be(self) -> VoterSet:
-        """The latest voters, and who is to become one of them."""
+        """The latest voters, and the observer that is about to become one."""
         return self.voters if self.adding is None else self.voters.with_voter(self.adding)
 
     @property
@@ -260,7 +260,8 @@ class RaftCore:
         return self._finish(now)
 
     def tick(self, now: float) -> Ready:
-        """Do what is due. Call it at ``Ready.deadline`` at the latest; more often does no harm."""
+        """Do everything due by now. Call it at ``Ready.deadline`` at the latest; earlier calls do
+        no harm."""
         election.tick(self._replica, now)
         replication.tick(self._replica, now)
         fetch_source.tick(self._replica, now)
@@ -269,7 +270,7 @@ class RaftCore:
     def propose(self, payload: bytes, count: int, now: float) -> Ready:
         """Append one batch of ``count`` records as leader, at ``log.end_offset``.
 
-        The driver has seen that there is room for it: nobody can refuse it any more.
+        The driver has checked that the disk has room for it: from here on it cannot be refused.
         """
         replica, state = self._replica, self._replica.leading
         if state is None:
@@ -364,7 +365,7 @@ class RaftCore:
     def tell_room(self, has_room: bool) -> None:
         """Whether the disk takes a small batch while the next event, and no other, is taken in.
 
-        Without room a leader changes no voters by itself: what it appends nobody can refuse.
+        Without room a leader changes no voters by itself, since its appends cannot be refused.
         """
         self._replica.has_room = has_room
 
@@ -378,9 +379,9 @@ class RaftCore:
     def change_voters(self, change: VoterChange, now: float, *, has_room: bool) -> Ready:
         """Add, remove or update a voter. Allowed when ``change_refusal`` is None.
 
-        The change is certain once ``high_watermark`` passes the ``voters_offset`` that it got. That
-        of ``AddVoter`` is appended later: watch ``adding``. A leadership that ends before leaves
-        the outcome open, as with ``propose``. A leader that removes itself leads until that is
+        The change is certain once ``high_watermark`` passes its ``voters_offset``. ``AddVoter``
+        appends its record later: watch ``adding``. If the leadership ends before, the outcome is
+        open, as with ``propose``. A leader that removes itself leads until the removal is
         committed, and then resigns.
         """
         membership.begin(self._replica, now, change, has_room=has_room)
@@ -428,7 +429,7 @@ class RaftCore:
                 read_index.on_answer(replica, now, call.request_id, None)
 
     def _finish(self, now: float) -> Ready:
-        """Send what the new state has to say, and hand out the work."""
+        """Send the messages that the new state requires, and hand out the work."""
         replica = self._replica
         membership.settle_role(replica, now)
         transfer.advance(replica, now)

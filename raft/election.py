@@ -35,11 +35,12 @@ _log = logging.getLogger(__name__)
 
 
 def on_vote_request(replica: Replica, now: float, request_id: int, message: VoteRequest) -> None:
-    """Any candidate may get the vote, also one that this replica knows for no voter.
+    """Any candidate may get the vote, even one that is no voter by this replica's log.
 
-    For this log may be behind: when a voter has joined and only a majority has its record, that one
-    may be the only one who can be elected, and this vote the one that it lacks. It does no harm:
-    who is elected is decided by the candidate's set, its log and one vote per replica and epoch.
+    This log may be behind. Example: a voter joins, and only a majority has its record; the new
+    voter may be the only one that can be elected, and it may need this very vote. The vote does no
+    harm: an election is decided by the candidate's set of voters, its log, and one vote per replica
+    and epoch.
     """
     candidate = ReplicaKey(message.candidate_id, message.candidate_directory_id or NO_DIRECTORY)
     error = _vote_error(replica, candidate, message)
@@ -56,9 +57,12 @@ def on_vote_request(replica: Replica, now: float, request_id: int, message: Vote
 
 
 def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
-    """Who is asked by its directory is a voter for the candidate, whether it knows that yet or not:
-    it answers. Who is asked by its id only may be meant by what an emptied disk had promised; it
-    answers when it is a voter by its own log, and not by being that node (``is_founder``).
+    """Whether this replica answers the request for a vote.
+
+    A request that names this directory comes from a candidate for which this replica is a voter, so
+    it answers, even if it does not know that yet. A request that names only the node may mean a
+    disk that was here before and has made promises: then this replica answers only if it is a voter
+    by its own log (``is_founder``).
     """
     asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
     by_directory = asked.directory_id != NO_DIRECTORY
@@ -72,11 +76,11 @@ def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -
 
 
 def _disturbs(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
-    """Whether this is a pre-vote that must not even bring its epoch in.
+    """Whether this is a pre-vote whose epoch must not be taken in.
 
-    One that was removed does not hear of it from those who no longer count it, and may be of a
-    later epoch, in which it stood in vain. It must not depose a leader that is heard; it can follow
-    again when the others have come to its epoch.
+    A removed voter does not hear of its removal from replicas that no longer count it, and may be
+    in a later epoch, in which it stood in vain. It must not depose a leader that others hear. It
+    can follow again when the others reach its epoch.
     """
     return message.pre_vote and candidate not in replica.voters and _hears_a_leader(replica, now)
 
@@ -105,9 +109,10 @@ def _await_leader(replica: Replica, now: float, delay: float) -> None:
 def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     """Whether a vote would be given in the next epoch. Promises nothing (KIP-996).
 
-    No, while the leader is heard: else a voter that alone lost it would depose it. And of two that
-    ask each other, one gives way, so that they do not split the votes: the worse log, then the
-    higher id; unless the one that should win was refused by the other.
+    Not while this replica hears the leader: else a single voter that lost its connection would
+    depose it. If two candidates ask each other, the one with the worse log gives way, then the one
+    with the higher id, so that they do not split the votes. A candidate that has already refused
+    this replica is judged by its log alone.
     """
     if _hears_a_leader(replica, now):
         return False
@@ -130,7 +135,7 @@ def _hears_a_leader(replica: Replica, now: float) -> bool:
 
 
 def _defer(replica: Replica, now: float) -> None:
-    """Leave the one who got our pre-vote the time to win."""
+    """Give the candidate that got our pre-vote the time to win."""
     state = replica.state
     if isinstance(state, Standby):
         delay = replica.timing.suspicion(replica.rng) + patience(replica)
@@ -188,7 +193,7 @@ def on_end_epoch_request(
 
 
 def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ()) -> None:
-    """The leader of this epoch leads no more: stand, the later the worse one's place in line."""
+    """The leader of this epoch leads no more: stand for election, later if others are preferred."""
     known, replica.leader_gone = replica.leader_gone, True
     if known and not successors:
         return  # a refused fetch may come before the EndQuorumEpoch that says who is next
@@ -267,8 +272,8 @@ def _observe(
 ) -> bool:
     """Take in the epoch that a voter answers; return whether it was news.
 
-    Where another disk answers in the voter's place, only an epoch that has a leader counts: one in
-    which such a replica merely stood must not depose anybody.
+    If another disk answers in the voter's place, its epoch counts only if it has a leader: an epoch
+    in which such a replica merely stood must not depose anybody.
     """
     if message.error is ErrorCode.INVALID_VOTER_KEY and message.leader_id is None:
         return False
@@ -312,7 +317,7 @@ def _judge_vote(replica: Replica, now: float, state: Candidate) -> None:
 
 
 def _stalled(replica: Replica, state: Candidate) -> bool:
-    """Everybody was heard or is out of reach, and it was not enough: do not wait it out."""
+    """Every voter answered or is out of reach, and no majority granted: stop waiting."""
     return replica.promises_durable and state.asking.exhausted
 
 
@@ -325,18 +330,20 @@ def _give_up(replica: Replica, now: float, state: Prospective) -> None:
 
 
 def stand_at(replica: Replica, due_at: float) -> float:
-    """When a replica stands that is due then: not while its disk owes it an epoch or a vote.
+    """When a replica whose time has come stands: not while its epoch or vote is being written.
 
-    Nobody would hear of it before; and giving up what the disk is about to have, for one epoch more
-    that the disk would have to take, a slow disk would never let anybody be elected.
+    Nobody would hear of the candidacy before the disk has it. If the replica gave up an epoch that
+    the disk is about to have, for a further epoch that the disk has to take as well, a slow disk
+    would never let anybody be elected.
     """
     return due_at if replica.promises_durable else NEVER
 
 
 def promise_kept(replica: Replica) -> None:
-    """The disk has the last epoch and vote: only now do others hear, and election timeouts begin.
+    """The disk has the last epoch and vote. Only now do others hear of them, so only now do
+    election timeouts begin.
 
-    Those whose votes a candidate waits for have a disk, too, which may be as slow.
+    The voters whose votes a candidate waits for have disks, too, which may be as slow.
     """
     match replica.state:
         case Candidate() as state:
@@ -346,8 +353,8 @@ def promise_kept(replica: Replica) -> None:
 
 
 def patience(replica: Replica) -> float:
-    """How long another replica's disk may take, going by this one's last time: bounded, for one
-    stall says nothing of the next election."""
+    """The time that another replica's disk may take, estimated by this disk's last sync. It is
+    bounded, because one stall says nothing about the next election."""
     return min(2 * replica.sync_took_s, 2 * replica.timing.election_timeout_s)
 
 
@@ -360,7 +367,7 @@ def count_own_vote(replica: Replica, now: float) -> None:
 
 
 def tick(replica: Replica, now: float) -> None:
-    """Do what the clock asks of a voter."""
+    """Take the steps of a voter that are due."""
     state = replica.state
     if isinstance(state, Standby) and now >= stand_at(replica, state.stand_at):
         if replica.may_stand:
@@ -375,8 +382,8 @@ def tick(replica: Replica, now: float) -> None:
 
 
 def check_quorum_at(replica: Replica, state: Leader) -> float:
-    """When the leader has to resign unless it is fetched from: who fetches has written before, and
-    synced, what the last answer held."""
+    """When the leader has to resign unless a majority fetches. A fetch proves that its sender has
+    written and synced the last answer."""
     heard_at = state.quorum_heard_at(replica.voters)
     return heard_at + replica.timing.fetch_timeout_s + patience(replica)
 

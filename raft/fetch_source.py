@@ -1,4 +1,4 @@
-"""Whom a follower or an observer fetches from: whether it is heard, and whom to ask instead."""
+"""The node that a follower or an observer fetches from: whether it answers, which one is next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(
     sender: int,
     message: FetchResponse | FetchSnapshotResponse,
 ) -> None:
-    """``sender`` serves no fetch; it may say who does."""
+    """``sender`` serves no fetch; its answer may name the leader."""
     current = message.epoch == replica.epoch
     if current and sender == replica.leader_id and message.leader_id is None:
         election.leader_ended(replica, now)  # the only one who could lead this epoch does not
@@ -55,7 +55,7 @@ def refused(
 
 
 def _ask_next_voter(replica: Replica, after: int) -> None:
-    """An observer asks around; a voter waits for its leader, or stands itself."""
+    """An observer asks other nodes; a voter waits for its leader, or stands for election."""
     if isinstance(replica.state, Observer):
         nodes = replica.whom_to_ask
         position = nodes.index(after) + 1 if after in nodes else 0
@@ -63,7 +63,7 @@ def _ask_next_voter(replica: Replica, after: int) -> None:
 
 
 def tick(replica: Replica, now: float) -> None:
-    """An observer that has not heard its leader for too long does not know one any more."""
+    """An observer that has not heard its leader for too long forgets it."""
     state = replica.state
     if isinstance(state, Observer) and now >= state.doubt_at:
         replica.leader_gone = replica.leader_id is not None

@@ -33,18 +33,18 @@ def fetch(replica: Replica, now: float) -> None:
     if fetching.download is not None:
         snapshots.request_next(replica, fetching, fetching.download)
         return
-    # One that doubts its leader asks for a sign of life, not for news.
+    # A replica that doubts its leader asks for a sign of life, not for news.
     doubts = isinstance(replica.state, Follower) and replica.state.suspects
     max_wait_ms = 0 if doubts else replica.timing.fetch_max_wait_ms
     fetching.request_id = replica.call(fetching.target, _request(replica, max_wait_ms))
 
 
 def ask_for_leader(replica: Replica) -> None:
-    """A voter that has stood in vain asks one of those who are no voters as far as it knows, once
-    before it stands again (KIP-853).
+    """A voter that has stood in vain asks a node that is no voter by its log, once before it stands
+    again (KIP-853).
 
-    It may have been removed, and all the others that it knows with it: none of them would answer.
-    Of the answer only epoch and leader count.
+    It may have been removed together with all the voters that it knows: then none of them answers.
+    Only epoch and leader of the answer count.
     """
     state = replica.state
     if not isinstance(state, Unattached) or state.asked or not replica.losses:

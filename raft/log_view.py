@@ -1,4 +1,4 @@
-"""What the core knows of the log: where it starts, ends, is durable, and where epochs begin."""
+"""The core's view of the log: its start, its end, how much is durable, and where epochs begin."""
 
 from __future__ import annotations
 
@@ -107,5 +107,5 @@ class LogView:
         return f"[{self.start_offset}, {self.end_offset})"
 
     def is_up_to_date(self, last_epoch: int, last_offset: int) -> bool:
-        """Whether a log that ends so holds at least what this one may have committed (§3.6.1)."""
+        """Whether a log with this end holds all that this one may have committed (§3.6.1)."""
         return (last_epoch, last_offset) >= (self.last_epoch, self.end_offset)

@@ -1,22 +1,23 @@
 """Changes of the quorum's voters, one voter at a time (Ongaro's dissertation, §4; KIP-853).
 
 A change is a record in the log: it counts from the moment it is appended, and is certain when it is
-committed. Any majority of a set and any of the next one have a voter in common, so that two leaders
-cannot be elected in one epoch while replicas differ in which of the two they go by. That holds for
-neighbours only. So a leader appends a set when the one before it is committed, and when it has
-committed a record of its own epoch: until then a set that an earlier leader appended, and that this
-one has never seen, could still be brought to a majority of its own (Ongaro, raft-dev, July 2015).
+committed. Any majority of a set and any majority of the next set have a voter in common, so two
+leaders cannot be elected in one epoch while some replicas use one set and some the other. That
+holds only for sets that differ by one voter. So a leader appends a set only when the set before it
+is committed, and when it has committed a record of its own epoch. Until then a set of an earlier
+leader, which this one has never seen, could still reach a majority of its own (Ongaro, raft-dev,
+July 2015).
 
 A voter is a node and a directory. The first voters come from the configuration, which names nodes
 only: then any directory of the node is the voter's, as in a quorum that knows no directories, and
 an operator has to see to it that no emptied disk votes. A leader ends that as soon as it can. The
 first one of all puts the configuration's set into the log, its own directory in it. Then each
-voter's first fetch tells the leader which directory it has; the leader counts that one alone, and
-puts it into the record. This is safe because the nodes stay the same, and with them the
-majorities; and because from then on less is counted than before, never more. A node with an emptied
-disk is no voter then: its votes are not asked for, and its fetches are an observer's. It takes two
-things that only an operator can see to: no two disks of one node run at a time, and a disk that
-takes the place of another is formatted as one that joins (``is_founder`` is false).
+voter's first fetch tells the leader which directory it has; the leader counts only that one, and
+puts it into the record. This is safe because the nodes and so the majorities stay the same, and
+because from then on the leader counts fewer replicas than before, never more. A node with an
+emptied disk is no voter then: nobody asks for its vote, and it fetches as an observer. Operators
+have to ensure two things: two disks of one node never run at a time, and a disk that replaces
+another is formatted as one that joins (``is_founder`` is false).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def refusal(replica: Replica, now: float, change: VoterChange, *, has_room: bool
 
 
 def _refused_now(replica: Replica, state: Leader) -> Refusal | None:
-    """What passes: ask again."""
+    """A refusal that passes: ask again."""
     if state.transfer is not None:
         message = f"leadership is being handed to voter {state.transfer.to}; ask the next leader"
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
@@ -247,9 +248,10 @@ def _learned(replica: Replica, state: Leader) -> VoterSet:
 
 
 def _add_if_caught_up(replica: Replica, now: float, state: Leader, adding: Adding) -> None:
-    """In rounds, each as far as the log went when it began, until one is short (Ongaro, §4.2.1).
+    """Let a voter to be catch up in rounds, each to the log's end at its begin, until a round is
+    short (Ongaro, §4.2.1).
 
-    So a voter that joins is so near that it can take part in the very next commit.
+    A voter that joins is then close enough to take part in the next commit.
     """
     timing, end_offset = replica.timing, replica.log.end_offset
     progress = state.observers.get(adding.voter.key)
@@ -287,11 +289,12 @@ def give_up_at(state: Leader) -> float:
 
 
 def settle_role(replica: Replica, now: float) -> None:
-    """Be a voter or an observer as the latest set says.
+    """Become a voter or an observer, as the latest set says.
 
-    One that is in it takes part at once, since it may be needed to commit that very record. One
-    that is not takes part until it knows that as committed: see ``Replica.may_stand``. Neither is a
-    matter of safety: who votes and acknowledges is decided by those who count.
+    A replica in the set takes part at once: it may be needed to commit that very record. A replica
+    that is not in the set takes part until it knows that the set is committed: see
+    ``Replica.may_stand``. Neither matters for safety: candidates and leaders decide whose votes and
+    acknowledgements count.
     """
     may_stand, leader_id = replica.may_stand, replica.known_leader
     match replica.state:

@@ -1,4 +1,4 @@
-"""The messages of the quorum, as values. The wire's form of them is the driver's business.
+"""The messages of the quorum, as values. The driver knows their form on the wire.
 
 Every response carries what its sender knows of the epoch and its leader, so that any answer, also
 a refusal, brings the asker up to date (KIP-595). The cluster id is checked before a message gets
@@ -42,8 +42,8 @@ class VotersChange:
 class Batch:
     """One record batch of the log: opaque to the core but for its place, its epoch, and the voters.
 
-    From this replica's core, a control batch comes as what is to be encoded. From a leader all come
-    as bytes, and the driver has decoded the voters record of one that has it into ``voters``.
+    This replica's core gives a control batch as values to be encoded. Batches of a leader come as
+    bytes, and the driver decodes a voters record among them into ``voters``.
     """
 
     base_offset: int

@@ -1,4 +1,4 @@
-"""Who votes, and the arithmetic of majorities. Nothing here knows roles, messages or time."""
+"""Voters, and the arithmetic of majorities. Nothing here knows roles, messages or time."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class VoterSet:
 
     @classmethod
     def of_ids(cls, *ids: int) -> VoterSet:
-        """Voters of which nothing is known but their ids."""
+        """Voters of which only the ids are known."""
         return cls([Voter(ReplicaKey(voter)) for voter in ids])
 
     @property
     def majority(self) -> int:
-        """How many voters decide: any two such groups have one in common, and so have a majority
-        of this set and one of any set that has one voter more or less."""
+        """The number of voters that decide. Any two majorities of this set have a voter in common,
+        and so have a majority of this set and one of a set with one voter more or less."""
         return len(self._voters) // 2 + 1
 
     def __len__(self) -> int:
@@ -137,7 +137,8 @@ class VoteTally:
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter: int, granted: bool) -> None:
-        """A candidate that is no voter of the set does not count itself (Ongaro, §4.2.2)."""
+        """Count an answer. Only voters of the set count, so a candidate that is none does not count
+        its own vote (Ongaro, §4.2.2)."""
         if voter in self.voters.ids and voter not in self.granted and voter not in self.rejected:
             (self.granted if granted else self.rejected).add(voter)
 
@@ -147,5 +148,5 @@ class VoteTally:
 
     @property
     def lost(self) -> bool:
-        """Whether so many refused that the rest are no majority."""
+        """Whether so many voters refused that the others are no majority."""
         return len(self.rejected) > len(self.voters) - self.voters.majority

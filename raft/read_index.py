@@ -1,11 +1,11 @@
-"""Whether a leader still leads: asked of a majority, for reads that must not be stale.
+"""Confirmation by a majority that a leader still leads, for reads that must not be stale.
 
 A leader may have been deposed and not know it yet. So a read that has to see every change that was
 acknowledged before it began is served only when a majority of voters has answered, after the read
 began, in the leader's own epoch: none of them had then voted in a later one (Ongaro's dissertation,
-§6.4). What was committed when the read began is then all that there was.
+§6.4). Then nothing was committed anywhere beyond the leader's high watermark when the read began.
 
-A fetch proves no such thing, for it may have been sent before the read. The question is therefore
+A fetch is no such proof, because it may have been sent before the read. The leader therefore sends
 a BeginQuorumEpoch, which tells a voter nothing new; its answer belongs to this one call.
 """
 
@@ -49,7 +49,8 @@ def advance(replica: Replica, now: float) -> None:
 
 
 def _is_confirmed(replica: Replica, current: ReadRound) -> bool:
-    """By a majority of the voters of now: a set that differs by one from any that could elect."""
+    """Whether a majority of the present voters has answered. Any set that could elect another
+    leader differs from this one by one voter at most."""
     heard = {*current.asking.answered, replica.local.id}
     return sum(voter in heard for voter in replica.voters.ids) >= replica.voters.majority
 

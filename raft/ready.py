@@ -1,4 +1,4 @@
-"""What comes out of the core: work to do, in a stated order.
+"""The core's output: work to do, in a stated order.
 
 The driver, for every ``Ready`` and in the order in which it got them:
 
@@ -35,7 +35,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What a replica must not forget in a crash.
+    """The state that a replica must not forget in a crash.
 
     ``voted_id`` is given at most once per epoch and never taken back within it. ``leader_id`` is a
     convenience: losing it loses time only.

@@ -43,7 +43,7 @@ from stele.world import Rng
 
 
 class InvariantError(SteleError):
-    """Something happened that Raft rules out. The replica must stop: going on may lose data."""
+    """An event that Raft rules out. The replica must stop: going on may lose data."""
 
 
 class Replica:
@@ -102,7 +102,7 @@ class Replica:
 
     @property
     def leading(self) -> Leader | None:
-        """What a leader holds; None in every other role."""
+        """The leader's state; None in every other role."""
         return self.state if isinstance(self.state, Leader) else None
 
     @property
@@ -132,9 +132,10 @@ class Replica:
         """Whether this replica may ask for votes: as one of the voters, or of those before while
         their change is not known to be committed.
 
-        Without the latter, a leader that removes itself from two and falls would leave nobody to
-        be elected: the other lacks the record, and itself would be no voter (Ongaro, §4.2.2). It
-        does not count its own vote then, and once the change is committed it resigns.
+        Example for the latter: a leader of two voters removes itself and then falls. The other
+        voter may lack the record and need a vote; the former leader has the record, and by it is no
+        voter. If it could not stand, nobody could be elected (Ongaro, §4.2.2). It does not count
+        its own vote then, and it resigns once the change is committed.
         """
         return self.is_voter or (self.voters_pending and self.is_in(self.history.previous))
 
@@ -145,13 +146,13 @@ class Replica:
 
     @property
     def others_to_ask(self) -> list[int]:
-        """The nodes that may know the leader and are no voters, as far as is known here."""
+        """The nodes that may know the leader and are no voters by this log."""
         known = (*self.voters.ids, self.local.id)
         return [node for node in self.bootstrap if node not in known]
 
     @property
     def known_leader(self) -> int | None:
-        """The leader to name to others: None once it is known to lead no more."""
+        """The leader to name to others; None once this replica knows that it leads no more."""
         return None if self.leader_gone else self.leader_id
 
     @property
@@ -342,7 +343,7 @@ class Replica:
         self._enter(Follower(Fetching(leader_id), stand_at, last_contact))
 
     def return_to_leader(self, now: float, last_contact: float) -> None:
-        """After a lost pre-vote: the others still hear the leader, so try it again."""
+        """Follow again after a lost pre-vote: the others still hear the leader."""
         if self.leader_id is None:
             raise InvariantError("there is no leader to return to")
         stand_at = now + self.timing.election_timeout(self.rng)
@@ -380,9 +381,9 @@ class Replica:
         self.append([Batch(self.log.end_offset, 1, self.epoch, change)])
 
     def become_resigned(self, now: float, *, preferred: int | None = None) -> None:
-        """Lead this epoch no more, and say so to the voters, the furthest log first.
+        """End the leadership and announce it to the voters, in the order of their logs.
 
-        ``preferred`` is to be the first successor whatever the others have.
+        ``preferred`` is named as the first successor, whatever the others have.
         """
         successors: tuple[int, ...] = ()
         if (state := self.leading) is not None:

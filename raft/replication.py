@@ -1,4 +1,4 @@
-"""The log's way to the others, on the leader's side: fetches are answered, or parked."""
+"""Replication on the leader's side: fetches are answered or parked."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _serve_fetch(
 
 
 def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) -> Progress:
-    """What the leader knows of the replica that has sent a request.
+    """The leader's knowledge of the replica that sent a request.
 
-    Where the voters do not say which directory is the voter's, the first that fetches in an epoch
-    is (and goes into the record, ``raft.membership``): what it has acknowledged, no other disk may
-    acknowledge in its name.
+    If the record of the voters does not name a voter's directory, the first directory that fetches
+    in an epoch counts as the voter's (and goes into the record, ``raft.membership``): no other disk
+    may acknowledge in its name.
     """
     progress = state.progress.get(key.id)
     if progress is not None:
@@ -76,7 +76,7 @@ def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) ->
 def _divergence(
     replica: Replica, message: FetchRequest
 ) -> tuple[EpochEnd | None, SnapshotId | None]:
-    """Where the fetcher's log leaves this one (KIP-595), or the snapshot it needs (KIP-630).
+    """The divergence of the fetcher's log (KIP-595), or the snapshot that it needs (KIP-630).
 
     Both are None for a valid fetch.
     """
@@ -93,7 +93,7 @@ def _divergence(
 
 
 def answer_parked(replica: Replica, state: Leader) -> None:
-    """Commit what may be committed, and answer every fetch for which there is news."""
+    """Advance the high watermark, and answer every fetch for which there is news."""
     for fetch in replica.commit(state):
         _answer(replica, fetch.request_id, fetch.message)
 
@@ -128,7 +128,7 @@ def _answer(replica: Replica, request_id: int, message: FetchRequest) -> None:
 
 
 def tick(replica: Replica, now: float) -> None:
-    """Do what the clock asks of a leader."""
+    """Take the steps of a leader that are due."""
     if (state := replica.leading) is not None:
         expire_parked(replica, now, state)
         forget_observers(now, state)

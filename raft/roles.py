@@ -1,4 +1,4 @@
-"""What a replica holds while it plays a role, and drops with it. Times: monotonic seconds."""
+"""The state that a replica holds while it plays a role. Times: monotonic seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Download:
 
 @dataclass(slots=True)
 class Fetching:
-    """The one loop by which a follower or an observer gets the log."""
+    """The state of the fetch loop by which a follower or an observer gets the log."""
 
     target: int  # whom to ask: the leader, or for an observer whoever may know it
     request_id: int | None = None  # at most one fetch is outstanding
@@ -40,7 +40,8 @@ class Fetching:
         self.retry_at = now + timing.retry(self.failures)
 
     def redirect(self, target: int) -> None:
-        """Ask the one who was named at once; the next failure still waits for all those before."""
+        """Ask the named node at once. The pause after its failure still grows with all earlier
+        ones."""
         self.target = target
         self.request_id = None
         self.download = None

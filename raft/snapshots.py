@@ -1,4 +1,4 @@
-"""A replica's way to a snapshot: the leader's log begins behind the end of its own (KIP-630).
+"""Fetching a snapshot, when the leader's log begins behind the end of this one (KIP-630).
 
 The core asks for one piece after the other and hands them on; the driver stores them, checks the
 whole, and says so. Only then, and only if the replica still follows, does the snapshot take the
@@ -55,7 +55,7 @@ def on_request(
 
 
 def begin(replica: Replica, fetching: Fetching, snapshot: SnapshotId) -> bool:
-    """The leader names the snapshot to begin with; False if it cannot be what is missing."""
+    """The leader names a snapshot to load; False if this replica cannot need it."""
     if snapshot.end_offset <= max(replica.high_watermark, replica.log.start_offset):
         _log.error("the leader offers %s for a log that has it: %s", snapshot, replica.log)
         return False

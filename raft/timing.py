@@ -1,4 +1,4 @@
-"""How long a replica waits for what. All in seconds of the driver's monotonic clock."""
+"""The times of a replica, in seconds of the driver's monotonic clock."""
 
 from __future__ import annotations
 

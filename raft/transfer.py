@@ -1,7 +1,7 @@
-"""Handing leadership over on purpose (Ongaro §3.10; the successor is told as in KIP-595).
+"""Leadership transfer (Ongaro §3.10; the successor is told as in KIP-595).
 
-While a transfer is under way the leader takes no proposals. Once everything it has is committed
-and durable at the successor, it resigns and names that one first: no outcome becomes unknown.
+While a transfer is under way the leader takes no proposals. Once its whole log is committed and
+durable at the successor, it resigns and names the successor first: no outcome becomes unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refusal(replica: Replica, now: float, to: int) -> ErrorCode:
 
 
 def begin(replica: Replica, now: float, to: int) -> None:
-    """Start to hand over; to itself, or a second time, changes nothing."""
+    """Start to hand over. A transfer to itself, or a second one to the same, changes nothing."""
     error = refusal(replica, now, to)
     if error is not ErrorCode.NONE:
         raise ValueError(f"leadership cannot go to {to}: {error.name}")
@@ -43,7 +43,7 @@ def begin(replica: Replica, now: float, to: int) -> None:
 
 
 def advance(replica: Replica, now: float) -> None:
-    """Resign when the successor has everything; lead on when it takes too long."""
+    """Resign when the successor has everything; go on leading if it takes too long."""
     state = replica.leading
     if state is None or state.transfer is None:
         return

@@ -12,7 +12,7 @@ NO_RECORD = -1
 class VoterHistory:
     """The voters by the offset of the record that made them so.
 
-    A replica goes by the latest set in its log, committed or not; a truncation takes it back
+    A replica uses the latest set in its log, committed or not; a truncation takes it back
     (Ongaro's dissertation, §4.1). All but the latest are committed, in every log: a leader appends
     a set only when the one before it is. So at most two sets can be in force at a time, and they
     differ by one voter.
@@ -32,12 +32,12 @@ class VoterHistory:
 
     @property
     def latest_offset(self) -> int:
-        """Of the batch that holds the record of ``latest``; NO_RECORD when none does."""
+        """The offset of the batch that holds the record of ``latest``; NO_RECORD if none does."""
         return self._offsets[-1]
 
     @property
     def previous(self) -> VoterSet:
-        """What a truncation of the latest record would bring back; else the latest itself."""
+        """The set that a truncation of the latest record would bring back; else the latest."""
         return self._sets[-2] if len(self._sets) > 1 else self._sets[-1]
 
     @property
@@ -64,7 +64,7 @@ class VoterHistory:
             self._sets.pop()
 
     def cut_before(self, offset: int) -> None:
-        """Forget what only offsets below ``offset`` would ask for."""
+        """Forget the sets that count only below ``offset``."""
         known = max(bisect_left(self._offsets, offset) - 1, 0)
         del self._offsets[:known]
         del self._sets[:known]
