@@ -1,4 +1,4 @@
-"""What an administrator asks of the quorum over gRPC: who leads, and who votes."""
+"""Administrators' gRPC requests to the quorum: who leads, and who votes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stele.wire.v1 import raft_pb2 as pb
 from world.network import Network, Peer, Service
 
 CATCH_UP_TIMEOUT_MS = 20_000
-"""How long an observer that is to be a voter may take where the request does not say."""
+"""How long a voter to be may take to catch up if the request does not say."""
 
 _ASK_AGAIN_S = 0.2  # after a controller did not answer
 
@@ -48,7 +48,7 @@ _BEGUN = (
 
 
 class Administration:
-    """Has requests carried out, each of which has an id once, and answers with their outcome."""
+    """Has requests carried out, at most once for each id, and answers with their outcome."""
 
     def __init__(
         self, config: QuorumConfig, network: Network, driver: Driver, changes: QuorumChanges
@@ -153,13 +153,13 @@ class Administration:
 
 @dataclass(frozen=True, slots=True)
 class VoterMethod:
-    """How a request to change the voters comes in. The functions raise MessageError, ApiError."""
+    """The decoding of a request to change voters. Its functions raise MessageError, ApiError."""
 
     request: type[Message]
     change: Callable[[Administration, Any], Awaitable[VoterChange]]
     votes_then: bool | None
-    """Whether the replica votes when the request has had its way, by which a copy of it is
-    answered; None: its copies do no harm, so that it has no id."""
+    """Whether the replica votes after the change: copies of the request are answered by that.
+    None: copies do no harm, so the request has no id."""
 
 
 _VOTER_METHODS: Final = {

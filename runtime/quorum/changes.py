@@ -1,4 +1,4 @@
-"""What an administrator asks of the quorum, from the asking to its outcome."""
+"""Administrators' changes of the quorum, from the request to its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica of the metadata quorum needs to know before it starts."""
+"""The configuration of a replica of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QuorumConfig:
 
     @property
     def own_endpoint(self) -> str:
-        """Where the others reach this node, as far as it serves the quorum; else ""."""
+        """The endpoint at which others reach this node if it serves the quorum; else ""."""
         if self.endpoint:
             return self.endpoint
         own = (voter for voter in self.voters if voter.id == self.node_id)

@@ -1,10 +1,10 @@
-"""The quorum's control records, in Kafka's layout: who leads, and who votes.
+"""The quorum's control records, in Kafka's layout: the leader, and the voters.
 
 LeaderChangeMessage, KRaftVersionRecord and VotersRecord (KIP-595, KIP-853), all of version 0:
 Kafka's ControlRecordUtils reads each of them as that. Logs may also hold LeaderChangeMessages of
-version 1, which name directories; nothing here depends on what they say. All are "flexible":
-lengths are varints of one more, structures end with their tagged fields. What a voter supports
-stands in such a field, which Kafka does not have, and does not mind.
+version 1, which name directories; nothing here depends on their content. All are "flexible": a
+length is a varint of one more, and structures end with their tagged fields. A voter's features
+stand in such a field. Kafka does not have this field and skips it.
 """
 
 from __future__ import annotations

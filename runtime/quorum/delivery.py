@@ -1,4 +1,4 @@
-"""Hands the listeners what is committed and who leads: in order, never re-entrantly."""
+"""Delivers committed batches and changes of leadership to the listeners, in order."""
 
 from __future__ import annotations
 

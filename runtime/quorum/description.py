@@ -1,4 +1,4 @@
-"""What a leader tells of the quorum's replicas."""
+"""A leader's description of the quorum's replicas."""
 
 from __future__ import annotations
 

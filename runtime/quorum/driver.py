@@ -1,4 +1,4 @@
-"""The way to a replica's core: every event goes through here, and so does what is asked of it."""
+"""The driver of a replica's core: every event and every question goes through here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Event = Callable[[RaftCore, float], Ready]
 
 
 class Driver:
-    """What the parts of a replica may know of its core, do to it, and wait for.
+    """The way for the parts of a replica to read its core, hand it events and wait for it.
 
-    ``carry_out`` does what a Ready says, at once. ``fail`` is told of an error after which the
-    replica cannot go on, and ends this. All on the event loop; events do not nest but for those
-    that carrying one out brings about.
+    ``carry_out`` carries out a Ready at once. ``fail`` is called with an error after which the
+    replica cannot go on, and ends this. Everything runs on the event loop; events nest only if
+    carrying one out causes another.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What comes of the calls to other replicas, on its way to the core."""
+"""Answers and failures of the calls to other replicas, on their way to the core."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_ROOM_PAUSE_S = 1.0  # before what did not fit on the disk is fetched again
 class Inbox:
     """Hands in answers that fit on the disk, and failures.
 
-    A full disk is no failed disk: what was fetched and does not fit is dropped, and fetched again.
+    A full disk is no failed disk: fetched bytes that do not fit are dropped, and fetched again.
     """
 
     def __init__(self, config: QuorumConfig, driver: Driver) -> None:

@@ -1,4 +1,4 @@
-"""Who votes, as a metadata directory says it whose node is down or has no leader to ask."""
+"""The voters by a metadata directory whose node is down or has no leader to ask."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ class QuorumLog:
     # ------------------------------------------------------------------------------ syncing
 
     def begin_sync(self) -> SyncTicket | None:
-        """What a sync that begins now covers; None when all of the log is durable."""
+        """The files that a sync beginning now covers; None when all of the log is durable."""
         if self._log.durable_offset == self._log.end_offset:
             return None
         return self._log.begin_sync()
@@ -289,7 +289,7 @@ class QuorumLog:
             await asyncio.sleep(_ROOM_INTERVAL_S)
 
     async def checkpoint(self, high_watermark: int) -> None:
-        """Note how far recovery need not look, and below which a cut is corruption for sure."""
+        """Note the recovery point and the high watermark: below both a cut is corruption."""
         point = min(high_watermark, self._log.durable_offset)
         if point <= self._recovery_point:
             return

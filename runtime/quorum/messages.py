@@ -1,6 +1,6 @@
 """The quorum's messages on the wire: protobuf to and from ``raft.messages``.
 
-Here alone is it known that the wire says -1 for "no leader", and that batches travel as bytes.
+Only this file knows that the wire says -1 for "no leader", and that batches travel as bytes.
 Decoding raises ``MessageError`` on anything that a sound peer would not send.
 """
 
@@ -358,7 +358,7 @@ _RESPONSES: dict[str, tuple[type[Message], Callable[[Any], messages.Response]]] 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How one request of the core comes in, and how it is refused to another cluster."""
+    """The decoding of one kind of request, and its refusal to another cluster."""
 
     request: type[Message]
     decode: Callable[[Any], messages.Request]

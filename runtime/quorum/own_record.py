@@ -1,4 +1,4 @@
-"""A voter's own upkeep: the voters' record is to be true of it."""
+"""A voter's upkeep of its own entry in the record of the voters."""
 
 from __future__ import annotations
 

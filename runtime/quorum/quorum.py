@@ -51,7 +51,7 @@ class Quorum:
 
     Satisfies ``raft.api.MetadataQuorum``. Life: make it, ``add_listener``, ``start``, serve
     ``service()`` on the controller's port, ``stop``. ``on_fatal`` is called once, on the event
-    loop, when the replica can go on no more (its disk failed, its log is corrupt); it has then
+    loop, when the replica cannot go on (its disk failed, its log is corrupt); by then it has
     stepped down and answers nothing.
     """
 
@@ -115,7 +115,7 @@ class Quorum:
 
     @property
     def log_start_offset(self) -> int:
-        """What is before is in a snapshot only."""
+        """The log's start; everything before it is in a snapshot only."""
         return 0 if self.core is None else self.core.log.start_offset
 
     @property
@@ -270,7 +270,7 @@ class Quorum:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """Step down for good: answer nothing, call nobody, and say so."""
+        """Step down for good: answer nothing, call nobody, and tell the listeners."""
         if self.core is None:
             _log.error("the stopped replica of the metadata quorum: %s", error, exc_info=error)
             return

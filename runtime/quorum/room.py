@@ -1,4 +1,4 @@
-"""A leader of the quorum whose disk is full: it can decide nothing, and another voter may."""
+"""A leader of the quorum whose disk is full cannot decide anything: another voter may."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def hand_over(
 ) -> None:
     """Hand leadership to a voter that says it has room; return when there is none, too.
 
-    One without room is not tried: it could not write its own vote down, and the quorum would have
-    no leader, which holds what brokers need even when it can decide nothing.
+    A voter without room is not tried: it could not write its own vote, and the quorum would have no
+    leader. Brokers need a leader for their sessions even if it cannot decide anything.
     """
     request = pb.SupportedFeaturesRequest(cluster_id=cluster_id).SerializeToString()
     for voter_id in sorted(set(voters.ids) - {node_id}):

@@ -1,4 +1,4 @@
-"""What a replica of the quorum serves: ``stele.v1.Raft``."""
+"""The service of a replica of the quorum: ``stele.v1.Raft``."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class QuorumService:
         return self._driver.running()
 
     async def _fill(self, message: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        """The piece of the snapshot that was asked for, or why there is none."""
+        """The requested piece of the snapshot, or the reason why there is none."""
         log, snapshot = self._running(), message.snapshot
         assert snapshot is not None  # the core repeats the request's
         max_bytes = max(1, min(message.max_bytes, self._config.fetch_max_bytes))

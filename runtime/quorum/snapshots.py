@@ -54,12 +54,12 @@ _CLUSTER_TAG: Final = b"\x01\x90\x4e"
 
 
 class SnapshotError(SteleError):
-    """A snapshot is not what its name says, or no snapshot at all."""
+    """A file does not hold the snapshot that its name promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot holds. ``timestamp_ms`` is that of the last batch contained."""
+    """The content of a snapshot. ``timestamp_ms`` is that of the last batch contained."""
 
     id: SnapshotId
     timestamp_ms: int
@@ -189,7 +189,7 @@ class SnapshotStore:
     def __init__(
         self, disk: Disk, directory: str, cluster_id: str, *, read_only: bool = False
     ) -> None:
-        """Drops what an earlier process had not finished, unless ``read_only``. Raises OSError."""
+        """Drop unfinished files of an earlier process, unless ``read_only``. Raises OSError."""
         self._disk = disk
         self._cluster_id = cluster_id
         self._directory = directory

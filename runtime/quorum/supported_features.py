@@ -1,4 +1,4 @@
-"""What a controller that is to be a voter says of itself."""
+"""The features that a controller supports, asked of itself before it becomes a voter."""
 
 from __future__ import annotations
 
