@@ -1,4 +1,4 @@
-"""What a partition machine wants done, as values, and what it is told, as values."""
+"""The inputs and the effects of a partition machine, as values."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Token = Hashable
 
 
 class BrokerStatus(NamedTuple):
-    """What the metadata says of a broker that replicates a partition."""
+    """The state of a broker that replicates a partition, by the metadata."""
 
     epoch: int = UNKNOWN_BROKER_EPOCH
     eligible: bool = False  # may join an ISR: neither fenced, nor shutting down, nor without room
 
 
 class LogPosition(NamedTuple):
-    """Where a local log stands."""
+    """The position of a local log."""
 
     start_offset: int
     end_offset: int
@@ -47,16 +47,16 @@ class Member(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """What the controller said to a proposal. What came of one that was taken is told by the
-    metadata alone."""
+    """The controller's answer to a proposal. Only the metadata tell the outcome of one that was
+    taken."""
 
     error: ErrorCode
     # Of the partition once the proposal was taken; -1 with an error.
     partition_epoch: int = -1
 
     def changes_nothing(self, proposal: Proposed) -> bool:
-        """Whether the metadata will tell nothing of the proposal: it was refused for what it is, or
-        it was the ISR already."""
+        """Whether no metadata will follow from the proposal: it was refused for its content, or it
+        was the ISR already."""
         if self.error is ErrorCode.NONE:
             return self.partition_epoch == proposal.partition_epoch
         return self.error in _DEFINITE_REFUSALS
@@ -92,13 +92,13 @@ class Appended(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """These produce requests have what they waited for."""
+    """The wait of these produce requests succeeded."""
 
     tokens: tuple[Token, ...]
 
 
 class Refused(NamedTuple):
-    """These produce requests will not get what they waited for."""
+    """The wait of these produce requests failed."""
 
     tokens: tuple[Token, ...]
     error: ErrorCode

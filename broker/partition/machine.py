@@ -1,8 +1,8 @@
 """The replication logic of one partition on one broker: pure, events in, effects out.
 
-Events are what happened to the log, what a follower fetched, what the metadata or the controller
-said, and time; effects (``broker.partition.effects``) are what the driver has to carry out, in
-order. Nothing here reads a clock, a log or a socket.
+Events are changes of the log, fetches of followers, news of the metadata or the controller, and
+time. Effects (``broker.partition.effects``) are the work that the driver carries out, in order.
+Nothing here reads a clock, a log or a socket.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from metadata.partitions import RECOVERING, PartitionState
 from stele.errors import ApiError, ErrorCode
 
 PROPOSAL_BACKOFF_MS = 500.0
-"""After the controller refused an ISR: no sooner is one proposed again."""
+"""The pause after the controller refused an ISR, before the next proposal."""
 
 
 class Role(enum.Enum):
-    """What this broker is to the partition."""
+    """This broker's role in the partition."""
 
     IDLE = "idle"  # no metadata yet
     FOLLOWER = "follower"  # also while there is no leader
@@ -58,15 +58,15 @@ class PartitionMachine:
         self.broker_id = broker_id
         self.role = Role.IDLE
         self.lag_max_ms = lag_max_ms
-        # As the metadata told last, together with min.insync.replicas: both are of one image, since
-        # the controller decides by both who is eligible. Its `isr` is the committed ISR.
+        # The newest state that the metadata told, and min.insync.replicas of the same image: the
+        # controller decides by both which replicas are eligible. Its `isr` is the committed ISR.
         self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
         self._min_insync_replicas = min_insync_replicas
         # As told last; durable_offset never counts bytes of an earlier truncation generation.
         self._log = log
-        # Never goes back while leading; log start <= it <= log end. Everything below is durable
-        # on every member of the maximal ISR of the moment at which it was reached. Only a
-        # truncation, which is to a diverging epoch, takes it back.
+        # Never goes back while leading; log start <= high watermark <= log end. When it was
+        # reached, everything below was durable on every member of the maximal ISR of that moment.
+        # Only a truncation to a diverging epoch takes it back.
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         # Where the log ended when the present leader epoch began; meaningful while leading.
         self.epoch_start_offset = 0
@@ -110,7 +110,7 @@ class PartitionMachine:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Committed members and those of a proposal whose outcome is not known."""
+        """The committed ISR, and the members of a proposal whose outcome is not known."""
         return self._maximal_isr
 
     @property
@@ -132,16 +132,16 @@ class PartitionMachine:
 
     @property
     def latest_offset(self) -> int | None:
-        """What ListOffsets says of ``latest``.
+        """The answer of ListOffsets to ``latest``.
 
-        None (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before,
-        it may be lower than what an earlier leader has told already.
+        None (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before, it
+        may be lower than an offset that an earlier leader has told.
         """
         return self.high_watermark if self.high_watermark >= self.epoch_start_offset else None
 
     @property
     def start_offset(self) -> int:
-        """Where readers are told that the log begins."""
+        """The log start that readers are told."""
         return self._log.start_offset
 
     @property
@@ -150,9 +150,9 @@ class PartitionMachine:
         return self.high_watermark
 
     def readable_end(self, offset: int, *, is_follower: bool = False) -> int:
-        """Where what is shown to a reader at ``offset`` ends.
+        """The offset up to which a reader at ``offset`` may read.
 
-        To a consumer all that is committed: anything else can still vanish. To a follower the whole
+        A consumer reads committed records only: others can still vanish. A follower reads the whole
         log. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log; a consumer between high
         watermark and log end waits.
         """
@@ -176,10 +176,10 @@ class PartitionMachine:
     def check_follower(
         self, broker_id: int, broker_epoch: int, current_leader_epoch: int, status: BrokerStatus
     ) -> ErrorCode:
-        """Whether a fetch is one of an assigned replica's present incarnation (KIP-903).
+        """Whether a fetch comes from an assigned replica's present incarnation (KIP-903).
 
-        Others are not served at all: what is above the high watermark is not for them. A replica
-        always names the leader epoch it follows.
+        Other senders are refused: records above the high watermark are not for them. A replica
+        always names the leader epoch that it follows.
         """
         if current_leader_epoch < 0:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -217,8 +217,9 @@ class PartitionMachine:
     def _lead(self, effects: list[Effect], now_ms: float) -> None:
         self.role = Role.LEADER
         self.epoch_start_offset = self._log.end_offset
-        # What an ISR member has on disk reaches the high watermark. Who was elected uncleanly may
-        # have heard of more than it has synced: nobody is shown what it could still lose.
+        # The log of an ISR member reaches the high watermark on disk. A leader that was elected
+        # uncleanly may know a higher one than it has synced: it must not show records that it could
+        # still lose.
         committed = min(self.high_watermark, self._log.durable_offset)
         self.high_watermark = max(committed, self._log.start_offset)
         # Positions of an earlier epoch prove nothing in this one.
@@ -254,8 +255,8 @@ class PartitionMachine:
             self._progress[broker_id] = progress
 
     def _forget_outdated_proposal(self, known: PartitionState, now_ms: float) -> None:
-        """A proposal against an earlier partition epoch was taken or can no longer be. Where that
-        epoch is all that has changed it was refused, and the answer comes later."""
+        """End a proposal against an earlier partition epoch: it was taken, or never will be. If
+        nothing but the epoch has changed it was refused, and the answer comes later."""
         proposal, state = self._proposal, self._state
         if proposal is not None and proposal.partition_epoch < state.partition_epoch:
             self._proposal = None
@@ -270,7 +271,7 @@ class PartitionMachine:
         self._maximal_isr = frozenset(members)
 
     def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
-        """The metadata says another ``min.insync.replicas``, and nothing new of the partition."""
+        """``min.insync.replicas`` changed, and nothing else of the partition."""
         self._min_insync_replicas = min_insync_replicas
         effects: list[Effect] = []
         self._settle(effects, now_ms)
@@ -312,7 +313,7 @@ class PartitionMachine:
         return effects
 
     def started_at(self, log: LogPosition) -> None:
-        """The log's start rose, by retention or by a request: what went was committed."""
+        """The log's start rose, by retention or by a request. Deleted records were committed."""
         self._move_to(log)
         self.high_watermark = max(self.high_watermark, log.start_offset)
 
@@ -350,8 +351,8 @@ class PartitionMachine:
         return number, effects
 
     def deletable(self, offset: int) -> int:
-        """Where the log begins once the records below ``offset`` (-1: all that are committed) are
-        deleted. Only what is committed can be: else it would come back from another replica.
+        """The start of the log once the records below ``offset`` (-1: all committed ones) are
+        deleted. Only committed records can be deleted: others could come back from a replica.
 
         Raises ApiError NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
         """
@@ -379,8 +380,8 @@ class PartitionMachine:
 
     @property
     def low_watermark(self) -> int:
-        """The least start of those who may lead: the maximal ISR and the ELR; and of those who may
-        join them, being alive."""
+        """The least log start of all replicas that may lead (the maximal ISR and the ELR) and of
+        the living replicas that may join them."""
         may_lead = {*self._maximal_isr, *self._state.elr}
         starts = [
             progress.start_offset
@@ -394,7 +395,7 @@ class PartitionMachine:
         (self._replicated if replicated else self._durable).withdraw(number)
 
     def fail_waiters(self, error: ErrorCode) -> list[Effect]:
-        """Nothing can be promised here any more: the log failed or the broker stops."""
+        """Refuse everything from now on: the log failed or the broker stops."""
         tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
         return [Refused(tokens, error)] if tokens else []
 
@@ -456,7 +457,7 @@ class PartitionMachine:
         )
 
     def left(self, broker_id: int, attendance: Attendance) -> None:
-        """A follower's session covers this partition no longer, or cannot be served from it."""
+        """A follower's session no longer covers this partition, or cannot be served from it."""
         progress = self._progress.get(broker_id)
         if progress is not None and progress.rests_in is attendance:
             progress.roused()
@@ -464,8 +465,9 @@ class PartitionMachine:
     def _grow(
         self, effects: list[Effect], broker_id: int, progress: FollowerProgress, now_ms: float
     ) -> None:
-        """At or past both high watermark and epoch start a replica has everything committed, and
-        nothing that was deleted if it begins no earlier than this one."""
+        """Propose to add a follower to the ISR if it may join. At or past both high watermark and
+        epoch start it has every committed record; if it begins no earlier than this log, it has no
+        deleted one."""
         if (
             self._may_propose(now_ms)
             and progress.eligible
@@ -493,12 +495,12 @@ class PartitionMachine:
     def answered(self, proposal: Proposed, answer: IsrAnswer, now_ms: float) -> list[Effect]:
         """The controller answered ``proposal``; an answer to one given up is dropped.
 
-        A proposal that was taken takes effect with the metadata, never with the answer: what the
-        controller had decided before (min.insync.replicas, the replicas, a leader) comes first.
-        Acting on the answer alone, a leader could commit with an ISR of which the controller holds
-        that it is too small to, and has kept those that left eligible (KIP-966). Until the metadata
-        tells, also after a refusal that leaves open what the controller has committed meanwhile
-        (it knows newer epochs), the proposal stays in the maximal ISR.
+        A proposal that was taken takes effect with the metadata, never with the answer: earlier
+        decisions of the controller (min.insync.replicas, replicas, a leader) come first. Example: a
+        leader that acted on the answer alone could commit with an ISR that is too small by a raised
+        min.insync.replicas, while the controller keeps the replicas that left eligible (KIP-966).
+        The proposal stays in the maximal ISR until the metadata tell its outcome. This includes a
+        refusal that names newer epochs, which leaves open what the controller has committed.
         """
         if proposal != self._proposal or not answer.changes_nothing(proposal):
             return []
@@ -547,7 +549,7 @@ class PartitionMachine:
     # --------------------------------------------------------------------- high watermark
 
     def _settle(self, effects: list[Effect], now_ms: float) -> None:
-        """Draw the consequences of whatever changed: for the high watermark and who waits."""
+        """Draw the consequences of a change: advance the high watermark, and wake who waits."""
         if not self.is_leader:
             return
         if self.is_under_min_isr:
@@ -568,8 +570,8 @@ class PartitionMachine:
     def _committable(self, now_ms: float) -> int:
         """The least durable end offset over the maximal ISR, this broker's included.
 
-        An eligible replica outside of it that has caught up of late is waited for too: it joins
-        with its next fetch, and under steady load could not if the high watermark ran ahead.
+        The leader also waits for an eligible replica outside of it that has just caught up: it
+        joins with its next fetch. Under steady load it never could if the high watermark ran ahead.
         """
         least = self._log.durable_offset
         for broker_id, progress in self._progress.items():

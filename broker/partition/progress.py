@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, from the follower's fetches alone."""
+"""A leader's knowledge of one follower, from the follower's fetches alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NEVER = float("-inf")
 
 
 class Attendance:
-    """When the last request of one fetch session came; shared by all its partitions.
+    """The time of the last request of one fetch session, shared by all its partitions.
 
-    Within a session a follower names only what changed. Each of its requests says of all the
-    others, which have everything, that they still do: that is noted here, once for all of them.
+    Within a session a follower names only partitions that changed. Each of its requests also proves
+    that it still has everything of all the others: that is noted here, once for all of them.
     """
 
     __slots__ = ("last_fetch_ms",)
@@ -62,7 +62,7 @@ class FollowerProgress:
         """
         self.roused()
         if broker_epoch != self.broker_epoch or offset < self.end_offset:
-            # Another incarnation, or one that lost or cut its tail: what it had proves nothing.
+            # Another incarnation, or one that lost or cut its tail: its earlier end proves nothing.
             grace_ms = self.caught_up_ms if self.end_offset == UNKNOWN_OFFSET else NEVER
             self.broker_epoch = broker_epoch
             self.caught_up_ms = grace_ms
