@@ -116,6 +116,7 @@ class IsrProposalsAreFresh(Law):
             return
         for member in proposal.isr:
             known = before.get(member.broker_id), now.get(member.broker_id)
+            self.looked += 1
             if member.broker_epoch not in known:
                 self._report(
                     f"{what}: broker {member.broker_id} was taken into the ISR with epoch "

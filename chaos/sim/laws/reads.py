@@ -32,13 +32,13 @@ class ReadsAreLinearizable(Law):
             self._committed = max(self._committed, image.offset)
 
     def asked(self) -> int:
-        """What an answer to a question of now has to know."""
+        """What an answer to a question of now has to know; to refuse it is right as well."""
+        self.looked += 1
         self.look(self._cluster, self._report)
         return self._committed
 
     def answered(self, who: str, needed: int, offset: int) -> None:
         """``needed`` is what ``asked`` returned when the question was sent."""
-        self.looked += 1
         if offset < needed:
             self._report(
                 f"{who} answers a linearizable read with the metadata of {offset}, "
