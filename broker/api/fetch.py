@@ -12,8 +12,9 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 
 from broker.api.call import Call, Reply, Served
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchContext
-from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult, LeaderHint
+from broker.replication.types import Cancel, FetchEntry, FetchResult, LeaderHint
 from broker.service import fetch as service
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext

@@ -13,12 +13,12 @@ from typing import Any
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import caller_of, parse, unary
 from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import (
     MAX_TIMESTAMP,
     Cancel,
     EpochQuery,
     FetchEntry,
-    FetchQuery,
     FetchResult,
     OffsetQuery,
     OffsetResult,

@@ -16,11 +16,12 @@ from collections.abc import Callable
 
 from broker.partition.effects import BrokerStatus
 from broker.replication.deadlines import Deadline, DeadlineWheel
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSession
 from broker.replication.leader_throttle import LeaderThrottle, is_held_back
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
-from broker.replication.types import Cancel, EpochEnd, FetchEntry, FetchQuery, FetchResult
+from broker.replication.types import Cancel, EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.errors import CorruptLogError

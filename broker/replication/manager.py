@@ -17,6 +17,7 @@ from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
 from broker.replication.fetch import FetchRequests
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetcher import Fetchers, KafkaLink, Link, OpenLink
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.housekeeping import Housekeeping
@@ -31,7 +32,6 @@ from broker.replication.replicas import ReplicaCounters, Replicas
 from broker.replication.types import (
     Cancel,
     EpochQuery,
-    FetchQuery,
     FetchResult,
     LeaderHint,
     OffsetQuery,

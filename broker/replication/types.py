@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Buffer
-
-if TYPE_CHECKING:
-    from broker.replication.fetch_session import FetchSession
 
 
 class LeaderHint(NamedTuple):
@@ -54,21 +51,6 @@ class FetchEntry:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1  # the follower's; -1 for consumers
-
-
-@dataclass(slots=True)
-class FetchQuery:
-    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch."""
-
-    entries: list[FetchEntry]
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    replica_id: int = -1
-    replica_epoch: int = -1
-    read_committed: bool = False
-    # Of a follower that has one: it knows what is to be read, and `entries` is empty.
-    session: FetchSession | None = None
 
 
 Cancel = Callable[[], None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.replication.types import Cancel, FetchEntry, FetchQuery, FetchResult
+from broker.replication.fetch_query import FetchQuery
+from broker.replication.types import Cancel, FetchEntry, FetchResult
 from broker.service.authorizer import CLUSTER, Operation
 from broker.service.caller import Caller
 from broker.service.context import BrokerContext

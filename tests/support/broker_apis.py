@@ -14,12 +14,12 @@ from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaCounters, ReplicaManager
 from broker.replication.types import (
     Cancel,
     EpochQuery,
-    FetchQuery,
     FetchResult,
     OffsetQuery,
     OffsetResult,

@@ -12,16 +12,11 @@ from broker.api.call import Call
 from broker.api.topic_views import TopicViews
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
+from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.replication.replica import Replica
-from broker.replication.types import (
-    FetchEntry,
-    FetchQuery,
-    FetchResult,
-    ProduceEntry,
-    ProduceResult,
-)
+from broker.replication.types import FetchEntry, FetchResult, ProduceEntry, ProduceResult
 from broker.service.authorizer import AllowAll
 from broker.service.caller import ANONYMOUS, Caller, Plane
 from broker.service.context import BrokerContext

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from broker.replication.fetch import TURN_BYTES
-from broker.replication.types import (
-    FetchEntry,
-    FetchQuery,
-)
+from broker.replication.fetch_query import FetchQuery
+from broker.replication.types import FetchEntry
 from stele.errors import ErrorCode
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster

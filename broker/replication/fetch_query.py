@@ -1,0 +1,23 @@
+"""What one fetch asks for: the request to the broker's one fetch function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.replication.fetch_session import FetchSession
+from broker.replication.types import FetchEntry
+
+
+@dataclass(slots=True)
+class FetchQuery:
+    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch."""
+
+    entries: list[FetchEntry]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    replica_id: int = -1
+    replica_epoch: int = -1
+    read_committed: bool = False
+    # Of a follower that has one: it knows what is to be read, and `entries` is empty.
+    session: FetchSession | None = None
