@@ -92,7 +92,8 @@ def test_confluent_kafka_produces_and_consumes(
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
         read: list[tuple[bytes | None, bytes | None]] = []
         while len(read) < len(RECORDS):
-            messages = consumer.consume(100, timeout=30)
+            # It waits until as many have come.
+            messages = consumer.consume(len(RECORDS) - len(read), timeout=30)
             assert messages, f"only {len(read)} of {len(RECORDS)} records came"
             if not read and messages[0].error() is not None:
                 # It asks for its group even so, once, and passes the answer on.
