@@ -96,3 +96,42 @@ def test_what_does_not_follow_is_refused() -> None:
         view.durable_to(5)
     with pytest.raises(ValueError, match="do not fit"):
         LogView(end_offset=4, epochs=[(2, 0), (3, 4)])
+
+
+def test_epochs_that_do_not_rise_and_batches_of_nothing_are_refused() -> None:
+    for epochs in ([(3, 0), (2, 1)], [(2, 0), (2, 0)]):
+        with pytest.raises(ValueError, match="do not fit"):
+            LogView(end_offset=4, epochs=epochs)
+    with pytest.raises(ValueError, match="cannot append"):
+        LogView(end_offset=4, epochs=[(2, 0)]).append(4, 0, 2)
+
+
+def test_an_epoch_begins_once() -> None:
+    view = LogView(end_offset=4, epochs=[(2, 0)])
+    view.append(4, 1, 2)
+    view.append(5, 1, 3)
+    assert view.epochs == [(2, 0), (3, 5)]
+
+
+def test_a_log_can_be_truncated_to_both_of_its_ends() -> None:
+    view = LogView(start_offset=2, end_offset=4, epochs=[(1, 2)])
+    view.truncate_to(4)
+    assert (view.end_offset, view.epochs) == (4, [(1, 2)])
+    view.truncate_to(2)
+    assert (view.start_offset, view.end_offset, view.epochs) == (2, 2, [])
+
+
+def test_a_log_is_cut_within_what_is_durable_and_keeps_the_epoch_before_the_cut() -> None:
+    view = LogView(end_offset=6, epochs=[(1, 0), (2, 2), (3, 4)])
+    view.append(6, 1, 3)
+    for offset, epochs in (
+        (0, [(1, 0), (2, 2), (3, 4)]),
+        (2, [(1, 0), (2, 2), (3, 4)]),
+        (4, [(2, 2), (3, 4)]),
+        (6, [(3, 4)]),
+    ):
+        view.cut_before(offset)
+        assert (view.start_offset, view.epochs) == (offset, epochs)
+    for offset in (5, 7):
+        with pytest.raises(ValueError, match="cannot cut"):
+            view.cut_before(offset)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from raft.api import CommittedBatch
 from raft.log_view import LogView
 from raft.messages import Batch, SnapshotId
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet, VoteTally
@@ -14,6 +15,7 @@ from raft.ready import HardState, Role
 from raft.replica import InvariantError, Replica
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
+from tests.support.raft_core import voter
 
 VOTERS = VoterSet.of_ids(1, 2, 3)
 
@@ -177,3 +179,13 @@ def test_voters_follow_one_another() -> None:
     assert history.recorded == [(4, VOTERS)]
     with pytest.raises(ValueError, match="do not follow"):
         history.append(4, VOTERS)
+
+
+def test_a_batch_knows_its_last_offset() -> None:
+    assert CommittedBatch(5, 1, 0, (b"a", b"b")).last_offset == 6
+
+
+def test_a_snapshot_holds_no_more_than_what_is_committed() -> None:
+    core = voter()
+    with pytest.raises(InvariantError, match="holds more than"):
+        core.snapshot_taken(SnapshotId(5, 3), 0)
