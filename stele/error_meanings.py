@@ -32,6 +32,8 @@ MEANINGS: Mapping[ErrorCode, str] = {
         "the batch was written, and fewer replicas are in sync than min.insync.replicas"
     ),
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this may not be done to the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this may not be done to the group",
     ErrorCode.INVALID_TIMESTAMP: "a record's time is too far from the broker's clock",
     ErrorCode.UNSUPPORTED_VERSION: "this version of the request or feature is not supported",
     ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of this name already",
