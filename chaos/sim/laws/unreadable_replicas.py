@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report
@@ -31,15 +30,11 @@ class UnreadableReplicasAreGivenUp(Law):
         if not any(node.machine.disk.spoiled for node in cluster.brokers.values()):
             return
         for node, replica in online(cluster):
-            failed = self._failed_reads(cluster, node, repr(replica))
+            segments = node.machine.disk.files(f"/data/{replica!r}", ".log")
+            self.looked += any(inode.bad_sectors for _, inode in segments)
+            failed = sum(inode.failed_reads for _, inode in segments)
             key = node.incarnation, replica.id
             if not failed or not any(each != node.id for each in replica.machine.state.isr):
                 self._failed.pop(key, None)
-                continue
-            self.looked += 1
-            if failed - self._failed.setdefault(key, failed) > _TRIES:
+            elif failed - self._failed.setdefault(key, failed) > _TRIES:
                 report(f"{replica!r} on {node.incarnation}: {failed} reads of bad sectors failed")
-
-    def _failed_reads(self, cluster: SimCluster, node: SimNode, name: str) -> int:
-        disk = node.machine.disk
-        return sum(inode.failed_reads for _, inode in disk.files(f"/data/{name}", ".log"))
