@@ -6,6 +6,9 @@ It does no IO: the sender asks it what to send and tells it what came of that.
 The rules that keep every record written once and in order:
 
 - Sequences are given in the order of sending and kept over every repetition.
+- The first batch under a producer id goes alone until it is acknowledged. A broker that does not
+  know a producer takes any sequence (KIP-360): if it refused the first batch, because its metadata
+  lag, and took the second, the first would be out of order for good.
 - After a failure nothing is sent until all that is in flight has been answered or given up; then
   the oldest batch goes alone, and only its success lets the others follow.
 - A batch that is given up for good takes its sequences along only if no attempt at it, nor at one
@@ -76,10 +79,12 @@ class Lane(Generic[B]):
     window: list[Entry[B]] = field(default_factory=list)
     recovering: bool = False  # an attempt failed and no success of the oldest came since
     forgotten: SequenceError | None = None  # the broker lost this producer; acted on when settled
+    begun: bool = False  # a batch under this identity was acknowledged: the broker knows it
 
     def __post_init__(self) -> None:
         if not self.numbered:
             self.identity = ANONYMOUS
+            self.begun = True
 
     @property
     def needs_identity(self) -> bool:
@@ -94,6 +99,7 @@ class Lane(Generic[B]):
         if self.any_in_flight:
             raise AssertionError("a lane changes its producer only while nothing is in flight")
         self.identity = identity
+        self.begun = False
         self._renumber(0)
 
     # ------------------------------------------------------------------------- sending
@@ -102,7 +108,7 @@ class Lane(Generic[B]):
         """The batch of the window to send now; none if there is none or all must wait."""
         if self.identity is None:
             return None
-        if self.recovering:
+        if self.recovering or not self.begun:
             return None if self.any_in_flight or not self.window else self.window[0]
         return next((entry for entry in self.window if not entry.in_flight), None)
 
@@ -111,6 +117,7 @@ class Lane(Generic[B]):
         return (
             self.identity is not None
             and not self.recovering
+            and (self.begun or not self.window)
             and (not self.window or self.admitted - self.window[0].ordinal < self.max_window)
             and all(entry.in_flight for entry in self.window)
         )
@@ -139,6 +146,7 @@ class Lane(Generic[B]):
     def written(self, entry: Entry[B]) -> list[Failed[B]]:
         """Acknowledged, or recognised by the broker as a repetition."""
         entry.in_flight = False
+        self.begun = True
         if entry is self.window[0]:
             self.recovering = False
         self.window.remove(entry)

@@ -17,9 +17,16 @@ TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
 LATE = DeliveryTimeoutError("late", maybe_written=False)
 
 
-def lane_of(*counts: int) -> tuple[Lane[str], list[Entry[str]]]:
+def known_lane() -> Lane[str]:
+    """Its broker has taken a batch of this producer before, which had no records here."""
     lane: Lane[str] = Lane()
     lane.give(ONE)
+    lane.begun = True
+    return lane
+
+
+def lane_of(*counts: int) -> tuple[Lane[str], list[Entry[str]]]:
+    lane = known_lane()
     entries = [lane.admit("abcdefgh"[i], count) for i, count in enumerate(counts)]
     return lane, entries
 
@@ -34,23 +41,59 @@ def test_sequences_count_records_and_wrap() -> None:
     lane: Lane[str] = Lane()
     assert lane.needs_identity
     lane.give(ONE)
+    lane.begun = True
     lane.next_sequence = SEQUENCE_MASK - 1
     entries = [admit_and_send(lane, name, 3) for name in "ab"]
     assert [entry.sequence for entry in entries] == [SEQUENCE_MASK - 1, 1]
 
 
 def test_the_window_is_five() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     for name in "abcde":
         assert lane.may_admit()
         admit_and_send(lane, name)
     assert not lane.may_admit()
 
 
-def test_batches_answered_before_the_oldest_keep_their_places_in_the_window() -> None:
+def test_the_first_batch_of_a_producer_goes_alone_until_it_is_acknowledged() -> None:
     lane: Lane[str] = Lane()
     lane.give(ONE)
+    a = admit_and_send(lane, "a")
+    assert not lane.may_admit()  # the broker could refuse the first and take the second
+    lane.refused(a)
+    assert lane.to_resend() is a
+    lane.sending(a)
+    assert not lane.may_admit()
+    lane.written(a)
+    b = admit_and_send(lane, "b")
+    assert lane.may_admit()
+    c = admit_and_send(lane, "c")
+    lane.unknown(b)
+    lane.unknown(c)
+    lane.give_up(b, LATE)
+    d = lane.admit("d", 1) if lane.may_admit() else None
+    assert d is None
+    lane.give(Identity(2, 0))
+    admit_and_send(lane, "e")
+    assert not lane.may_admit()  # another producer is as unknown
+
+
+def test_under_a_new_producer_what_waits_goes_one_by_one_until_the_first_is_acknowledged() -> None:
+    lane = known_lane()
+    a, b, c = (admit_and_send(lane, name) for name in "abc")
+    lane.unknown(a)
+    lane.refused(b)
+    lane.refused(c)
+    lane.give_up(a, LATE)
+    lane.give(Identity(2, 0))
+    lane.sending(b)
+    assert lane.to_resend() is None
+    lane.written(b)
+    assert lane.to_resend() is c
+
+
+def test_batches_answered_before_the_oldest_keep_their_places_in_the_window() -> None:
+    lane = known_lane()
     a, *others = (admit_and_send(lane, name) for name in "abcde")
     for entry in others:
         assert lane.written(entry) == []
@@ -60,8 +103,7 @@ def test_batches_answered_before_the_oldest_keep_their_places_in_the_window() ->
 
 
 def test_after_a_failure_the_oldest_goes_alone_then_the_others_in_order() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     a, b, c = (admit_and_send(lane, name) for name in "abc")
     assert lane.refused(a) == []
     assert lane.to_resend() is None  # b and c are still on their way
@@ -86,8 +128,7 @@ def test_out_of_order_of_the_oldest_is_loud() -> None:
 
 
 def test_out_of_order_that_comes_after_the_answer_before_it_is_no_alarm() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     a, b = (admit_and_send(lane, name) for name in "ab")
     lane.written(a)
     assert lane.out_of_order(b, "") == []
@@ -95,8 +136,7 @@ def test_out_of_order_that_comes_after_the_answer_before_it_is_no_alarm() -> Non
 
 
 def test_a_rejected_batch_gives_its_sequences_to_those_behind() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     a, b = (admit_and_send(lane, name, 2) for name in "ab")
     assert lane.rejected(a, TOO_LARGE) == []
     assert lane.out_of_order(b, "") == [Failed("a", TOO_LARGE, False)]
@@ -105,8 +145,7 @@ def test_a_rejected_batch_gives_its_sequences_to_those_behind() -> None:
 
 
 def test_a_batch_given_up_with_unknown_outcome_costs_the_producer_id() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     a, b, c = (admit_and_send(lane, name) for name in "abc")
     lane.unknown(a)
     lane.unknown(b)
@@ -121,8 +160,7 @@ def test_a_batch_given_up_with_unknown_outcome_costs_the_producer_id() -> None:
 
 
 def test_a_forgotten_producer_starts_afresh() -> None:
-    lane: Lane[str] = Lane()
-    lane.give(ONE)
+    lane = known_lane()
     a, b = (admit_and_send(lane, name) for name in "ab")
     assert lane.unknown_producer(a, "") == []
     (failed,) = lane.unknown(b)
@@ -156,7 +194,7 @@ class DumbBroker:
         batches = self.batches.setdefault(identity, deque(maxlen=5))
         if (sequence, len(records)) in batches:
             return "written"
-        if sequence != self.expected.get(identity, 0):
+        if sequence != self.expected.get(identity, sequence):  # anything from one it does not know
             return "out_of_order"
         batches.append((sequence, len(records)))
         self.expected[identity] = sequence + len(records)
