@@ -458,10 +458,8 @@ CLIENT = [
             Edit("stele/producer/idempotence.py", "            and not self.recovering\n", ""),
             Edit(
                 "stele/producer/idempotence.py",
-                "        if self.recovering:\n"
-                "            return None if self.any_in_flight or not self.window else "
-                "self.window[0]\n",
-                "",
+                "        if self.recovering or not self.begun:\n",
+                "        if not self.begun:\n",
             ),
             Edit(
                 "storage/producer_state.py",
