@@ -1,4 +1,4 @@
-"""DeleteRecords on local leaders (KIP-107): logs begin later, on every replica that may lead."""
+"""DeleteRecords on local leaders (KIP-107): move the log start on every replica that may lead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGH_WATERMARK = -1
 
 
 class Deletion(NamedTuple):
-    """Records of one partition below ``offset`` are to go."""
+    """A request to delete the records of one partition below ``offset``."""
 
     id: PartitionId
     offset: int
@@ -64,9 +64,10 @@ class DeleteRequests:
         self._lease_valid = lease_valid
 
     async def delete(self, deletions: Sequence[Deletion], timeout_ms: int) -> list[DeletionResult]:
-        """Answered in order, when every replica that may lead has the new start on disk.
+        """Delete records. The answers come in order, when every replica that may lead has the new
+        start on disk.
 
-        REQUEST_TIMED_OUT: that took longer. The records are gone for readers all the same.
+        REQUEST_TIMED_OUT: that took longer. Readers see the new start all the same.
         """
         deadline = self._replicas.clock.monotonic() + max(timeout_ms, 0) / 1000
         begun: list[_Begun | DeletionResult] = []

@@ -1,4 +1,4 @@
-"""What this broker's replicas are, for administrators: their directories, sizes and producers."""
+"""Descriptions of this broker's replicas for administrators: directories, sizes, producers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.producer_state import ProducerEntry
 from world.disk import Disk
 
 TURN_REPLICAS = 200
-"""After so many the event loop has its turn: a broker may hold tens of thousands."""
+"""Replicas described in one turn of the event loop: a broker may hold tens of thousands."""
 
 
 @dataclass(slots=True)
@@ -78,8 +78,8 @@ class ReplicaDescriptions:
     def producers(self, partition: PartitionId) -> list[ProducerEntry]:
         """The idempotent producers that a replica here remembers, leader or not, by id.
 
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what says that there is no
-        such partition.
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or the error for a partition
+        that does not exist.
         """
         replica = self._replicas.by_id.get(partition)
         if replica is None:

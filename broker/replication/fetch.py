@@ -1,9 +1,9 @@
 """The fetch function of followers and consumers: read, or wait, and answer.
 
-A fetch that waits stands in a list of each of its partitions and in the deadline wheel; it costs
-no task. Those that something woke are looked at together, once the events at hand are handled:
-so one answer carries what several produce requests wrote. A consumer's fetch that waits for more
-bytes counts them by their positions in the log; bytes are read at the moment of the answer only.
+A waiting fetch stands in a list of each of its partitions and in the deadline wheel; it costs no
+task. Woken fetches are looked at together once the events at hand are handled, so one answer
+carries the records of several produce requests. A consumer's fetch that waits for more bytes counts
+them by their positions in the log; bytes are read only for the answer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from storage.segment import ColdRange
 logger = logging.getLogger(__name__)
 
 TURN_BYTES = 256 * 1024
-"""Once consumers have read so much in one turn of the event loop, the others wait for the next:
-what producers and followers send comes between, however busy the consumers are."""
+"""The bytes that consumers may read in one turn of the event loop; further fetches wait for the
+next turn. So requests of producers and followers come between, however busy the consumers are."""
 
 Done = Callable[[list[FetchResult]], None]
 
@@ -78,15 +78,15 @@ class _WaitingFetch:
 
     @property
     def min_bytes(self) -> int:
-        """More than the answer may hold is not waited for."""
+        """The bytes to wait for: never more than the answer may hold."""
         return min(self.query.min_bytes, self.query.max_bytes)
 
 
 class _Warming:
-    """A range of a log on its way into memory, and who waits for it.
+    """A range of a log on its way into memory, and the fetches that wait for it.
 
-    It ends by itself, though all who wait may have been answered: a bad sector takes a device
-    longer than a fetch lasts, and somebody has to hear of it.
+    It goes on even if all of them have been answered: a device takes longer over a bad sector than
+    a fetch lasts, and the error must not be lost.
     """
 
     __slots__ = ("task", "waiting")
@@ -124,8 +124,8 @@ class FetchRequests:
         throttle: LeaderThrottle,
     ) -> None:
         """``on_corrupt``: a replica was found to hold something else than was written.
-        ``answer_share``: how many bytes the next answer to a consumer may take; its first batch
-        it gets in any case, so that everyone goes forward.
+        ``answer_share``: how many bytes the next answer to a consumer may take. It gets its first
+        batch in any case, so that every consumer makes progress.
         """
         self._answer_share = answer_share
         self._throttle = throttle
@@ -203,7 +203,7 @@ class FetchRequests:
                 self._begin(waiting)
 
     def stop(self) -> None:
-        """Answer whoever waits with what there is."""
+        """Answer every waiting fetch with the records there are."""
         for waiting in list(self._waiting):
             self._deadline_passed(waiting)
         for warming in self._warmings.values():
@@ -254,9 +254,9 @@ class FetchRequests:
         self._finish(waiting, reading)
 
     def _count(self, waiting: _WaitingFetch) -> bool:
-        """Whether a consumer's fetch is to be answered: there is enough, or something to tell.
+        """Whether to answer a consumer's fetch: there are enough bytes, or there is news.
 
-        Only what was stirred since the last time is looked at, and nothing is read.
+        This looks only at partitions that were stirred since the last time, and reads nothing.
         """
         stirred, waiting.stirred = waiting.stirred, {}
         for entry in stirred.values():
@@ -274,7 +274,7 @@ class FetchRequests:
         return waiting.is_due
 
     def _available_bytes(self, waiting: _WaitingFetch, entry: FetchEntry) -> int | None:
-        """What a partition has to give; None where reading tells more, or there is an error."""
+        """The bytes that a partition has for the reader; None if a read has to tell."""
         replica = self._replicas.by_id.get(entry.id)
         if replica is None or entry.id in waiting.unread:
             return None
@@ -562,10 +562,10 @@ class FetchRequests:
 
 
 def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
-    """Raises ApiError OFFSET_OUT_OF_RANGE where a follower that ends at this log's start ends in an
-    epoch of which nothing is left here: nobody can tell whether it has what was committed. So it
-    begins anew at the start. What it has is deleted; after a crash that forgets its own start it
-    could otherwise show records that never were committed.
+    """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
+    of which nothing is left here: nobody can tell whether its records were committed. It deletes
+    them and begins anew at the start. Otherwise, after a crash that forgets its own start, it could
+    show records that were never committed.
     """
     if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
         raise ApiError(
@@ -575,7 +575,7 @@ def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
-    """Where the reader's history leaves this log's (KIP-595); None: its last epoch agrees.
+    """The divergence of the reader's history from this log's (KIP-595); None: it agrees.
 
     Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
     """

@@ -1,4 +1,4 @@
-"""What one fetch asks for: the request to the broker's one fetch function."""
+"""The request to the broker's fetch function."""
 
 from __future__ import annotations
 

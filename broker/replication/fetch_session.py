@@ -1,10 +1,9 @@
 """Incremental fetch sessions, server side (KIP-227). Only brokers get one.
 
-Within a session a Fetch names only the partitions that changed, and so does its answer. Nor does
-the leader look at the others: a session knows which of its partitions were stirred, by the
-follower's requests or by events here, so that a request costs what changed and not what the
-session holds. All other clients are served without: a session per consumer is memory that nobody
-gives back.
+Within a session a Fetch and its answer name only partitions that changed. The leader looks at no
+others: a session knows which of its partitions were stirred, by the follower's requests or by
+events here. So the cost of a request goes by what changed, not by what the session holds. Other
+clients get no session, because consumers' sessions would take memory that nobody gives back.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class _Sent(NamedTuple):
-    """What a follower was last told of a partition beside records."""
+    """The offsets that a follower was last told of a partition."""
 
     high_watermark: int
     log_start_offset: int
@@ -112,7 +111,8 @@ class FetchSession:
     # ---------------------------------------------------------------------------- reading
 
     def begin_look(self, replica_epoch: int, status: BrokerStatus) -> None:
-        """A request has come. Whatever is judged by who fetches is judged anew if that changed."""
+        """A request has come. If the follower's incarnation changed, every partition is looked at
+        anew."""
         who = (replica_epoch, status)
         if who != self._who:
             self._who = who
@@ -121,7 +121,7 @@ class FetchSession:
                 self.stirred[partition] = self._events
 
     def end_look(self, now_ms: float) -> None:
-        """What had to be looked at was: the request acknowledges all the others too."""
+        """The stirred partitions were looked at: the request also acknowledges all the others."""
         replica_epoch, status = self._who
         if replica_epoch == status.epoch:
             self.attendance.last_fetch_ms = now_ms
@@ -163,13 +163,13 @@ class FetchSession:
     # ---------------------------------------------------------------------------- holding
 
     def hold(self, partition: PartitionId) -> None:
-        """There is no quota for it: leave it alone until there is, or until it is stirred."""
+        """There is no quota for the partition: leave it until there is, or until it is stirred."""
         if self.stirred[partition] <= self._looked_after:
             del self.stirred[partition]
             self.held[partition] = None
 
     def next_held(self) -> FetchEntry:
-        """The one that has waited longest is to be looked at, as part of the present look."""
+        """Look at the partition that has waited longest, as part of the present look."""
         partition = next(iter(self.held))
         del self.held[partition]
         self.stirred[partition] = self._looked_after
@@ -183,7 +183,7 @@ class FetchSession:
     # -------------------------------------------------------------------------- answering
 
     def changed(self, results: Sequence[FetchResult]) -> list[FetchResult]:
-        """The results with news; and note that they were told."""
+        """Note that results were told, and return those with news."""
         news = []
         for result in results:
             told = _Sent(result.high_watermark, result.log_start_offset)
@@ -223,8 +223,8 @@ class FetchContext:
 class FetchSessions:
     """The sessions that this broker keeps for its followers: at most one for each connection.
 
-    A session belongs to its connection, and only who proves to be a registered broker gets one:
-    a client that claims to be a follower takes no memory, and nothing from the real one.
+    A session belongs to its connection, and only a proven registered broker gets one. So a client
+    that claims to be a follower takes no memory, and nothing from the real follower.
     """
 
     def __init__(self, rng: Rng) -> None:
@@ -250,8 +250,8 @@ class FetchSessions:
     ) -> FetchContext:
         """Resolve a request of a connection, its ``owner``, to what it has to look at.
 
-        Who is no follower, or not ``is_proven`` to be one by its broker epoch, gets a sessionless
-        context, whose session id is 0. A waiting request of the same session is answered first.
+        A client that is no follower, or not ``is_proven`` to be one by its broker epoch, gets a
+        context without a session (id 0). A waiting request of the same session is answered first.
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
         session = self._by_owner.get(owner)

@@ -1,9 +1,9 @@
 """Follows leaders: one loop, one connection and one fetch session per peer.
 
-A Fetch names, for every partition it covers, an offset below which everything is on this
-broker's disk: it is at once the acknowledgement of what came before. So the next Fetch leaves only
-when what the last one brought is durable. While one waits at the leader and another partition is
-to be followed, a second one is sent behind it; the leader then answers the first at once.
+For each partition a Fetch names an offset below which everything is on this broker's disk: so it
+acknowledges all earlier records. The next Fetch therefore leaves only when the records of the last
+answer are durable. If another partition is to be followed while a Fetch waits at the leader, a
+second Fetch is sent behind it; the leader then answers the first at once.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class PeerFetcher:
             self._throttle.await_quota(self._release)
 
     def look_again(self, partition: PartitionId) -> None:
-        """It may have to wait for quota no longer: it is in sync, or not throttled."""
+        """The partition is in sync or not throttled: it need not wait for quota any more."""
         if partition in self._held:
             self._tell(partition)
 
@@ -250,9 +250,9 @@ class PeerFetcher:
                 await self._wake.wait()
 
     async def _settle_news(self) -> bool:
-        """What an earlier leader sent, or this broker wrote as one, may not be durable yet.
+        """Wait until records of an earlier leader, or of this broker as a leader, are durable.
 
-        Whether it waited for that, and anything may have changed.
+        Returns whether it waited, so that anything may have changed.
         """
         news = [self._following[partition] for partition in self._news]
         unsettled = [following for following in news if not following.is_durable]
@@ -320,7 +320,7 @@ class PeerFetcher:
     # -------------------------------------------------------------------------- an answer
 
     async def _take(self, session: _Session, number: int, response: wire.FetchResponse) -> None:
-        """Write down what an answer brought; return when it is durable."""
+        """Write the records of an answer; return when they are durable."""
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code), "the fetch session ended")
         if response.session_id == INVALID_SESSION_ID:
@@ -357,7 +357,7 @@ class PeerFetcher:
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
     async def _make_durable(self, written: Sequence[Following]) -> None:
-        """Only then is a position told: it acknowledges all below it."""
+        """Wait until the logs are durable: a position that is told acknowledges all below it."""
         directories = {
             following.replica.directory: None for following in written if not following.is_durable
         }

@@ -1,4 +1,4 @@
-"""What a follower does with a leader's answer: append, truncate, begin anew, or rest."""
+"""A follower's reaction to a leader's answer: append, truncate, begin anew, or rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SOON = frozenset(
 
 
 class Verdict(NamedTuple):
-    """What came of an answer."""
+    """The result of an answer."""
 
     moved: bool = False  # the log changed: the leader has to be told the new position
     rest_s: float = 0.0  # leave the partition alone for so long
@@ -79,8 +79,8 @@ class Following:
         return replica.log.durable_offset == replica.log.end_offset
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
-        """What a Fetch says of this partition. Everything below the offset is durable, and so is
-        the start."""
+        """The entry of a Fetch for this partition. Everything below its offset is durable, and so
+        is the start."""
         log = self.replica.log
         self._told_offset = log.end_offset
         self._told_start = self.replica.directory.durable_start_offset(log)
@@ -139,9 +139,10 @@ class Following:
         return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
 
     def _begin_with_batch(self, records: Buffer) -> None:
-        """Records were deleted up to the middle of a batch, and the leader sends the whole batch.
+        """Begin an empty log with the base offset of the first batch.
 
-        An empty log begins with it, too, and gets the leader's start afterwards (as in Kafka).
+        Records may have been deleted up to the middle of a batch, and the leader sends the whole
+        batch. The log gets the leader's start afterwards (as in Kafka).
         """
         replica, log = self.replica, self.replica.log
         _, first = next(batches(records), (0, None))
@@ -153,9 +154,10 @@ class Following:
             replica.reset_to(first.base_offset)
 
     def _check_start(self, data: wire.PartitionData) -> None:
-        """The leader waits to hear that its start is this replica's, too, whatever happens then.
+        """Note a start that the leader has to be told of: it waits until this replica has it on
+        disk.
 
-        It may have been written for another partition of the directory since it was told.
+        The file of the starts may have been written for another partition of the directory.
         """
         log, directory = self.replica.log, self.replica.directory
         wanted = min(data.log_start_offset, log.end_offset)
@@ -185,7 +187,7 @@ class Following:
         return Verdict(moved=True)
 
     def _begin_anew(self, data: wire.PartitionData) -> Verdict:
-        """Our end is not within the leader's log: retention took what comes next."""
+        """Begin anew: our end is below the leader's log start, so retention took what follows."""
         replica, log = self.replica, self.replica.log
         if data.log_start_offset < 0:
             return Verdict(rest_s=self._backoff_s)

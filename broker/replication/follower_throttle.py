@@ -1,8 +1,8 @@
-"""What this broker, as a follower, may fetch of throttled replicas that are not in sync.
+"""The quota of this broker, as a follower, for throttled replicas that are not in sync.
 
-One quota for all leaders that are fetched from, and one timer that has their fetchers ask for more.
-In sync is who is in the ISR, as on the leader's side. Kafka's follower goes by its lag at the last
-fetch instead: a member of the ISR that falls behind for a moment is held back there, and leaves it.
+One quota covers all leaders, and one timer has their fetchers ask for more. A replica in the ISR
+counts as in sync, as on the leader's side. Kafka's follower uses its lag at the last fetch instead:
+there a member of the ISR that falls behind for a moment is held back, and leaves the ISR.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FollowerThrottle:
         return self._quota.available_bytes(self._now_ms())
 
     def fetched(self, replica: Replica, size_bytes: int) -> None:
-        """So much was fetched of a replica, in sync or not."""
+        """``size_bytes`` were fetched of a replica, in sync or not."""
         if replica.throttled_as_follower:
             self._count_bytes(size_bytes)
             self._quota.record(size_bytes, self._now_ms())

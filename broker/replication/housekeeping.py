@@ -1,4 +1,4 @@
-"""What a broker does with its replicas every so often: ISR checks, checkpoints, retention."""
+"""A broker's regular work on its replicas: ISR checks, checkpoints, retention."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Housekeeping:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def check_isr(self) -> None:
-        """Tell the machines the time, those that it may change."""
+        """Tell the time to the machines that it may change."""
         now_ms = self._replicas.now_ms()
         unsettled = self._replicas.unsettled
         for partition in list(unsettled):
@@ -84,19 +84,20 @@ class Housekeeping:
         self._rooms.check()
 
     async def checkpoint(self) -> None:
-        """High watermarks, recovery points, log starts and epochs; and what failed for space."""
+        """Write checkpoints of high watermarks, recovery points, starts and epochs; retry logs that
+        failed for want of space."""
         for directory in self._online():
             await directory.checkpoint()
             await directory.free_set_aside()
         self._applier.retry_failed()
 
     async def flush_overdue(self) -> None:
-        """What ``flush.ms`` does not let wait any more."""
+        """Sync the logs whose ``flush.ms`` is over."""
         for directory in self._online():
             directory.flush_overdue()
 
     async def enforce_retention(self) -> None:
-        """Whole segments below the high watermark that are too old or too many go."""
+        """Delete whole segments below the high watermark that are too old or too many."""
         for directory in self._online():
             await self._retain(directory)
             removed = await directory.retire_dead_segments()
@@ -105,8 +106,8 @@ class Housekeeping:
         await self.remove_deleted()
 
     async def _retain(self, directory: LogDirectory) -> None:
-        """Have the replicas' logs begin where retention lets them. Logs that are no replica's yet
-        wait: what may go of them the metadata have to tell first."""
+        """Move the starts of the replicas' logs by retention. Logs without a replica wait: the
+        metadata have to tell first what may be deleted."""
         now_ms = self._replicas.clock.time_ms()
         slices = Slices(LOGS_PER_TURN)
         for replica in list(self._replicas):

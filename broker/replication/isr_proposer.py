@@ -21,7 +21,7 @@ BACKOFF_MAX_S = 0.25
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 Answered = Callable[[PartitionId, Proposed, IsrAnswer], None]
 
-# What says nothing about the proposal itself: it is sent again.
+# Errors that say nothing about the proposal itself: it is sent again.
 _RETRIED = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -76,7 +76,7 @@ class IsrProposer:
             self._task = asyncio.create_task(self._send_all(), name="isr-proposer")
 
     async def stop(self) -> None:
-        """Give up what is not answered."""
+        """Give up the proposals without an answer."""
         self._stopped = True
         self._waiting.clear()
         task, self._task = self._task, None
@@ -100,7 +100,7 @@ class IsrProposer:
             self._task = None
 
     def _take(self) -> dict[PartitionId, Proposed]:
-        """All that waits and is still wanted."""
+        """All waiting proposals that their partitions still want."""
         waiting, self._waiting = self._waiting, {}
         return {
             partition: proposal

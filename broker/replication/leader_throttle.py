@@ -1,4 +1,4 @@
-"""What this broker, as a leader, may send of throttled replicas to followers that are not in sync.
+"""The quota of this broker, as a leader, for throttled replicas of followers not in sync.
 
 A partition that has to wait for quota is put aside in its fetch session, so that other fetches of
 the session do not look at it. One deadline of the broker wakes the sessions in which some wait.

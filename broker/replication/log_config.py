@@ -1,4 +1,4 @@
-"""What a log takes from its topic's configuration."""
+"""A log's part of its topic's configuration."""
 
 from __future__ import annotations
 

@@ -215,12 +215,12 @@ class ReplicaManager:
 
     @property
     def broker_epoch(self) -> int:
-        """Of the registration that it goes by; -1 before there is one."""
+        """The broker epoch of the registration in use; -1 before there is one."""
         return self._broker_epoch
 
     @property
     def hosted(self) -> Replicas:
-        """To be looked at only: every replica here, and what is known of them all."""
+        """Every replica here, and the image they use. Callers must not change it."""
         return self._replicas
 
     def set_broker_epoch(self, epoch: int) -> None:
@@ -408,16 +408,16 @@ class ReplicaManager:
     # -------------------------------------------------------------------------- failures
 
     def _directory_offline(self, directory: LogDirectory) -> None:
-        """Nothing in it is served or acknowledged any more."""
+        """The directory is offline: nothing in it is served or acknowledged any more."""
         for replica in list(self._replicas):
             if replica.directory is directory and replica.state is ReplicaState.ONLINE:
                 self._take_down(replica, ReplicaState.OFFLINE)
         self._directory_failed(directory.path)
 
     def _found_corrupt(self, replica: Replica, error: CorruptLogError) -> None:
-        """Never served, never silently dropped: give it up until somebody else leads.
+        """Give up a corrupt replica until another broker leads: it is not served, and not dropped.
 
-        Where only a part cannot be read and nobody else has the records, the rest is still served.
+        If only a part cannot be read and no other replica has the records, the rest is served.
         """
         if replica.state is not ReplicaState.ONLINE:
             return

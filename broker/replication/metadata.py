@@ -80,8 +80,8 @@ class MetadataApplier:
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
                 self._remove(PartitionId(topic.topic_id, number))
-        # Partitions before what is not told with them: nothing of this image is acted on with the
-        # leader or the ISR of an earlier one.
+        # Partitions come first: nothing else of this image is acted on with the leader or the ISR
+        # of an earlier one.
         for change in delta.changed_partitions:
             self._apply_partition(change)
         self._apply_configs(delta.changed_configs)
@@ -90,7 +90,7 @@ class MetadataApplier:
 
     @property
     def unmade(self) -> int:
-        """How many replicas have no log for now."""
+        """The number of replicas that have no log for now."""
         return len(self._unmade)
 
     def retry_failed(self) -> None:
@@ -244,8 +244,8 @@ class MetadataApplier:
     # ------------------------------------------------------------------------- corruption
 
     def _may_rebuild(self, replica: Replica, state: PartitionState) -> bool:
-        """Somebody else leads, nobody counts on this replica any more, and no fetch of the log that
-        was can still reach the leader and pass for one of the new log."""
+        """Whether a corrupt log may be replaced: another broker leads, this replica is in no ISR or
+        ELR, and no late fetch of the old log can reach the leader and pass for one of the new."""
         broker_id = self._replicas.broker_id
         return (
             state.leader not in (NO_LEADER, broker_id)
@@ -282,7 +282,7 @@ class MetadataApplier:
         self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
 
     def _delete_half_made(self, key: TopicPartition) -> None:
-        """A log that could not be made is not wanted any more."""
+        """Drop a log that could not be made and is not wanted any more."""
         for directory in self._directories:
             if key in directory.half_made:
                 self._delete_log(directory, key)
@@ -297,7 +297,8 @@ class MetadataApplier:
                 self._undeleted[directory, key] = directory.topic_id(key)
 
     def _delete_strays(self, image: MetadataImage) -> None:
-        """Logs of topics deleted, or replicas moved away, while this broker was down."""
+        """Delete logs of topics that were deleted, or replicas that moved away, while this broker
+        was down."""
         for directory in self._directories:
             known = {key: log.topic_id for key, log in directory.logs.items()}
             known.update(directory.corrupt_topic_ids)

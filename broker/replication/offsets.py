@@ -23,7 +23,7 @@ class OffsetRequests:
     """Looks offsets up by time and by epoch.
 
     ``lease_valid``: a leader without it may have a successor that knows later records. It does not
-    say which record is the last, else who reads to there would miss what was acknowledged before.
+    tell the last offset: a reader that stopped there would miss acknowledged records.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class OffsetRequests:
         return await self._offset_by_time(replica, query)
 
     async def _offset_by_time(self, replica: Replica, query: OffsetQuery) -> OffsetResult:
-        """Only what is committed can be found; what is not yet known to be is not denied."""
+        """Only committed records are found. Where it is not yet known whether a record is
+        committed, the answer is an error, not "none"."""
         log, machine = replica.log, replica.machine
         epoch = machine.leader_epoch
         try:

@@ -50,7 +50,7 @@ class _Part:
 
 
 class _Unchecked:
-    """A batch whose records are still being looked at, or that comes behind such a batch."""
+    """A batch whose records are still being checked, or that waits behind such a batch."""
 
     __slots__ = ("acks", "checks", "entry", "header", "is_abandoned", "request", "result")
 
@@ -98,8 +98,8 @@ class _WaitingProduce:
         self._settle(None)
 
     def acknowledged(self, part: _Part) -> None:
-        # A leader that may have been replaced acknowledges nothing. The clock is read here and
-        # now: a pause of the process may lie between the loop's time and this moment.
+        # A leader that may have been replaced acknowledges nothing. The clock is read at this
+        # moment: the process may have been paused since the loop's time.
         if self._lease_valid():
             # The epoch is that of now: others may have led, in between, since the append.
             part.result.leader = part.replica.leader_hint
@@ -218,7 +218,7 @@ class ProduceRequests:
         self._slow_checks.add(batch.entry.id, batch)
 
     def _advance(self, batch: _Unchecked) -> bool:
-        """One slice of the work that a batch makes; True when none is left."""
+        """Do one slice of the work on a batch; True when none is left."""
         if batch.is_abandoned:
             return True
         entry = batch.entry

@@ -11,7 +11,7 @@ from metadata.config_key import LONG_MAX
 
 BURST_S = 1.0
 DEBT_MAX_S = 10.0
-"""Replicas in sync may need more than the rate for hours: the others do not wait as long after."""
+"""Replicas in sync may exceed the rate for hours: the debt that others wait for is bounded."""
 
 RETRY_MIN_MS = 100.0
 """Who waits for bytes waits at least so long, and then gets several batches at once."""
