@@ -421,6 +421,8 @@ class ReplicaManager:
         """
         if replica.state is not ReplicaState.ONLINE:
             return
+        if self._replicas.by_id.get(replica.id) is not replica:
+            return  # its topic was deleted while the bytes were fetched from the device
         logger.error("%r: %s", replica, error)
         if isinstance(error, UnreadableLogError) and not self._others_have(replica):
             if replica.log.offline is not None:

@@ -100,6 +100,27 @@ def test_a_follower_that_cannot_read_what_it_is_to_cut_is_rebuilt() -> None:
     with_topic(scenario)
 
 
+def test_a_topic_that_is_deleted_while_a_device_tries_to_read_it_is_just_gone() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(value=b"v" * 300))
+        cluster[1].disk.spoil(LOG, 100)
+        cluster[1].disk.faults.sync_s = (3.0, 3.0)
+        assert (await cluster[1].fetch(0, max_wait_ms=500)).error is ErrorCode.NONE
+        marked = []
+        cluster[1].directory.mark_corrupt = (  # type: ignore[method-assign]
+            lambda *arguments: marked.append(arguments)
+        )
+        cluster.delete_topic()
+        await until(lambda: not cluster[1].directory.logs)
+        await asyncio.sleep(5)  # of virtual time: the device has given the sector up
+        assert marked == []
+        assert cluster[1].corrupt == []
+        assert cluster[1].failed_directories == []
+
+    with_topic(scenario)
+
+
 def test_a_replica_that_cannot_be_rebuilt_at_once_is_rebuilt_later() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce(make_batch(value=b"v" * 300))
