@@ -39,7 +39,8 @@ DEVICE = [
                 "storage/directory.py",
                 "        if key in self.corrupt:\n"
                 "            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
-                "        if True:\n            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
+                "        if self.corrupt.pop(key):\n"
+                "            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
             ),
         ),
         ("rebuild_without_handles",),
