@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from google.protobuf.message import Message
 
-from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
-from broker.service.authorizer import ANY_TOPIC, CLUSTER, Operation, Resource, topic_resource
+from broker.service.authorizer import CLUSTER, Operation, Resource, topic_resource
 from broker.service.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api
@@ -21,7 +19,6 @@ from stele.wire.kafka.messages import (
     create_topics,
     delete_records,
     delete_topics,
-    describe_cluster,
     describe_configs,
     describe_log_dirs,
     describe_producers,
@@ -42,41 +39,14 @@ from stele.wire.kafka.messages import (
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import data_pb2 as data
 from stele.wire.v1 import raft_pb2 as raft
+from tests.support.authorization import A, call_admin, edges_with_topics, told_errors
 from tests.support.broker import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
 from tests.support.timing import run_virtual
 
-A, B = topic_resource("a"), topic_resource("b")
 TOPIC_CONFIG, BROKER_CONFIG = 2, 4
 BATCH = bytearray(make_batch(3))
-
-
-def told_errors(answer: Any) -> Iterator[ErrorCode]:
-    """All errors anywhere in an answer, in its order, those that are none left out."""
-    if isinstance(answer, Message):
-        fields: Any = [
-            (field.name, list(value) if field.is_repeated else value)
-            for field, value in answer.ListFields()
-        ]
-    else:
-        fields = [(name, getattr(answer, name)) for name in getattr(answer, "__slots__", ())]
-    for name, value in fields:
-        if name in ("error", "error_code", "topic_config_error_code"):
-            if value:
-                yield ErrorCode(value)
-        elif isinstance(value, list):
-            for each in value:
-                yield from told_errors(each)
-        else:
-            yield from told_errors(value)
-
-
-def edges_with_topics() -> Edges:
-    edges = Edges()
-    for name in ("a", "b"):
-        edges.add_topic(name, [[1, 2]])
-    return edges
 
 
 class Asked(NamedTuple):
@@ -333,8 +303,6 @@ def test_over_kafkas_protocol(asked: Asked) -> None:
     run_virtual(main())
 
 
-ConfigRequest = admin.AlterConfigsRequest
-
 OVER_GRPC: list[tuple[Operation, Resource, str, Any, Any]] = [
     (
         Operation.DESCRIBE,
@@ -438,13 +406,6 @@ OF_VOTERS: list[tuple[str, Any, Any]] = [
 ]
 
 
-async def _call(edges: Edges, method: str, request: Message, answer: Any) -> Any:
-    service = DataService(edges.context, "EXTERNAL").service()
-    service.include(AdminService(edges.context, "EXTERNAL").service())
-    payload = request.SerializeToString()
-    return answer.FromString(await service.unary[f"/stele.v1.{method}"](payload, PEER))
-
-
 @pytest.mark.parametrize(
     ("operation", "resource", "method", "request_", "answer_type"),
     OVER_GRPC,
@@ -456,10 +417,10 @@ def test_over_grpc(
     async def main() -> None:
         edges = edges_with_topics()
         edges.authorizer.denied.add((operation, resource))
-        answer = await _call(edges, method, request_, answer_type)
+        answer = await call_admin(edges, method, request_, answer_type)
         assert set(told_errors(answer)) == {_refusal(resource)}
         edges.authorizer.denied.clear()
-        answer = await _call(edges, method, request_, answer_type)
+        answer = await call_admin(edges, method, request_, answer_type)
         assert _refusal(resource) not in told_errors(answer)
         caller = Caller(ANONYMOUS, None, "EXTERNAL", Plane.GRPC, "10.0.0.9")
         assert set(edges.authorizer.callers) == {caller}
@@ -472,7 +433,7 @@ def test_changes_of_the_quorum(method: str, request_: Message, answer_type: Any)
     async def main() -> None:
         edges = Edges()
         edges.authorizer.denied.add((Operation.ALTER, CLUSTER))
-        answer = await _call(edges, f"Admin/{method}", request_, answer_type)
+        answer = await call_admin(edges, f"Admin/{method}", request_, answer_type)
         assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert answer.message == "User:ANONYMOUS may not ALTER the cluster kafka-cluster"
 
@@ -513,210 +474,5 @@ def test_streams_over_grpc(
         answer = answer_type.FromString(await client.receive())
         assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         assert not edges.replicas.produced
-
-    run_virtual(main())
-
-
-# ---------------------------------------------------------------------- item by item
-
-
-def test_what_may_not_be_changed_is_refused_in_its_place_and_never_sent() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        new = topic_resource("new")
-        edges.authorizer.denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, new)}
-        request = admin.CreateTopicsRequest(
-            topics=[admin.NewTopic(name=name) for name in ("c", "new", "d")]
-        )
-        answer = await _call(edges, "Admin/CreateTopics", request, admin.CreateTopicsResponse)
-        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert [(each.name, each.error) for each in answer.topics] == [
-            ("c", 0),
-            ("new", refused),
-            ("d", 0),
-        ]
-        assert answer.topics[1].message == "User:ANONYMOUS may not CREATE the topic new"
-        (sent,) = edges.controller.created
-        assert [topic.name for topic in sent.topics] == ["c", "d"]
-
-    run_virtual(main())
-
-
-def test_topics_to_delete_by_name_and_by_id() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((Operation.DELETE, A))
-        request = admin.DeleteTopicsRequest(names=["a", "b"], topic_ids=[topic_id("a"), b"?" * 16])
-        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
-        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert [(each.name, each.topic_id, each.error) for each in answer.topics] == [
-            ("a", b"", refused),
-            ("b", topic_id("b"), 0),
-            ("", topic_id("a"), refused),  # who knows only the id is not told the name
-            ("", b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
-        ]
-        assert "topic a" not in answer.topics[2].message
-        (sent,) = edges.controller.deleted
-        assert (list(sent.names), list(sent.topic_ids)) == (["b"], [b"?" * 16])
-
-    run_virtual(main())
-
-
-def test_an_id_that_is_not_known_here_yet_is_sent_only_for_who_may_delete_every_topic() -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.authorizer.denied.add((Operation.DELETE, ANY_TOPIC))
-        request = admin.DeleteTopicsRequest(topic_ids=[topic_id("a")])
-        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
-        assert list(told_errors(answer)) == [ErrorCode.UNKNOWN_TOPIC_ID]
-        assert not edges.controller.deleted
-        edges.authorizer.denied.clear()
-        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
-        assert list(told_errors(answer)) == [ErrorCode.UNKNOWN_TOPIC_ID]
-        assert len(edges.controller.deleted) == 1
-
-    run_virtual(main())
-
-
-def test_configurations_of_topics_and_of_brokers() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied |= {
-            (Operation.ALTER_CONFIGS, A),
-            (Operation.ALTER_CONFIGS, CLUSTER),
-        }
-        change = ConfigRequest.Change(name="retention.ms", value="1000")
-        request = ConfigRequest(
-            resources=[
-                ConfigRequest.Resource(
-                    resource=admin.ConfigResource(type=kind, name=name), changes=[change]
-                )
-                for kind, name in ((TOPIC_CONFIG, "b"), (TOPIC_CONFIG, "a"), (BROKER_CONFIG, "1"))
-            ]
-        )
-        answer = await _call(edges, "Admin/AlterConfigs", request, admin.AlterConfigsResponse)
-        assert [(each.resource.name, each.error) for each in answer.resources] == [
-            ("b", ErrorCode.NONE),
-            ("a", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-            ("1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        ]
-
-    run_virtual(main())
-
-
-def test_nothing_is_sent_where_all_is_refused() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((Operation.DELETE, A))
-        request = admin.DeleteTopicsRequest(names=["a"])
-        answer = await _call(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
-        assert (answer.leader_id, answer.error, len(answer.topics)) == (-1, ErrorCode.NONE, 1)
-        assert not edges.controller.deleted
-
-    run_virtual(main())
-
-
-def test_a_refusal_of_the_controller_stands_for_the_whole() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((Operation.ALTER, A))
-        edges.controller.refuse_with = ErrorCode.POLICY_VIOLATION
-        kind = admin.CreatePartitionsRequest.Topic
-        request = admin.CreatePartitionsRequest(topics=[kind(name="a"), kind(name="b")])
-        answer = await _call(
-            edges, "Admin/CreatePartitions", request, admin.CreatePartitionsResponse
-        )
-        assert (answer.error, len(answer.topics)) == (ErrorCode.POLICY_VIOLATION, 0)
-
-    run_virtual(main())
-
-
-# ---------------------------------------------------------------------- what may be known
-
-
-def test_topics_that_may_not_be_seen_are_not_listed() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((Operation.DESCRIBE, A))
-        client = edges.client()
-        everything = await client.call(metadata.API, 12, metadata.MetadataRequest(None))
-        assert [topic.name for topic in everything.topics] == ["b"]
-        pages = await client.call(
-            describe_topic_partitions.API,
-            0,
-            describe_topic_partitions.DescribeTopicPartitionsRequest(),
-        )
-        assert [topic.name for topic in pages.topics] == ["b"]
-        described = await _call(
-            edges,
-            "Admin/DescribeTopics",
-            admin.DescribeTopicsRequest(),
-            admin.DescribeTopicsResponse,
-        )
-        assert [topic.name for topic in described.topics] == ["b"]
-
-    run_virtual(main())
-
-
-def test_whether_a_topic_exists_is_not_told_who_may_not_know() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied |= {
-            (Operation.READ, topic_resource("missing")),
-            (Operation.DESCRIBE, topic_resource("missing")),
-        }
-        client = edges.client()
-        asked = [metadata.MetadataRequestTopic(name="missing")]
-        answer = await client.call(metadata.API, 12, metadata.MetadataRequest(asked))
-        assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert not edges.controller.created
-        request = fetch.FetchRequest(
-            topics=[fetch.FetchTopic("missing", partitions=[fetch.FetchPartition(0)])]
-        )
-        assert list(told_errors(await client.call(fetch.API, 12, request))) == [
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        ]
-
-    run_virtual(main())
-
-
-def test_who_may_not_make_a_topic_does_not_make_it_by_asking_for_it() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        new = topic_resource("new")
-        edges.authorizer.denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, new)}
-        asked = [metadata.MetadataRequestTopic(name="new")]
-        answer = await edges.client().call(metadata.API, 12, metadata.MetadataRequest(asked))
-        assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert not edges.controller.created
-
-    run_virtual(main())
-
-
-def test_operations_are_those_that_the_caller_may_do() -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied |= {(Operation.WRITE, A), (Operation.ALTER, CLUSTER)}
-        client = edges.client()
-        request = metadata.MetadataRequest(
-            [metadata.MetadataRequestTopic(name=name) for name in ("a", "b")],
-            include_topic_authorized_operations=True,
-        )
-        answer = await client.call(metadata.API, 12, request)
-        a, b = (topic.topic_authorized_operations for topic in answer.topics)
-        assert b == sum(1 << number for number in (3, 4, 5, 6, 7, 8, 10, 11))
-        assert b - a == 1 << Operation.WRITE
-        of_cluster = describe_cluster.DescribeClusterRequest(
-            include_cluster_authorized_operations=True
-        )
-        described = await client.call(describe_cluster.API, 2, of_cluster)
-        assert described.cluster_authorized_operations == sum(
-            1 << number for number in (5, 8, 9, 10, 11, 12)
-        )
-        edges.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))
-        described = await client.call(describe_cluster.API, 2, of_cluster)
-        assert (described.error_code, described.cluster_authorized_operations) == (0, 0)
-        plain = await client.call(metadata.API, 12, metadata.MetadataRequest(None))
-        assert {topic.topic_authorized_operations for topic in plain.topics} == {-(2**31)}
 
     run_virtual(main())
