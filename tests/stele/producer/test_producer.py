@@ -23,7 +23,7 @@ from stele.errors import (
 )
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
-from tests.support.stele import Fault, Stage, play
+from tests.support.stele import FakeCluster, FakeTopic, Fault, Stage, play
 from tests.support.timing import until
 
 NUMBERS = [b"%d" % i for i in range(20)]
@@ -331,17 +331,24 @@ def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_a
     play(scenario)
 
 
+def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
+    """Make topic t, delete it, make it anew; the topics that a broker that lags still has."""
+    cluster.metadata_offset = 10
+    old = dict(cluster.topics, t=cluster.create("t"))
+    del cluster.topics["t"]
+    cluster.create("other")
+    cluster.create("t")
+    cluster.metadata_offset = 20
+    return old
+
+
 def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_before() -> None:
     """The producer would go to the old topic and return, and write the batch a second time."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
-        cluster.metadata_offset = 10
-        old = dict(cluster.topics, t=cluster.create("t"))
-        del cluster.topics["t"]
-        cluster.create("other")
-        new = cluster.create("t").partitions[0]
-        cluster.metadata_offset = 20
+        old = remake(cluster)
+        new = cluster.topics["t"].partitions[0]
         async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
             await (await producer.send("t", b"1"))
             new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
@@ -356,12 +363,8 @@ def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_befo
 def test_a_broker_that_lags_and_lacks_a_topic_does_not_open_the_way_for_an_older_one() -> None:
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
-        cluster.metadata_offset = 10
-        old = dict(cluster.topics, t=cluster.create("t"))
-        del cluster.topics["t"]
-        cluster.create("other")
-        new = cluster.create("t").partitions[0]
-        cluster.metadata_offset = 20
+        old = remake(cluster)
+        new = cluster.topics["t"].partitions[0]
         async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
             await (await producer.send("t", b"1"))
             new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
