@@ -42,7 +42,7 @@ def machine() -> dict[str, str]:
 def versions() -> dict[str, str]:
     """Of Python, of Stele and of what costs or saves the most."""
     found = {"python": platform.python_version()}
-    for name in ("stele", "uvloop", "grpcio", "protobuf", "crc32c"):
+    for name in ("stele-log", "uvloop", "grpcio", "protobuf", "crc32c"):
         found[name] = importlib.metadata.version(name)
     found["librdkafka"] = _librdkafka()
     return found
