@@ -121,6 +121,8 @@ class _Exchange:
         self._is_proven = (
             registration is not None and registration.broker_epoch == self._replica_epoch
         )
+        # While it waits for its results. It leads back here, and what is in such a circle stays in
+        # memory until the collector runs; by the way of the reply that would be the whole answer.
         self._fetch: service.Fetch | None = None
         self._is_over = False
 
@@ -185,7 +187,7 @@ class _Exchange:
             self._context,
             items,
             self._query(session),
-            lambda results: self.work_off(self._answer(session, results)),
+            lambda results: self._found(session, results),
         )
         self._fetch.run()
 
@@ -204,6 +206,10 @@ class _Exchange:
         if self._replica_id < 0:
             query.max_bytes = min(query.max_bytes, self._context.config.fetch_max_bytes)
         return query
+
+    def _found(self, session: FetchContext, results: list[FetchResult]) -> None:
+        self._fetch = None
+        self.work_off(self._answer(session, results))
 
     def _answer(
         self, session: FetchContext, results: list[FetchResult]

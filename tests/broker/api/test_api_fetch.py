@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from broker.replication.types import EpochEnd, FetchResult, LeaderHint
@@ -218,6 +221,33 @@ def test_a_lost_connection_withdraws_what_waits() -> None:
         assert edges.registry.values()["stele_fetch_purgatory_size"] == 0
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_answer_takes_no_memory_once_it_is_written(waits: bool) -> None:
+    """Without the collector: of answers of 1 MiB it lets 300 MiB come together."""
+
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        edges.replicas.hold = waits
+        records = memoryview(bytes(make_batch()))
+        freed = weakref.ref(records)
+        edges.replicas.fetch_results[A0] = FetchResult(A0, ErrorCode.NONE, records=[records])
+        client = edges.client()
+        client.send(API, 18, _consume(_topic("a", 0)))
+        del records, edges.replicas.fetch_results[A0]
+        if waits:
+            edges.replicas.release()
+        assert (await client.receive(API, 18)).responses[0].partitions[0].records
+        assert freed() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_virtual(main())
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", [4, 6, 7, 18])
