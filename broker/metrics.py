@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from broker.membership.room import Rooms
 from broker.replication.manager import ReplicaCounters
-from runtime.metrics.registry import MetricsRegistry
+from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from storage.directory import LogDirectory
 
 _TOTALS = (
+    ("messages_in", "Records appended for producers (MessagesInPerSec)."),
     ("bytes_in", "Bytes of record batches from producers (BytesInPerSec)."),
     ("bytes_out", "Bytes of record batches to consumers (BytesOutPerSec)."),
     ("replication_bytes_in", "Bytes fetched from leaders (ReplicationBytesInPerSec)."),
@@ -39,14 +40,26 @@ _NAMES = {
 }
 
 
+class RequestMeter:
+    """What is counted of the requests of one API."""
+
+    __slots__ = ("_requests", "_seconds")
+
+    def __init__(self, requests: Counter, seconds: Histogram) -> None:
+        self._requests = requests
+        self._seconds = seconds
+
+    def answered(self, took_s: float) -> None:
+        """Count a request, so long after its arrival."""
+        self._requests.value += 1
+        self._seconds.observe(took_s)
+
+
 class BrokerMetrics:
     """The counters that request handling adds to; the rest is read at each scrape."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._registry = registry
-        self.messages_in = registry.counter(
-            "stele_messages_in", "Records appended for producers (MessagesInPerSec)."
-        )
         self.requests = registry.counters(
             "stele_requests", "Requests answered, by API; gRPC's as Data.… (RequestsPerSec).", "api"
         )
@@ -58,6 +71,7 @@ class BrokerMetrics:
             "From a request's arrival to its answer, waiting included, by API (TotalTimeMs).",
             "api",
         )
+        self._meters: dict[str, RequestMeter] = {}
         self.produce_waiting = 0
         self.fetch_waiting = 0
         registry.gauge(
@@ -71,10 +85,13 @@ class BrokerMetrics:
             lambda: self.fetch_waiting,
         )
 
-    def answered(self, api: str, took_s: float) -> None:
-        """Count a request, so long after its arrival."""
-        self.requests(api).value += 1
-        self.request_seconds(api).observe(took_s)
+    def of_requests(self, api: str) -> RequestMeter:
+        """The meter of an API, made at its first use."""
+        meter = self._meters.get(api)
+        if meter is None:
+            meter = RequestMeter(self.requests(api), self.request_seconds(api))
+            self._meters[api] = meter
+        return meter
 
     def read_replicas(self, counters: Callable[[], ReplicaCounters]) -> None:
         """Declare what the replica manager counts."""

@@ -72,6 +72,8 @@ class PartitionLog:
     ) -> None:
         """Of what was recovered of it. See ``storage.opening``."""
         self.directory = directory
+        self.name = str(key)
+        """``<topic>-<partition>``."""
         self.key = key
         """Its name, which a later log may bear, too: two logs are the same only if they are one
         object."""
@@ -105,11 +107,6 @@ class PartitionLog:
         return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
 
     # ----------------------------------------------------------------------------- facts
-
-    @property
-    def name(self) -> str:
-        """``<topic>-<partition>``."""
-        return str(self.key)
 
     @property
     def offline(self) -> OSError | None:

@@ -17,13 +17,14 @@ def must_roll(
     """Whether a batch belongs into a new segment. Time is that of the records, as in Kafka, so that
     all replicas roll at the same offsets."""
     segment, config = log.segments.active, log.config
-    if segment.size == 0:
+    size = segment.size
+    if size == 0:
         return False
-    if segment.size + size_bytes > min(config.segment_bytes, _POSITION_MAX):
+    if size + size_bytes > config.segment_bytes or size + size_bytes > _POSITION_MAX:
         return True
     if last_offset - segment.base_offset > _POSITION_MAX:
         return True
-    if segment.index_entries * ENTRY_SIZE >= config.segment_index_bytes - ENTRY_SIZE:
+    if (segment.index_entries + 1) * ENTRY_SIZE >= config.segment_index_bytes:
         return True
     time_ms = config.segment_time_ms(log.name, segment.base_offset)
     if segment.first_timestamp_ms != NO_TIMESTAMP and max_timestamp_ms != NO_TIMESTAMP:

@@ -40,6 +40,7 @@ from broker.api import (
 )
 from broker.api.call import Call, Served
 from broker.api.topic_views import TopicViews
+from broker.metrics import RequestMeter
 from broker.replication.types import Cancel
 from broker.service.caller import ANONYMOUS, Caller, Plane
 from broker.service.context import BrokerContext
@@ -95,12 +96,18 @@ class KafkaApis:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._served = {int(each.api.key): each for each in SERVED}
+        self._versions = frozenset(
+            (int(each.api.key), version) for each in SERVED for version in each.decodable
+        )
         self._waiting: list[Callable[[], None]] | None = []
         # Of each connection: how to withdraw what it waits for. Insertion order, not a set.
         self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
         self._calls = 0
         self._topic_views = TopicViews()
+        # Of each connection the call that it made last: the next one is nearly always its like.
+        self._last_calls: dict[KafkaServerProtocol, Call] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._meters: dict[int, RequestMeter] = {}  # by API key
 
     def open(self) -> None:
         """Answer from now on, beginning with what came before."""
@@ -119,13 +126,13 @@ class KafkaApis:
         """The connection is lost: withdraw what it still waits for, and end its session."""
         for withdraw in self._withdrawals.pop(connection, {}).values():
             withdraw()
+        self._last_calls.pop(connection, None)
         self._context.sessions.forget(connection)
 
     # ------------------------------------------------------------------ Dispatch
 
     def serves(self, api_key: int, api_version: int) -> bool:
-        served = self._served.get(api_key)
-        return served is not None and served.supports(api_version)
+        return (api_key, api_version) in self._versions
 
     def takes_turns(self, header: RequestHeader, message: Struct) -> bool:
         """All but Produce, whose batches share a sync, and followers' Fetch, of which a second is
@@ -141,25 +148,37 @@ class KafkaApis:
         message: Struct,
         respond: Respond,
     ) -> None:
-        caller = Caller(
-            ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
-        )
-        call = Call(header.api_version, caller, self._topic_views, connection)
+        call = self._last_calls.get(connection)
+        if (
+            call is None
+            or call.version != header.api_version
+            or call.caller.client_id != header.client_id
+        ):
+            call = self._last_calls[connection] = self._call(connection, header)
         self._calls += 1
         began_s = self._context.clock.monotonic()
-        answer = _Answer(self, self._calls, ApiKey(header.api_key), connection, respond, began_s)
+        answer = _Answer(self, self._calls, header.api_key, connection, respond, began_s)
         served = self._served[header.api_key]
         if self._waiting is None:
             self._start(served, call, message, answer)
         else:
             self._waiting.append(partial(self._start, served, call, message, answer))
 
+    def _call(self, connection: KafkaServerProtocol, header: RequestHeader) -> Call:
+        caller = Caller(
+            ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
+        )
+        return Call(header.api_version, caller, self._topic_views, connection)
+
     def answered(self, answer: _Answer) -> None:
         """The request waits for nothing any more."""
         if (of_connection := self._withdrawals.get(answer.connection)) is not None:
             of_connection.pop(answer.number, None)
-        took_s = self._context.clock.monotonic() - answer.began_s
-        self._context.metrics.answered(answer.api_key.name, took_s)
+        meter = self._meters.get(answer.api_key)
+        if meter is None:
+            name = ApiKey(answer.api_key).name
+            meter = self._meters[answer.api_key] = self._context.metrics.of_requests(name)
+        meter.answered(self._context.clock.monotonic() - answer.began_s)
 
     # ------------------------------------------------------------------ handlers
 
@@ -218,7 +237,7 @@ class _Answer:
         self,
         apis: KafkaApis,
         number: int,
-        api_key: ApiKey,
+        api_key: int,
         connection: KafkaServerProtocol,
         respond: Respond,
         began_s: float,

@@ -64,5 +64,7 @@ class Served:
         last = self.api.max_version if self.max_version is None else self.max_version
         return first, last
 
-    def supports(self, version: int) -> bool:
-        return self.api.supports(version) and version <= self.versions[1]
+    @property
+    def decodable(self) -> range:
+        """The versions that are taken; an older one may be advertised all the same."""
+        return range(self.api.min_version, self.versions[1] + 1)

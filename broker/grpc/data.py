@@ -127,7 +127,8 @@ class DataService:
         return found.cancel
 
     def _answered(self, name: str, began_s: float) -> None:
-        self._context.metrics.answered(name, self._context.clock.monotonic() - began_s)
+        took_s = self._context.clock.monotonic() - began_s
+        self._context.metrics.of_requests(name).answered(took_s)
 
     # ------------------------------------------------------------------ unary calls
 

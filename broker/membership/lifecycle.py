@@ -174,7 +174,8 @@ class BrokerLifecycle:
         Other brokers lead the partitions that it believes to lead. It must not act as a leader
         until it has applied that offset.
         """
-        return self._metadata_offset() < self._leads_nothing_at
+        at = self._leads_nothing_at
+        return at > 0 and self._metadata_offset() < at
 
     @property
     def state(self) -> BrokerState:

@@ -288,7 +288,9 @@ class ProduceRequests:
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = replica.machine.start_offset
         if not appended.duplicate:
-            self._replicas.counters.bytes_in += header.size_bytes
+            counters = self._replicas.counters
+            counters.messages_in += header.record_count
+            counters.bytes_in += header.size_bytes
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())
             self._replicas.carry_out(replica, effects)
         return appended.last_offset + 1

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 class ReplicaCounters:
     """Totals since start (`bytes_*`, `*_total`) and present values, for /metrics."""
 
+    messages_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     replication_bytes_in: int = 0

@@ -5,6 +5,7 @@ Operations and kinds of resources are Kafka's, with Kafka's numbers.
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -89,6 +90,7 @@ class AllowAll:
         return True
 
 
+@functools.lru_cache(4096)  # each Produce and Fetch asks for its topics'
 def topic_resource(name: str) -> Resource:
     return Resource(ResourceType.TOPIC, name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 from broker.replication.types import ProduceEntry, ProduceResult
@@ -13,18 +12,14 @@ from broker.service.items import merge
 from broker.service.topics import Topics
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
-from stele.wire.batch import HEADER_SIZE
 
 ACKS = (-1, 0, 1)
-
-_RECORD_COUNT = struct.Struct(">i")
-_RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
 
 
 class Produce:
     """One request: give it its batches, ``run`` it once."""
 
-    __slots__ = ("_context", "_counts", "_done", "_is_transactional", "_items", "_topics")
+    __slots__ = ("_context", "_done", "_entries", "_is_transactional", "_items", "_topics")
 
     def __init__(
         self, context: BrokerContext, caller: Caller, *, is_transactional: bool = False
@@ -33,7 +28,7 @@ class Produce:
         self._topics = Topics(context, caller, Operation.WRITE)
         self._is_transactional = is_transactional
         self._items: list[ProduceEntry | ProduceResult] = []
-        self._counts: list[int] = []  # of the entries among the items: records by their headers
+        self._entries: list[ProduceEntry] = []  # those among the items
         self._done: Callable[[list[ProduceResult]], None]
 
     def add(
@@ -54,8 +49,9 @@ class Produce:
             message = "a partition of a Produce request holds exactly one record batch"
             self._items.append(ProduceResult(found, ErrorCode.INVALID_RECORD, message))
         else:
-            self._items.append(ProduceEntry(found, batch))
-            self._counts.append(_record_count(batch))
+            entry = ProduceEntry(found, batch)
+            self._items.append(entry)
+            self._entries.append(entry)
 
     def run(self, acks: int, timeout_ms: int, done: Callable[[list[ProduceResult]], None]) -> None:
         """``done`` gets a result for each partition, in the order of adding."""
@@ -65,24 +61,13 @@ class Produce:
             return
         self._done = done
         self._context.metrics.produce_waiting += 1
-        entries = [item for item in self._items if isinstance(item, ProduceEntry)]
-        if entries:
-            self._context.replicas.produce(entries, acks, timeout_ms, self._finish)
+        if self._entries:
+            self._context.replicas.produce(self._entries, acks, timeout_ms, self._finish)
         else:
             self._finish([])
 
     def _finish(self, results: list[ProduceResult]) -> None:
-        metrics = self._context.metrics
-        metrics.produce_waiting -= 1
-        for count, result in zip(self._counts, results, strict=True):
-            if result.error is ErrorCode.NONE:
-                metrics.messages_in.value += count
-        self._done(merge(self._items, ProduceEntry, results))
-
-
-def _record_count(batch: bytearray | memoryview) -> int:
-    """Read before the append takes the buffer: how many records the batch says it has."""
-    if len(batch) < HEADER_SIZE:
-        return 0
-    count: int = _RECORD_COUNT.unpack_from(batch, _RECORD_COUNT_POSITION)[0]
-    return count
+        self._context.metrics.produce_waiting -= 1
+        if len(results) < len(self._items):
+            results = merge(self._items, ProduceEntry, results)
+        self._done(results)

@@ -69,9 +69,9 @@ class Topics:
     ) -> PartitionId | ErrorCode:
         """Of the topic of an id, or of a name where no id is given; or the error to answer."""
         if topic_id and topic_id != NO_TOPIC_ID:
-            topic = self.identified(topic_id)
+            topic = self._found.get(topic_id) or self.identified(topic_id)
         else:
-            topic = self.named(name or "")
+            topic = self._found.get(name or "") or self.named(name or "")
         if not isinstance(topic, Topic):
             return topic
         if not 0 <= partition < len(topic.partitions):

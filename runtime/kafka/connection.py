@@ -120,6 +120,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._max_in_flight_bytes = max_in_flight_bytes
         self._memory = memory or ConnectionMemory(-1)
         self._held_bytes = 0  # as the memory was told last
+        self._awaits_memory = False
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,6 +166,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def memory_freed(self) -> None:
         """See ``Holder``."""
+        self._awaits_memory = False
         self._process()
 
     def give_way(self) -> bool:
@@ -252,13 +254,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             delta, self._held_bytes = held - self._held_bytes, held
             self._memory.change(delta)
 
-    def _has_memory(self) -> bool:
-        return self._held_bytes < FREE_SHARE_BYTES or not self._memory.is_short
-
     def _may_take(self) -> bool:
-        return self._may_take_more() and self._has_memory()
-
-    def _may_take_more(self) -> bool:
+        """Whether the next request may be taken, if there is memory."""
         return (
             self._is_writable
             and self._next is None
@@ -267,6 +264,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             and len(self._pending) < self._max_in_flight_requests
             and self._pending_bytes < self._max_in_flight_bytes
         )
+
+    def _lacks_memory(self) -> bool:
+        return self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
 
     def _process(self) -> None:
         """Take the frames that are there, as far as is allowed.
@@ -282,7 +282,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
                     if not self._begin_next():
                         break
                     continue
-                if not self._may_take():
+                if not self._may_take() or self._lacks_memory():
                     break
                 frame = self._reader.next_frame()
                 if frame is None:
@@ -307,11 +307,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._note_held()
         if self._is_ended:
             return
-        may_read = self._may_take()
-        if may_read or not self._may_take_more():
-            self._memory.leave(self)
-        else:
-            self._memory.wait(self)
+        may_take = self._may_take()
+        awaits_memory = may_take and self._lacks_memory()
+        if awaits_memory or self._awaits_memory:
+            self._await_memory(awaits_memory)
+        may_read = may_take and not awaits_memory
         if may_read and not self._is_reading:
             self._is_reading = True
             transport.resume_reading()
@@ -319,18 +319,35 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._is_reading = False
             transport.pause_reading()
 
+    def _await_memory(self, awaits: bool) -> None:
+        self._awaits_memory = awaits
+        if awaits:
+            self._memory.wait(self)
+        else:
+            self._memory.leave(self)
+
     def _take(self, frame: bytearray) -> None:
         self.requests += 1
         try:
-            header, decoding = kafka.decode_request_in_slices(frame)
+            header, position, api = kafka.read_request_header(frame)
         except kafka.UnsupportedRequestError as error:
             self._take_unsupported(error.header, len(frame))
             return
-        if not self._handlers.serves(header.api_key, header.api_version):
+        version = header.api_version
+        if not self._handlers.serves(header.api_key, version):
             self._take_unsupported(header, len(frame))
             return
-        self._decoding = self._begin(header, len(frame)), decoding
-        self._decode_slice()
+        pending = self._begin(header, len(frame))
+        try:
+            message = api.decode_request(version, frame, position, kafka.SLICE_ELEMENTS)
+        except kafka.TooManyElementsError:
+            self._decoding = pending, api.decode_request_in_slices(version, frame, position)
+            self._decode_slice()
+        except kafka.MalformedMessageError as error:
+            self._withdraw(pending)
+            self._refuse(error.message)
+        else:
+            self._decoded(pending, message)
 
     def _decode_slice(self) -> None:
         """Decode on; a message with many elements takes more than one turn of the event loop."""
@@ -418,19 +435,24 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _answer(self, pending: _Pending, message: kafka.Struct | None) -> None:
         if self.is_closed:
             return
-        header = pending.header
         if pending.is_answered:
-            raise RuntimeError(f"{header} is answered twice")
+            raise RuntimeError(f"{pending.header} is answered twice")
         pending.is_answered = True
         if message is None:
             self._answered(pending)
             return
-        self._encode_slice(
-            pending,
-            kafka.encode_response_in_slices(
-                header.api_key, header.api_version, header.correlation_id, message
-            ),
-        )
+        key, version, correlation_id, _ = pending.header
+        try:
+            pending.buffers = kafka.encode_response(
+                key, version, correlation_id, message, kafka.SLICE_ELEMENTS
+            )
+        except kafka.TooManyElementsError:
+            encoding = kafka.encode_response_in_slices(key, version, correlation_id, message)
+            self._encode_slice(pending, encoding)
+        except kafka.UnencodableMessageError as error:
+            self._give_up(pending, error)
+        else:
+            self._answered(pending)
 
     def _encode_slice(
         self, pending: _Pending, encoding: Generator[None, None, list[Buffer]]
@@ -443,11 +465,16 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         except StopIteration as end:
             pending.buffers = end.value
             self._answered(pending)
-        except kafka.UnencodableMessageError:
-            logger.exception("the answer to %s from %s cannot be sent", pending.header, self.peer)
-            self.close()
+        except kafka.UnencodableMessageError as error:
+            self._give_up(pending, error)
         else:
             self._loop.call_soon(self._encode_slice, pending, encoding)
+
+    def _give_up(self, pending: _Pending, error: kafka.UnencodableMessageError) -> None:
+        logger.error(
+            "the answer to %s from %s cannot be sent", pending.header, self.peer, exc_info=error
+        )
+        self.close()
 
     def _answered(self, pending: _Pending) -> None:
         pending.done = True
@@ -473,7 +500,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._transport.writelines(buffers)
             if not self._is_writable:
                 self._note_unsent()
-        self._process()
+        if self._is_reading and not self._is_draining and not self._is_ended:
+            self._note_held()  # no frame waits to be taken
+        else:
+            self._process()
 
 
 def _name_of(peer: object) -> str:

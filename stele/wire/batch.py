@@ -90,6 +90,7 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
+_CODECS: Final = tuple(Compression)  # by their numbers
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
@@ -143,9 +144,9 @@ class BatchHeader(NamedTuple):
     def compression(self) -> Compression:
         """The codec. CorruptBatchError for a number that is none."""
         codec = self.attributes & _COMPRESSION_MASK
-        if codec > Compression.ZSTD:
+        if codec >= len(_CODECS):
             raise CorruptBatchError(f"unknown compression {codec}")
-        return Compression(codec)
+        return _CODECS[codec]
 
     @property
     def is_log_append_time(self) -> bool:

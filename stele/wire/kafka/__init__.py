@@ -30,7 +30,6 @@ from stele.wire.kafka.codec import (
     UnsupportedRequestError,
     api_of,
     decode_request,
-    decode_request_in_slices,
     decode_response,
     encode_request,
     encode_response,
@@ -38,15 +37,19 @@ from stele.wire.kafka.codec import (
     largest_request_bytes,
     memory_of_request,
     read_correlation_id,
+    read_request_header,
 )
 from stele.wire.kafka.primitives import (
+    SLICE_ELEMENTS,
     ZERO_UUID,
     MalformedMessageError,
+    TooManyElementsError,
     UnencodableMessageError,
 )
 
 __all__ = [
     "SIZE_BYTES",
+    "SLICE_ELEMENTS",
     "ZERO_UUID",
     "Api",
     "ApiKey",
@@ -54,11 +57,11 @@ __all__ = [
     "Records",
     "RequestHeader",
     "Struct",
+    "TooManyElementsError",
     "UnencodableMessageError",
     "UnsupportedRequestError",
     "api_of",
     "decode_request",
-    "decode_request_in_slices",
     "decode_response",
     "encode_request",
     "encode_response",
@@ -66,4 +69,5 @@ __all__ = [
     "largest_request_bytes",
     "memory_of_request",
     "read_correlation_id",
+    "read_request_header",
 ]

@@ -115,7 +115,7 @@ class Api(Generic[Request, Response]):
         self._schema: schema.ApiSchema | None = None
         self._decoders: dict[tuple[type[Struct], int], Decoder] = {}
         self._encoders: dict[tuple[type[Struct], int], Encoder] = {}
-        # Of servers: requests are decoded and responses are encoded in slices.
+        # Of servers: large requests are decoded and large responses are encoded in slices.
         self._sliced_decoders: dict[int, SlicedDecoder] = {}  # by version
         self._sliced_encoders: dict[int, SlicedEncoder] = {}
 
@@ -129,15 +129,19 @@ class Api(Generic[Request, Response]):
         """Whether the version has compact lengths and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
-    def decode_request(self, version: int, buffer: Buffer, position: int = 0) -> Request:
-        """The request whose body begins at ``position``. Raises MalformedMessageError.
+    def decode_request(
+        self,
+        version: int,
+        buffer: Buffer,
+        position: int = 0,
+        elements_max: int = REQUEST_ELEMENTS_MAX,
+    ) -> Request:
+        """The request whose body begins at ``position``. Raises MalformedMessageError, of which
+        TooManyElementsError if its arrays hold more than ``elements_max`` together.
 
-        Bytes behind the message are not looked at. Records are views of ``buffer``. A request
-        whose arrays hold more than REQUEST_ELEMENTS_MAX elements together counts as malformed.
+        Bytes behind the message are not looked at. Records are views of ``buffer``.
         """
-        message: Request = self._decode(
-            self.request, version, buffer, position, REQUEST_ELEMENTS_MAX
-        )
+        message: Request = self._decode(self.request, version, buffer, position, elements_max)
         return message
 
     def decode_request_in_slices(
@@ -173,9 +177,12 @@ class Api(Generic[Request, Response]):
         """The request's body. Raises UnencodableMessageError."""
         return self._encode(self.request, version, message)
 
-    def encode_response(self, version: int, message: Response) -> list[Buffer]:
-        """The response's body. Raises UnencodableMessageError."""
-        return self._encode(self.response, version, message)
+    def encode_response(
+        self, version: int, message: Response, elements_max: int = sys.maxsize
+    ) -> list[Buffer]:
+        """The response's body. Raises UnencodableMessageError, and TooManyElementsError if its
+        arrays hold more than ``elements_max`` together; those of numbers do not count."""
+        return self._encode(self.response, version, message, elements_max)
 
     def encode_response_in_slices(
         self, version: int, message: Response
@@ -208,11 +215,17 @@ class Api(Generic[Request, Response]):
             raise _malformed(root, version, end, error) from None
         return message
 
-    def _encode(self, root: type[Struct], version: int, message: Struct) -> list[Buffer]:
+    def _encode(
+        self,
+        root: type[Struct],
+        version: int,
+        message: Struct,
+        elements_max: int = sys.maxsize,
+    ) -> list[Buffer]:
         encode = self._encoders.get((root, version)) or self._compile_encoder(root, version)
         out: list[Buffer] = []
         try:
-            encode(message, out)
+            encode(message, out, elements_max)
         except _UNENCODABLE as error:
             raise UnencodableMessageError(f"{root.__name__} v{version}: {error}") from error
         return out

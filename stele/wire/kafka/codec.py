@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import struct
+import sys
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -93,19 +94,8 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
     Give a ``bytearray`` where records will be stamped: their views are writable then. Raises
     UnsupportedRequestError, and MalformedMessageError for anything else that is wrong.
     """
-    header, position, api = _read_request_header(frame)
+    header, position, api = read_request_header(frame)
     return header, api.decode_request(header.api_version, frame, position)
-
-
-def decode_request_in_slices(
-    frame: Buffer,
-) -> tuple[RequestHeader, Generator[None, None, Struct]]:
-    """As ``decode_request``, with the message as a generator that yields now and then.
-
-    The generator returns the message; it, too, may raise MalformedMessageError.
-    """
-    header, position, api = _read_request_header(frame)
-    return header, api.decode_request_in_slices(header.api_version, frame, position)
 
 
 def largest_request_bytes(api_key: int, max_bytes: int) -> int:
@@ -121,7 +111,11 @@ def memory_of_request(api_key: int, size_bytes: int) -> int:
     return 2 * size_bytes + min(DECODED_PER_BYTE_MAX * size_bytes, most)
 
 
-def _read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
+def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
+    """The header of a request, where its message begins, and what decodes it.
+
+    Raises UnsupportedRequestError, and MalformedMessageError for anything else that is wrong.
+    """
     client_id = None
     position = _REQUEST_HEADER.size
     try:
@@ -174,11 +168,17 @@ def encode_request(
 
 
 def encode_response(
-    api_key: int, version: int, correlation_id: int, message: Struct
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    message: Struct,
+    elements_max: int = sys.maxsize,
 ) -> list[Buffer]:
-    """A whole response, the four size bytes included, as buffers to be written in order."""
+    """A whole response, the four size bytes included, as buffers to be written in order. Raises as
+    ``Api.encode_response``."""
     api = api_of(api_key)
-    return _framed(api, version, correlation_id, api.encode_response(version, message))
+    buffers = api.encode_response(version, message, elements_max)
+    return _framed(api, version, correlation_id, buffers)
 
 
 def encode_response_in_slices(

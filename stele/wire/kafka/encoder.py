@@ -16,11 +16,11 @@ from stele.wire.kafka.decoder import default_of
 from stele.wire.kafka.schema import FIXED, Field
 from stele.world import Buffer
 
-Encoder = Callable[[Any, list[Buffer]], None]
-"""(message, buffers to add to)."""
+Encoder = Callable[[Any, list[Buffer], int], None]
+"""(message, buffers to add to, elements allowed in its arrays of anything but numbers)."""
 
 SlicedEncoder = Callable[[Any, list[Buffer]], Generator[None, None, None]]
-"""The same as a generator, which yields after every SLICE_ELEMENTS."""
+"""The same as a generator, which yields after every SLICE_ELEMENTS and allows any number."""
 
 
 def compile_encoder(
@@ -35,7 +35,8 @@ def compile_encoder(
         writer.line("    yield")  # a generator, also without a loop
     writer.struct("m", fields)
     writer.line("out.append(b''.join(parts))")
-    source = "def encode(m, out):\n    parts = []\n" + "\n".join(writer.lines)
+    arguments = "m, out" if in_slices else "m, out, left"
+    source = f"def encode({arguments}):\n    parts = []\n" + "\n".join(writer.lines)
     namespace: dict[str, Any] = dict(writer.constants)
     exec(compile(source, f"<encode {root} v{version}>", "exec"), namespace)
     return namespace["encode"]
@@ -50,6 +51,7 @@ class _EncoderWriter:
         self.constants: dict[str, Any] = {
             "U": primitives.UVARINTS,
             "numbers": primitives.write_numbers,
+            "refuse_count": primitives.refuse_count,
             "ZERO_UUID": primitives.ZERO_UUID,
         }
         self._parts = "parts"  # the list that is being added to
@@ -203,6 +205,10 @@ class _EncoderWriter:
         if each.type in FIXED and each.type not in ("bool", "uuid"):
             self._part(f"numbers({FIXED[each.type][0]!r}, {array})")
             return
+        if not self.in_slices:
+            self._statement(f"left -= len({array})")
+            self._statement("if left < 0:")
+            self._statement("    refuse_count()")
         element = self._name("m")
         self.line(f"for {element} in {array}:")
         self._indent += 1

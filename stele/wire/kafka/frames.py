@@ -39,6 +39,7 @@ class FrameReader:
         "_max_bytes",
         "_max_bytes_of",
         "_start",
+        "held_bytes",
     )
 
     def __init__(
@@ -56,16 +57,13 @@ class FrameReader:
         self._frame: bytearray | None = None  # of frame_size bytes at last, filled so far
         self._frame_size = 0
         self._filled = 0
+        self.held_bytes = 0
+        """Memory of a large frame that is not complete."""
 
     @property
     def has_partial(self) -> bool:
         """Whether a frame has begun that is not complete: an end of the stream would cut it."""
         return self._frame is not None or self._end > self._start
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory of a large frame that is not complete."""
-        return 0 if self._frame is None else len(self._frame)
 
     def get_buffer(self) -> memoryview:
         """Where to receive into; never empty as long as ``next_frame`` is called until None."""
@@ -73,6 +71,7 @@ class FrameReader:
         if frame is not None:
             if self._filled == len(frame):
                 frame.extend(bytes(min(self._frame_size - len(frame), len(frame))))
+                self.held_bytes = len(frame)
             return memoryview(frame)[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
@@ -99,6 +98,7 @@ class FrameReader:
             if self._filled < self._frame_size:
                 return None
             frame, self._frame = self._frame, None
+            self.held_bytes = 0
             return frame
         available = self._end - self._start - SIZE_BYTES
         if available < 0:
@@ -117,7 +117,8 @@ class FrameReader:
         if available >= size:
             self._start = start + size
             return self._chunk[start : self._start]
-        self._frame = bytearray(min(size, max(GROWTH_BYTES, available)))
+        self.held_bytes = min(size, max(GROWTH_BYTES, available))
+        self._frame = bytearray(self.held_bytes)
         self._frame[:available] = self._chunk[start : self._end]
         self._frame_size, self._filled = size, available
         self._start = self._end = 0

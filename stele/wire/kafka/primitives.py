@@ -33,6 +33,10 @@ class MalformedMessageError(ApiError):
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
+class TooManyElementsError(MalformedMessageError):
+    """The arrays of a message hold more elements together than they may here."""
+
+
 class UnencodableMessageError(SteleError):
     """A message holds a value that its version cannot carry: a fault of this program."""
 
@@ -104,7 +108,7 @@ def refuse_null() -> NoReturn:
 
 
 def refuse_count() -> NoReturn:
-    raise MalformedMessageError(
+    raise TooManyElementsError(
         f"the arrays of a request hold more than {REQUEST_ELEMENTS_MAX} elements together"
     )
 

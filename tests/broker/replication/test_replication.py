@@ -290,6 +290,7 @@ def test_bytes_and_states_are_counted() -> None:
         await cluster[1].fetch(0)
         await cluster[2].produce()
         leader, follower = cluster[1].manager.counters, cluster[2].manager.counters
+        assert (leader.messages_in, follower.messages_in) == (1, 0)
         assert (leader.bytes_in, leader.bytes_out) == (size, size)
         assert (leader.replication_bytes_out, follower.replication_bytes_in) == (2 * size, size)
         assert (leader.leader_count, leader.partition_count) == (1, 1)
