@@ -246,7 +246,7 @@ class Broker:
             rooms=self._rooms,
         )
         self._lifecycle = self._make_lifecycle()
-        self._replicas.set_deposed(lambda: self._lifecycle.deposed)
+        self._replicas.set_deposed(self._lifecycle.deposed)
         self._rooms.on_change = self._lifecycle.room_changed
         self._metrics.read_replicas(lambda: self._replicas.counters)
         self._metrics.read_directories(self._directories, self._rooms)
@@ -256,7 +256,7 @@ class Broker:
             cluster_id=self._cluster_id,
             clock=world.clock,
             image=VisibleImage(
-                config.node_id, lambda: self._publisher.image, lambda: self._lifecycle.deposed
+                config.node_id, lambda: self._publisher.image, self._lifecycle.deposed
             ),
             wait_until=self._publisher.wait_until,
             replicas=self._replicas,

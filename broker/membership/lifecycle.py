@@ -167,7 +167,6 @@ class BrokerLifecycle:
         """Whether the controller's last answer said fenced; True before the first."""
         return self._fenced
 
-    @property
     def deposed(self) -> bool:
         """Whether this broker's metadata is older than the offset at which it led nothing.
 

@@ -50,8 +50,9 @@ class MetadataPublisher:
         self._on_published = on_published
         self._on_leader_change = on_leader_change
         self._on_fatal = on_fatal
-        self._image = EMPTY
-        # Everything replayed since `_image`, as long as it may not be published.
+        # As published last.
+        self.image: MetadataImage = EMPTY
+        # Everything replayed since `image`, as long as it may not be published.
         self._held_back: MetadataDelta | None = MetadataDelta(EMPTY)
         # After a failure the image may lack a batch: nothing is published any more.
         self._failed = False
@@ -64,19 +65,14 @@ class MetadataPublisher:
         self._subscribers.append(subscriber)
 
     @property
-    def image(self) -> MetadataImage:
-        """The image published last; empty before the first."""
-        return self._image
-
-    @property
     def offset(self) -> int:
         """Of the last metadata record applied here; -1 before the first."""
-        return self._image.offset
+        return self.image.offset
 
     @property
     def registration(self) -> BrokerRegistration | None:
         """This broker's own registration, if it is this incarnation's."""
-        registration = self._image.broker(self._broker_id)
+        registration = self.image.broker(self._broker_id)
         if registration is None or registration.incarnation_id != self._incarnation_id:
             return None
         return registration
@@ -85,7 +81,7 @@ class MetadataPublisher:
         """Wait for an image that ``holds`` accepts; False if none came in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not holds(self._image):
+                while not holds(self.image):
                     await self._published.wait()
         except TimeoutError:
             return False
@@ -99,14 +95,14 @@ class MetadataPublisher:
         try:
             self._publish(self._replayed(batches, end_offset))
         except Exception as error:
-            self._fail(error, self._image.offset + 1, end_offset - 1)
+            self._fail(error, self.image.offset + 1, end_offset - 1)
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
         """It, too, arrives as a delta: from the image that was to the one it holds."""
         if self._failed:
             return
         try:
-            self._publish(MetadataDelta.between(self._image, image_of(end_offset, records)))
+            self._publish(MetadataDelta.between(self.image, image_of(end_offset, records)))
         except Exception as error:
             self._fail(error, 0, end_offset - 1)
 
@@ -126,7 +122,7 @@ class MetadataPublisher:
         if self._failed:
             return None
         held_back = self._held_back
-        return records_of(self._image if held_back is None else held_back.apply())
+        return records_of(self.image if held_back is None else held_back.apply())
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._on_leader_change(leader)
@@ -140,7 +136,7 @@ class MetadataPublisher:
     # ------------------------------------------------------------------ publishing
 
     def _replayed(self, batches: Sequence[CommittedBatch], end_offset: int) -> MetadataDelta:
-        delta = self._held_back or MetadataDelta(self._image)
+        delta = self._held_back or MetadataDelta(self.image)
         for batch in batches:
             delta.replay_values(batch.base_offset, batch.records)
         delta.advance_to(end_offset - 1)
@@ -153,9 +149,9 @@ class MetadataPublisher:
                 return
             self._held_back = None
         image = delta.apply()
-        if image.offset < self._image.offset:
-            raise MetadataError(f"metadata went back from {self._image.offset} to {image.offset}")
-        self._image = image
+        if image.offset < self.image.offset:
+            raise MetadataError(f"metadata went back from {self.image.offset} to {image.offset}")
+        self.image = image
         for subscriber in self._subscribers:
             subscriber.apply(delta, image)
         self._published.set()

@@ -478,7 +478,7 @@ def test_it_is_deposed_until_it_has_the_metadata_in_which_it_led_nothing() -> No
         deposed = []
         for offset in (12, 17, 19, 20):
             cluster.offset = offset
-            deposed.append(cluster.lifecycle.deposed)
+            deposed.append(cluster.lifecycle.deposed())
         assert deposed == [True, True, True, False]
 
     _test(body)
