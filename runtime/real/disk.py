@@ -97,7 +97,8 @@ class RealFile:
     def read(self, position: int, size: int) -> bytes | bytearray | None:
         if not self._nowait:
             return self.read_now(position, size)
-        handle = self._handle()
+        self.was_used = True
+        handle = self._fd if self._fd >= 0 else self._open_again()
         buffer = bytearray(size)
         try:
             count = os.preadv(handle, [buffer], position, _NOWAIT)
