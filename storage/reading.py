@@ -36,12 +36,13 @@ class LogReader:
     ) -> ReadResult:
         log = self._log
         log.availability.check()
-        if not log.start_offset <= offset <= log.end_offset:
+        end = log.end_offset
+        if not log.start_offset <= offset <= end:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{log.name} holds {log.start_offset} to {log.end_offset}, not {offset}",
+                f"{log.name} holds {log.start_offset} to {end}, not {offset}",
             )
-        limit = log.end_offset if limit_offset is None else min(limit_offset, log.end_offset)
+        limit = end if limit_offset is None or limit_offset > end else limit_offset
         if offset >= limit:
             return ReadResult(b"", offset)
         segment, position = log.segments.place_of(offset)

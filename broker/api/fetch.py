@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Sequence
 
 from broker.api.call import Call, Reply, Served
 from broker.replication.fetch_query import FetchQuery
@@ -29,7 +29,6 @@ from stele.wire.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -151,16 +150,20 @@ class _Exchange:
         """Find out what is asked for, and have it read."""
         request, names = self._request, self._names
         entries: dict[PartitionId, FetchEntry] = {}
-        for count, (key, partition) in enumerate(_named(names, request.topics), 1):
-            # Of a partition that is named more than once the last counts, as in Kafka.
-            entry = _entry(key, partition)
-            entries[entry.id] = entry
-            if not count % SLICE_STEPS:
-                yield
-        forgotten: list[PartitionId] = []
-        for topic in request.forgotten_topics_data:
+        count = 0
+        for topic in request.topics:
             key = names.key(topic.topic, topic.topic_id)
-            for number in topic.partitions:
+            for partition in topic.partitions:
+                # Of a partition that is named more than once the last counts, as in Kafka.
+                entry = _entry(key, partition)
+                entries[entry.id] = entry
+                count += 1
+                if not count % SLICE_STEPS:
+                    yield
+        forgotten: list[PartitionId] = []
+        for gone in request.forgotten_topics_data:
+            key = names.key(gone.topic, gone.topic_id)
+            for number in gone.partitions:
                 forgotten.append(PartitionId(key, number))
                 if not len(forgotten) % SLICE_STEPS:
                     yield
@@ -192,20 +195,19 @@ class _Exchange:
         self._fetch.run()
 
     def _query(self, session: FetchContext) -> FetchQuery:
-        request = self._request
-        query = FetchQuery(
+        request, max_bytes = self._request, self._request.max_bytes
+        if self._replica_id < 0:
+            max_bytes = min(max_bytes, self._context.config.fetch_max_bytes)
+        return FetchQuery(
             entries=[],
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
+            max_bytes=max_bytes,
             replica_id=self._replica_id,
             replica_epoch=self._replica_epoch,
             read_committed=request.isolation_level == READ_COMMITTED,
             session=session.session,
         )
-        if self._replica_id < 0:
-            query.max_bytes = min(query.max_bytes, self._context.config.fetch_max_bytes)
-        return query
 
     def _found(self, session: FetchContext, results: list[FetchResult]) -> None:
         self._fetch = None
@@ -233,19 +235,19 @@ class _Exchange:
             topics[-1].partitions.append(_partition(result, read_committed))
             if not count % SLICE_STEPS:
                 yield
-        leaders = leader_endpoints(self._context, self._call.caller, hints)
         self._reply(
             FetchResponse(
                 session_id=session.session_id,
                 responses=topics,
-                node_endpoints=[
-                    NodeEndpoint(
-                        registration.broker_id, endpoint.host, endpoint.port, registration.rack
-                    )
-                    for registration, endpoint in leaders
-                ],
+                node_endpoints=self._endpoints(hints) if hints else [],
             )
         )
+
+    def _endpoints(self, hints: Sequence[LeaderHint]) -> list[NodeEndpoint]:
+        return [
+            NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
+            for registration, endpoint in leader_endpoints(self._context, self._call.caller, hints)
+        ]
 
 
 def is_of_follower(request: FetchRequest) -> bool:
@@ -258,13 +260,6 @@ def _replica(request: FetchRequest) -> tuple[int, int]:
     if request.replica_state is None:
         return request.replica_id, -1
     return request.replica_state.replica_id, request.replica_state.replica_epoch
-
-
-def _named(names: _Names, topics: Iterable[FetchTopic]) -> Iterator[tuple[bytes, FetchPartition]]:
-    for topic in topics:
-        key = names.key(topic.topic, topic.topic_id)
-        for partition in topic.partitions:
-            yield key, partition
 
 
 def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:

@@ -171,7 +171,7 @@ class PartitionMachine:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self._state.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def check_follower(
         self, broker_id: int, broker_epoch: int, current_leader_epoch: int, status: BrokerStatus

@@ -34,6 +34,9 @@ TURN_BYTES = 256 * 1024
 """The bytes that consumers may read in one turn of the event loop; further fetches wait for the
 next turn. So requests of producers and followers come between, however busy the consumers are."""
 
+_CONSUMER = BrokerStatus()
+"""What the metadata say of a reader that is no broker."""
+
 Done = Callable[[list[FetchResult]], None]
 
 
@@ -46,6 +49,8 @@ class _WaitingFetch:
         "deadline",
         "done",
         "is_due",
+        "is_follower",
+        "min_bytes",
         "parked",
         "query",
         "stirred",
@@ -56,6 +61,9 @@ class _WaitingFetch:
 
     def __init__(self, query: FetchQuery, done: Done) -> None:
         self.query = query
+        self.is_follower = query.replica_id >= 0
+        # The bytes to wait for: never more than the answer may hold.
+        self.min_bytes = min(query.min_bytes, query.max_bytes)
         # None once answered or withdrawn.
         self.done: Done | None = done
         # The replicas whose lists it stands in.
@@ -71,15 +79,6 @@ class _WaitingFetch:
         self.counted_bytes = 0  # of all of them together
         self.stirred: dict[PartitionId, FetchEntry] = {}
         self.is_due = False
-
-    @property
-    def is_follower(self) -> bool:
-        return self.query.replica_id >= 0
-
-    @property
-    def min_bytes(self) -> int:
-        """The bytes to wait for: never more than the answer may hold."""
-        return min(self.query.min_bytes, self.query.max_bytes)
 
 
 class _Warming:
@@ -162,13 +161,16 @@ class FetchRequests:
     def _begin(self, waiting: _WaitingFetch) -> None:
         """The first look: answer, or wait."""
         query = waiting.query
+        is_enough = True
         if not waiting.is_follower and query.max_wait_ms > 0 and waiting.min_bytes > 1:
             waiting.stirred = {entry.id: entry for entry in query.entries}
-            is_answered = self._count(waiting) and self._look(waiting)
-        else:
-            is_answered = self._look(waiting)
-        if is_answered:
-            return
+            is_enough = self._count(waiting)
+        if is_enough:
+            reading = self._read(waiting, counts=waiting.is_follower)
+            if not waiting.is_follower:
+                self._use_turn(reading.read_bytes)
+            if self._finish(waiting, reading):
+                return
         self._waiting[waiting] = None
         if waiting.is_follower and query.session is None:
             self._of_follower[query.replica_id] = waiting
@@ -176,19 +178,6 @@ class FetchRequests:
             query.max_wait_ms, lambda: self._deadline_passed(waiting)
         )
         self._park(waiting)
-
-    def _look(self, waiting: _WaitingFetch) -> bool:
-        """Read for the first time, and answer if that is enough."""
-        reading = self._reading(waiting)
-        self._read(waiting, reading, counts=waiting.is_follower)
-        if not waiting.is_follower:
-            self._use_turn(reading.read_bytes)
-        return self._finish(waiting, reading)
-
-    def _reading(self, waiting: _WaitingFetch) -> _Reading:
-        if waiting.is_follower:
-            return _Reading(waiting.query.max_bytes)
-        return _Reading(min(waiting.query.max_bytes, self._answer_share()))
 
     def _use_turn(self, read_bytes: int) -> None:
         if read_bytes and self._turn_bytes == TURN_BYTES:
@@ -249,9 +238,7 @@ class FetchRequests:
             return
         if not waiting.is_follower and not self._count(waiting):
             return
-        reading = self._reading(waiting)
-        self._read(waiting, reading)
-        self._finish(waiting, reading)
+        self._finish(waiting, self._read(waiting))
 
     def _count(self, waiting: _WaitingFetch) -> bool:
         """Whether to answer a consumer's fetch: there are enough bytes, or there is news.
@@ -278,12 +265,11 @@ class FetchRequests:
         replica = self._replicas.by_id.get(entry.id)
         if replica is None or entry.id in waiting.unread:
             return None
-        status = self._replicas.status(waiting.query.replica_id)
-        if self._refusal(replica, entry, waiting.query, status) is not ErrorCode.NONE:
+        if self._refusal(replica, entry, waiting.query, _CONSUMER) is not ErrorCode.NONE:
             return None
         log = replica.log
         try:
-            if _divergence(log, entry) is not None:
+            if entry.last_fetched_epoch >= 0 and _divergence(log, entry) is not None:
                 return None
             limit = replica.machine.readable_end(entry.fetch_offset)
             return log.readable_bytes(entry.fetch_offset, limit)
@@ -294,9 +280,7 @@ class FetchRequests:
         """Answer with whatever is there; what is still being warmed comes with the next fetch."""
         if waiting.done is None:
             return
-        reading = self._reading(waiting)
-        self._read(waiting, reading)
-        self._answer(waiting, reading)
+        self._answer(waiting, self._read(waiting))
 
     def _leave(self, waiting: _WaitingFetch) -> None:
         waiting.done = None
@@ -398,22 +382,34 @@ class FetchRequests:
 
     # --------------------------------------------------------------------------- reading
 
-    def _read(self, waiting: _WaitingFetch, reading: _Reading, *, counts: bool = False) -> None:
+    def _read(self, waiting: _WaitingFetch, *, counts: bool = False) -> _Reading:
         """``counts``: a follower's fetch has just come, and its positions acknowledge."""
         query, session = waiting.query, waiting.query.session
-        status = self._replicas.status(query.replica_id)
+        if waiting.is_follower:
+            reading = _Reading(query.max_bytes)
+            status = self._replicas.status(query.replica_id)
+        else:
+            reading = _Reading(min(query.max_bytes, self._answer_share()))
+            status = _CONSUMER
         now_ms = self._replicas.now_ms() if counts else None
+        results = reading.results
         if session is not None and counts:
             session.begin_look(query.replica_epoch, status)
         for entry in query.entries if session is None else session.to_look_at():
-            self._read_entry(waiting, entry, status, reading, now_ms)
+            results.append(self._read_entry(waiting, entry, status, reading, now_ms))
         if session is not None:
             while session.held and reading.cold is None and self._has_quota(reading):
-                self._read_entry(waiting, session.next_held(), status, reading, now_ms)
+                entry = session.next_held()
+                results.append(self._read_entry(waiting, entry, status, reading, now_ms))
             if session.held:
                 self._throttle.await_quota(session)
             if now_ms is not None:
                 session.end_look(now_ms)
+        for result in results:
+            if result.error is not ErrorCode.NONE or result.diverging is not None:
+                reading.urgent = True
+                break
+        return reading
 
     def _has_quota(self, reading: _Reading) -> bool:
         """Whether this answer may hold more of throttled replicas."""
@@ -422,19 +418,6 @@ class FetchRequests:
         )
 
     def _read_entry(
-        self,
-        waiting: _WaitingFetch,
-        entry: FetchEntry,
-        status: BrokerStatus,
-        reading: _Reading,
-        now_ms: float | None,
-    ) -> None:
-        result = self._result(waiting, entry, status, reading, now_ms)
-        reading.results.append(result)
-        if result.error is not ErrorCode.NONE or result.diverging is not None:
-            reading.urgent = True
-
-    def _result(
         self,
         waiting: _WaitingFetch,
         entry: FetchEntry,
@@ -461,7 +444,8 @@ class FetchRequests:
         is_follower = query.replica_id >= 0
         result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
         try:
-            result.diverging = _divergence(log, entry)
+            if entry.last_fetched_epoch >= 0:
+                result.diverging = _divergence(log, entry)
             if result.diverging is None:
                 limit = machine.readable_end(entry.fetch_offset, is_follower=is_follower)
                 if is_follower:
@@ -575,13 +559,12 @@ def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
-    """The divergence of the reader's history from this log's (KIP-595); None: it agrees.
+    """The divergence of the history of a reader that names its last epoch from this log's
+    (KIP-595); None: it agrees.
 
     Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
     """
-    if entry.last_fetched_epoch < 0 or (
-        entry.last_fetched_epoch == log.latest_epoch and entry.fetch_offset <= log.end_offset
-    ):
+    if entry.last_fetched_epoch == log.latest_epoch and entry.fetch_offset <= log.end_offset:
         return None
     end = log.end_offset_for_epoch(entry.last_fetched_epoch)
     if end.epoch < 0:

@@ -62,7 +62,7 @@ class Fetch:
 
     def _finish(self, results: list[FetchResult]) -> None:
         self._leave()
-        if self._query.session is None:
+        if self._query.session is None and len(results) < len(self._items):
             results = merge(self._items, FetchEntry, results)
         self._done(results)
 
