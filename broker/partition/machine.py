@@ -51,17 +51,17 @@ class PartitionMachine:
         *,
         log: LogPosition,
         high_watermark: int,
-        min_insync_replicas: int,
         lag_max_ms: float,
     ) -> None:
         """``high_watermark`` is the checkpointed one; a log cut below it lowers it."""
         self.broker_id = broker_id
         self.role = Role.IDLE
         self.lag_max_ms = lag_max_ms
-        # The newest state that the metadata told, and min.insync.replicas of the same image: the
-        # controller decides by both which replicas are eligible. Its `isr` is the committed ISR.
+        # The newest state that the metadata told. Its `isr` is the committed ISR.
         self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
-        self._min_insync_replicas = min_insync_replicas
+        # How many members that needs: min.insync.replicas of the same image, at most all replicas
+        # that count. The controller decides by both which replicas are eligible.
+        self.min_insync = 0
         # As told last; durable_offset never counts bytes of an earlier truncation generation.
         self._log = log
         # Never goes back while leading; log start <= high watermark <= log end. When it was
@@ -116,11 +116,6 @@ class PartitionMachine:
     @property
     def proposal(self) -> Proposed | None:
         return self._proposal
-
-    @property
-    def min_insync(self) -> int:
-        """How many members the committed ISR needs: min.insync.replicas, at most all that count."""
-        return min(self._min_insync_replicas, self._state.replication_factor)
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -203,7 +198,7 @@ class PartitionMachine:
         effects: list[Effect] = []
         self._move_to(log)
         self._state = state
-        self._min_insync_replicas = min_insync_replicas
+        self._count_needed(min_insync_replicas)
         if state.leader == self.broker_id:
             if not self.is_leader or state.leader_epoch > known.leader_epoch:
                 self._lead(effects, now_ms)
@@ -213,6 +208,9 @@ class PartitionMachine:
         elif self.role is not Role.FOLLOWER or state.leader_epoch > known.leader_epoch:
             self._follow(effects)
         return effects
+
+    def _count_needed(self, min_insync_replicas: int) -> None:
+        self.min_insync = min(min_insync_replicas, self._state.replication_factor)
 
     def _lead(self, effects: list[Effect], now_ms: float) -> None:
         self.role = Role.LEADER
@@ -272,7 +270,7 @@ class PartitionMachine:
 
     def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
         """``min.insync.replicas`` changed, and nothing else of the partition."""
-        self._min_insync_replicas = min_insync_replicas
+        self._count_needed(min_insync_replicas)
         effects: list[Effect] = []
         self._settle(effects, now_ms)
         return effects

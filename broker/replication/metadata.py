@@ -191,7 +191,6 @@ class MetadataApplier:
             self._replicas.broker_id,
             log=EMPTY_LOG if log is None else position_of(log),
             high_watermark=0 if log is None else log.recovered_high_watermark,
-            min_insync_replicas=min_insync_replicas(self._replicas.image, topic),
             lag_max_ms=self._config.replica_lag_time_max_ms,
         )
         replica = Replica(partition, topic, config, machine, directory, log)

@@ -58,14 +58,17 @@ def position_of(log: PartitionLog) -> LogPosition:
 class Replica:
     """The driver's handle to one partition. The machine decides; this only holds together."""
 
+    # There exactly while the state is ONLINE: at any other time asking for it is a mistake.
+    log: PartitionLog
+
     __slots__ = (
-        "_log",
         "config",
         "consumers",
         "corrupt_in_epoch",
         "directory",
         "followers",
         "id",
+        "log",
         "machine",
         "state",
         "throttled_as_follower",
@@ -92,9 +95,9 @@ class Replica:
         self.throttled_as_follower = False
         self.machine = machine
         self.directory = directory
-        # Set exactly while the state is ONLINE.
-        self._log = log
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
+        if log is not None:
+            self.log = log
         # The leader epoch in which the log was found corrupt; -1: before this process fetched.
         self.corrupt_in_epoch = -1
         # The sessions of followers that have looked at this replica and cover it still.
@@ -108,28 +111,24 @@ class Replica:
     def __repr__(self) -> str:
         return f"{self.topic}-{self.id.partition}"
 
-    @property
-    def log(self) -> PartitionLog:
-        """Ask for it only while ONLINE."""
-        assert self._log is not None, f"{self!r} is {self.state.value}"
-        return self._log
-
     def bring_online(self, log: PartitionLog) -> None:
         """Begin with another, empty log."""
-        self._log = log
+        self.log = log
         self.state = ReplicaState.ONLINE
         self.machine.truncated(self.position)
 
     def take_down(self, state: ReplicaState) -> None:
         """The log cannot be worked with any more."""
-        self._log = None
+        if self.state is ReplicaState.ONLINE:
+            del self.log
         self.state = state
         if state is ReplicaState.CORRUPT:
             self.corrupt_in_epoch = self.machine.leader_epoch
 
     @property
     def position(self) -> LogPosition:
-        return self.machine.log if self._log is None else position_of(self._log)
+        is_online = self.state is ReplicaState.ONLINE
+        return position_of(self.log) if is_online else self.machine.log
 
     # -------------------------------------- changes of the log, each of which the machine is told
 

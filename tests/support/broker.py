@@ -61,7 +61,6 @@ class MachineBench:
             1,
             log=self.log,
             high_watermark=high_watermark,
-            min_insync_replicas=min_insync,
             lag_max_ms=self.LAG_MS,
         )
 

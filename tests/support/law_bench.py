@@ -147,7 +147,15 @@ class Replicas(list[Replica]):
         self.broker_epoch = broker_epoch
 
     def get(self, partition: PartitionId) -> Replica | None:
-        return next((replica for replica in self if replica.id == partition), None)
+        return self.by_id.get(partition)
+
+    @property
+    def hosted(self) -> Replicas:
+        return self
+
+    @property
+    def by_id(self) -> dict[PartitionId, Replica]:
+        return {replica.id: replica for replica in self}
 
 
 class LawBench:
@@ -256,7 +264,6 @@ class LawBench:
             broker_id,
             log=position,
             high_watermark=high_watermark,
-            min_insync_replicas=1,
             lag_max_ms=30_000,
         )
         if state is not None:

@@ -42,9 +42,7 @@ class LeaderAndController(RuleBasedStateMachine):
         self.proposal: Proposed | None = None
         self.answers: list[tuple[Proposed, IsrAnswer]] = []
         self.copies: list[pb.AlterPartitionRequest] = []  # of all requests, which may come late
-        self.leader = PartitionMachine(
-            LEADER, log=self.log, high_watermark=0, min_insync_replicas=1, lag_max_ms=LAG_MS
-        )
+        self.leader = PartitionMachine(LEADER, log=self.log, high_watermark=0, lag_max_ms=LAG_MS)
         self.observe(self.leader.updated(self.state(self.image), min_insync, self.log, self.now_ms))
 
     # ------------------------------------------------------------------------ bookkeeping
