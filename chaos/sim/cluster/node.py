@@ -27,6 +27,8 @@ class SimNode:
         self.node: Node | None = None
         self.failure = ""  # why the last process refused to start, or gave up
         self.on_failed: Callable[[SimNode], None] | None = None
+        self.incarnation = ""
+        """The name of its present process, or of its last one."""
         self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
         self.machine = simulation.machine(host)
         self._simulation = simulation
@@ -58,15 +60,10 @@ class SimNode:
     @property
     def core(self) -> RaftCore | None:
         """Of the metadata quorum, while its process lives."""
-        running = self.running
-        quorum = None if running is None else running.quorum
-        return None if quorum is None else quorum.core
-
-    @property
-    def incarnation(self) -> str:
-        """The name of its present process, or of its last one."""
-        assert self.process is not None
-        return f"{self.host} #{self.process.incarnation}"
+        node, process = self.node, self.process  # asked for often, too
+        if node is None or node.quorum is None or process is None or process.loop.dead:
+            return None
+        return node.quorum.core
 
     @property
     def ready(self) -> bool:
@@ -86,6 +83,7 @@ class SimNode:
         self.node = None
         self.failure = ""
         process = self.process = self._simulation.process(self.host)
+        self.incarnation = f"{self.host} #{process.incarnation}"
         process.start(self._live(process))
 
     async def _live(self, process: Process) -> None:

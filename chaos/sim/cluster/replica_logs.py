@@ -81,11 +81,10 @@ def first_base(node: SimNode, partition: str) -> int | None:
 def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
     """Whether a power loss would leave it, file and all; it is near the end as a rule, and in one
     segment."""
-    disk = node.machine.disk
-    return any(
-        inode.durable.rfind(value) >= 0
-        for inode in disk.durable_files(f"/data/{partition}", ".log")
-    )
+    for inode in node.machine.disk.durable_files(f"/data/{partition}", ".log"):
+        if inode.durable.rfind(value) >= 0:
+            return True
+    return False
 
 
 def was_destroyed(node: SimNode, partition: str, value: bytes) -> bool:

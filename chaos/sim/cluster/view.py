@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
@@ -33,20 +33,26 @@ def newest_image(cluster: SimCluster) -> MetadataImage | None:
     return newest
 
 
-def online(cluster: SimCluster) -> Iterator[tuple[SimNode, Replica]]:
-    for node in cluster.brokers.values():
-        running = node.running
-        if running is not None and running.broker is not None:
-            for replica in running.broker.replicas:
-                if replica.state is ReplicaState.ONLINE:
-                    yield node, replica
+def hosted_by(node: SimNode) -> Collection[Replica]:
+    """Every replica of a broker that runs, online or not."""
+    running = node.running
+    broker = None if running is None else running.broker
+    return () if broker is None else broker.replicas.hosted.by_id.values()
+
+
+def online(cluster: SimCluster) -> list[tuple[SimNode, Replica]]:
+    """The replicas of brokers that run, but for those without a log."""
+    return [
+        (node, replica)
+        for node in cluster.brokers.values()
+        for replica in hosted_by(node)
+        if replica.state is ReplicaState.ONLINE
+    ]
 
 
 def replica_of(node: SimNode, partition: PartitionId) -> Replica | None:
     """A running broker's replica, if it is online."""
-    if not node.alive or node.node is None or node.node.broker is None:
-        return None
-    for replica in node.node.broker.replicas:
-        if replica.id == partition and replica.state is ReplicaState.ONLINE:
-            return replica
-    return None
+    running = node.running
+    broker = None if running is None else running.broker
+    replica = None if broker is None else broker.replicas.get(partition)
+    return replica if replica is not None and replica.state is ReplicaState.ONLINE else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.replication.replica import Replica
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.cluster.view import online
+from chaos.sim.cluster.view import hosted_by, online
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
@@ -22,29 +22,29 @@ class RetentionTakesNoMore(Law):
     """A log begins later than before only for what was committed, and either is older than
     ``retention.ms`` by the clock of some broker, or leaves ``retention.bytes`` behind it.
 
-    ``highest`` are the high watermarks ever seen, by partition. It also counts what comes and goes.
+    It also counts what comes and goes.
     """
 
     name = "retention takes no more than it may"
     cadence = Cadence.EVERY_LOOK
     proof = Proof.CAMPAIGN
 
-    def __init__(self, committed: CommittedRecordsStay, highest: dict[PartitionId, int]) -> None:
+    def __init__(self, scene: Scene, committed: CommittedRecordsStay) -> None:
         self.rolled = 0  # segments begun behind another
         self.deleted = 0
         self.starts: dict[PartitionId, int] = {}
         """The highest start that any replica was seen with."""
         self.named: dict[tuple[str, int], int] = {}
         """The same by topic and number: of those that nobody makes anew."""
+        self._scene = scene
         self._committed = committed
-        self._highest = highest
         self._latest_ms = 0  # that any broker's wall clock was seen to show
         # By replica in a process: its log, and the first and last of its segments.
         self._segments: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
-        return cls(scene.law(CommittedRecordsStay), scene.high_watermarks)
+        return cls(scene, scene.law(CommittedRecordsStay))
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.brokers.values():
@@ -54,13 +54,17 @@ class RetentionTakesNoMore(Law):
         largest: dict[
             PartitionId, int
         ] = {}  # of the replicas of a partition: bytes behind the start
-        for node, replica in online(cluster):
-            self._count((node.incarnation, replica.id), replica.log)
-            start, before = replica.log.start_offset, self.starts.get(replica.id, 0)
-            if start > before:
-                self.starts[replica.id] = start
-                self.named[replica.topic, replica.id.partition] = start
-                shortened.setdefault(replica.id, before)
+        for node in self._scene.ran:
+            for replica in hosted_by(node):
+                if replica.state is not ReplicaState.ONLINE:
+                    continue
+                log = replica.log
+                self._count((node.incarnation, replica.id), log)
+                start, before = log.start_offset, self.starts.get(replica.id, 0)
+                if start > before:
+                    self.starts[replica.id] = start
+                    self.named[replica.topic, replica.id.partition] = start
+                    shortened.setdefault(replica.id, before)
         for _, replica in online(cluster) if shortened else ():
             if replica.id in shortened:
                 left_bytes = _bytes_from(replica.log, self.starts[replica.id])
@@ -85,7 +89,9 @@ class RetentionTakesNoMore(Law):
     def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
         self.looked += 1
         start = replica.log.start_offset
-        committed = max(self._highest.get(replica.id, 0), replica.machine.high_watermark)
+        committed = max(
+            self._scene.high_watermarks.get(replica.id, 0), replica.machine.high_watermark
+        )
         if start > committed:
             report(f"{replica!r} begins at {start}, and only {committed} is committed")
         if replica.topic.startswith(_SHORTENED):

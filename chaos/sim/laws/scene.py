@@ -8,6 +8,7 @@ from typing import TypeVar
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import hosted_by
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from metadata.image import MetadataImage
 from stele.ids import PartitionId
@@ -63,9 +64,7 @@ class Scene:
         self.leading, self.following = [], []
         standings = self._standings
         for node in self.cluster.nodes.values() if self.image_is_new else self.ran:
-            running = node.running
-            broker = None if running is None else running.broker
-            for replica in () if broker is None else broker.replicas:
+            for replica in hosted_by(node):
                 machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
                 standing = (
                     machine.state,

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chaos.sim.cluster.view import online
+from broker.replication.replica import ReplicaState
+from chaos.sim.cluster.view import hosted_by
 from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.judged import JudgedCluster
@@ -313,13 +314,17 @@ class Workload:
     def _newest_start_of(self, topic: str, partition: int) -> int:
         """As ``_start_of``, at this very moment. Who had the newest start may be down by now: a
         broker acknowledges, deletes by retention and loses power, and its answer arrives then."""
-        starts = [
-            replica.log.start_offset
-            for _, replica in online(self._cluster)
-            if (replica.topic, replica.id.partition) == (topic, partition)
-        ]
-        seen = self._retention.named.get((topic, partition), 0)
-        return max([seen, *starts])
+        newest = self._retention.named.get((topic, partition), 0)
+        for broker in self._cluster.brokers.values():
+            for replica in hosted_by(broker):
+                if (
+                    replica.id.partition == partition
+                    and replica.topic == topic
+                    and replica.state is ReplicaState.ONLINE
+                    and replica.log.start_offset > newest
+                ):
+                    newest = replica.log.start_offset
+        return newest
 
     async def _pause(self, pause_s: float) -> None:
         await asyncio.sleep(self._rng.uniform(0.5, 1.5) * pause_s)

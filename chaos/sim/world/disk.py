@@ -12,7 +12,7 @@ import errno
 import os
 import posixpath
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -151,6 +151,8 @@ class VirtualDisk:
         self._changes: list[_Change] = []  # of directory entries, not durable, in order
         # What `files` found, until an entry changes: laws ask at every look.
         self._found: dict[tuple[str, str], list[tuple[str, Inode]]] = {}
+        # Likewise of `durable_files`, until an entry is durable or durably gone.
+        self._kept: dict[tuple[str, str], list[Inode]] = {}
 
     # --------------------------------------------------------------------------------- faults
 
@@ -161,6 +163,7 @@ class VirtualDisk:
             change.commit()
         self._changes.clear()
         self._found.clear()
+        self._kept.clear()
         self.has_failed = False
         self._fall_back(self._root, set())
         self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
@@ -231,6 +234,7 @@ class VirtualDisk:
         self._remember(path, parent.durable.pop(name, None))
         parent.entries.pop(name, None)
         self._found.clear()
+        self._kept.clear()
         for change in self._changes:
             change.parts = [part for part in change.parts if part[:2] != (parent, name)]
         self.note("lost", path)
@@ -286,15 +290,20 @@ class VirtualDisk:
             node = node.durable.get(name) if isinstance(node, Directory) else None
         return bytes(node.durable) if isinstance(node, Inode) else b""
 
-    def durable_files(self, path: str, suffix: str) -> Iterator[Inode]:
+    def durable_files(self, path: str, suffix: str) -> list[Inode]:
         """Those of a directory that a power loss would leave there, the newest entries first."""
-        node: _Node | None = self._root
-        for name in parts(path):
-            node = node.durable.get(name) if isinstance(node, Directory) else None
-        if isinstance(node, Directory):
-            for name, inode in reversed(node.durable.items()):
-                if name.endswith(suffix) and isinstance(inode, Inode):
-                    yield inode
+        kept = self._kept.get((path, suffix))
+        if kept is None:
+            node: _Node | None = self._root
+            for name in parts(path):
+                node = node.durable.get(name) if isinstance(node, Directory) else None
+            entries = node.durable if isinstance(node, Directory) else {}
+            kept = self._kept[path, suffix] = [
+                inode
+                for name, inode in reversed(entries.items())
+                if name.endswith(suffix) and isinstance(inode, Inode)
+            ]
+        return kept
 
     def directory(self, path: str) -> Directory:
         node = self.find(path)
@@ -381,6 +390,7 @@ class VirtualDisk:
                     self._changes.remove(change)
                     if not failing:
                         change.commit()
+                        self._kept.clear()
             if failing:
                 self.has_failed = True
                 raise os_error(errno.EIO, paths[0], SyncFailedError)

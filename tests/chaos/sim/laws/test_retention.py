@@ -13,6 +13,7 @@ from chaos.sim.laws.durable_segments import DurableIsDurable
 from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.laws.scene import Scene
 from chaos.sim.world.clock import EPOCH_MS
 from metadata.partitions import PartitionState
 from storage.checkpoints import LOG_START_FILE, encode_offsets
@@ -51,6 +52,16 @@ def committed(bench: LawBench) -> CommittedRecordsStay:
     return CommittedRecordsStay(CommittedMetadata(bench.cluster))
 
 
+def retention(
+    bench: LawBench, committed: CommittedRecordsStay, high_watermark: int
+) -> RetentionTakesNoMore:
+    """The law at a look at which all brokers have run, and the partition was seen with this."""
+    scene = Scene(bench.cluster, bench.report)
+    scene.look_at_nodes(bench.cluster.brokers.values())
+    scene.high_watermarks[PARTITION] = high_watermark
+    return RetentionTakesNoMore(scene, committed)
+
+
 @pytest.mark.parametrize(
     ("config", "wrong"),
     [
@@ -65,7 +76,7 @@ def committed(bench: LawBench) -> CommittedRecordsStay:
 def test_only_what_is_old_or_too_much_may_go(
     bench: LawBench, committed: CommittedRecordsStay, config: dict[str, Any], wrong: str
 ) -> None:
-    law = RetentionTakesNoMore(committed, {PARTITION: 4})
+    law = retention(bench, committed, 4)
     replica = aged(bench, **config)
     assert not bench.broken(committed)
     assert not bench.broken(law)
@@ -81,7 +92,7 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:
     """A follower hears of the new start before it has fetched what made it necessary."""
-    law = RetentionTakesNoMore(committed, {PARTITION: 4})
+    law = retention(bench, committed, 4)
     config: dict[str, Any] = {"retention_ms": NO_LIMIT, "retention_bytes": 2 * len(batch(0))}
     follower = aged(bench, **config)
     leader = bench.replica(2, batch(0), state=STATE, high_watermark=4)
@@ -104,7 +115,7 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     bench: LawBench, committed: CommittedRecordsStay, second_ms: int, wrong: str
 ) -> None:
     """Three segments of the same size, and two of them must stay; the second is too old."""
-    law = RetentionTakesNoMore(committed, {PARTITION: 6})
+    law = retention(bench, committed, 6)
     first = make_batch(2, leader_epoch=5, timestamp_ms=EPOCH_MS)
     replica = bench.replica(1, first, state=STATE, high_watermark=6)
     replica.log.config = LogConfig(
@@ -127,7 +138,7 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
 
 
 def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
-    law = RetentionTakesNoMore(committed, {PARTITION: 1})
+    law = retention(bench, committed, 1)
     replica = aged(bench, retention_ms=1000)
     replica.machine.high_watermark = 1
     replica.log.advance_start_offset(2)
