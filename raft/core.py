@@ -42,7 +42,7 @@ from raft.messages import (
 )
 from raft.progress import Progress
 from raft.quorum import ReplicaKey, Voter, VoterSet
-from raft.ready import Call, HardState, Ready, Status
+from raft.ready import Call, HardState, Ready, Role, Status
 from raft.replica import InvariantError, Replica
 from raft.roles import (
     NEVER,
@@ -113,6 +113,10 @@ class RaftCore:
     def local(self) -> ReplicaKey:
         """This replica: node and disk."""
         return self._replica.local
+
+    @property
+    def role(self) -> Role:
+        return self._replica.state.role
 
     @property
     def status(self) -> Status:
@@ -432,13 +436,22 @@ class RaftCore:
         """Send the messages that the new state requires, and hand out the work."""
         replica = self._replica
         membership.settle_role(replica, now)
-        transfer.advance(replica, now)
-        membership.advance(replica, now)
-        election.ask_for_votes(replica, now)
-        election.announce(replica, now)
-        fetching.fetch(replica, now)
-        fetching.ask_for_leader(replica)
-        read_index.advance(replica, now)
+        if isinstance(replica.state, Leader):
+            transfer.advance(replica, now, replica.state)
+        if isinstance(replica.state, Leader):  # it leads on
+            membership.advance(replica, now, replica.state)
+        match replica.state:
+            case Leader() as state:
+                election.announce_begin(replica, now, state)
+                read_index.advance(replica, now, state)
+            case Follower() | Observer() as state:
+                fetching.fetch(replica, now, state.fetching)
+            case Unattached() as state:
+                fetching.ask_for_leader(replica, state)
+            case Prospective() | Candidate() as state:
+                election.ask_for_votes(replica, now, state)
+            case Resigned() as state:
+                election.announce_end(replica, now, state)
         return replica.take_ready(now, self._deadline())
 
     def _deadline(self) -> float:
@@ -448,7 +461,7 @@ class RaftCore:
                 return election.stand_at(replica, state.stand_at)
             case Follower():
                 stand_at = election.stand_at(replica, state.stand_at)
-                return min(stand_at, fetching.fetch_at(replica))
+                return min(stand_at, fetching.fetch_at(replica, state.fetching))
             case Prospective():
                 return min(state.give_up_at, state.asking.deadline)
             case Candidate():
@@ -458,9 +471,9 @@ class RaftCore:
                 stand_at = election.stand_at(replica, state.stand_at)
                 return min(stand_at, state.asking.deadline)
             case Observer():
-                return min(state.doubt_at, fetching.fetch_at(replica))
+                return min(state.doubt_at, fetching.fetch_at(replica, state.fetching))
             case Leader():
-                begin_at = min((p.begin_at for p in state.progress.values()), default=NEVER)
+                begin_at = min([p.begin_at for p in state.progress.values()], default=NEVER)
                 check_at = election.check_quorum_at(replica, state)
                 return min(
                     begin_at,

@@ -229,11 +229,8 @@ def leader_unreachable(replica: Replica, now: float) -> None:
 # ----------------------------------------------------------------------------- standing
 
 
-def ask_for_votes(replica: Replica, now: float) -> None:
+def ask_for_votes(replica: Replica, now: float, state: Campaigner) -> None:
     """Call every voter that is due. A candidate's calls wait for its own vote to be durable."""
-    state = replica.state
-    if not isinstance(state, Campaigner):
-        return
     for voter in state.asking.due(now):
         replica.call(
             voter,
@@ -391,18 +388,15 @@ def check_quorum_at(replica: Replica, state: Leader) -> float:
 # ------------------------------------------------------------------- announcing an epoch
 
 
-def announce(replica: Replica, now: float) -> None:
-    """Tell voters of the epoch that begins, or, having resigned, of its end."""
-    match replica.state:
-        case Leader() as state:
-            _announce_begin(replica, now, state)
-        case Resigned() as state:
-            for voter in state.asking.due(now):
-                request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
-                replica.call(voter, request)
+def announce_end(replica: Replica, now: float, state: Resigned) -> None:
+    """Tell voters of the end of the epoch."""
+    for voter in state.asking.due(now):
+        request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
+        replica.call(voter, request)
 
 
-def _announce_begin(replica: Replica, now: float, state: Leader) -> None:
+def announce_begin(replica: Replica, now: float, state: Leader) -> None:
+    """Tell those voters of the epoch that do not fetch in it."""
     for voter, progress in state.progress.items():
         if progress.begin_at > now:
             continue

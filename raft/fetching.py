@@ -13,10 +13,9 @@ from stele.errors import ErrorCode
 _log = logging.getLogger(__name__)
 
 
-def fetch_at(replica: Replica) -> float:
+def fetch_at(replica: Replica, fetching: Fetching) -> float:
     """When the next fetch is due: never while one is out, nor before the log is durable."""
-    fetching = replica.fetching
-    if fetching is None or fetching.request_id is not None:
+    if fetching.request_id is not None:
         return NEVER
     if fetching.download is not None and fetching.download.complete:
         return NEVER  # the driver checks it
@@ -25,10 +24,9 @@ def fetch_at(replica: Replica) -> float:
     return fetching.retry_at
 
 
-def fetch(replica: Replica, now: float) -> None:
+def fetch(replica: Replica, now: float, fetching: Fetching) -> None:
     """Send the next fetch if it is due. It acknowledges the whole log, so that must be durable."""
-    fetching = replica.fetching
-    if fetching is None or now < fetch_at(replica):
+    if now < fetch_at(replica, fetching):
         return
     if fetching.download is not None:
         snapshots.request_next(replica, fetching, fetching.download)
@@ -39,15 +37,14 @@ def fetch(replica: Replica, now: float) -> None:
     fetching.request_id = replica.call(fetching.target, _request(replica, max_wait_ms))
 
 
-def ask_for_leader(replica: Replica) -> None:
+def ask_for_leader(replica: Replica, state: Unattached) -> None:
     """A voter that has stood in vain asks a node that is no voter by its log, once before it stands
     again (KIP-853).
 
     It may have been removed together with all the voters that it knows: then none of them answers.
     Only epoch and leader of the answer count.
     """
-    state = replica.state
-    if not isinstance(state, Unattached) or state.asked or not replica.losses:
+    if state.asked or not replica.losses:
         return
     durable = replica.log.durable_end_offset >= replica.log.end_offset and replica.promises_durable
     if not durable or not (others := replica.others_to_ask):

@@ -208,12 +208,9 @@ def _append(replica: Replica, now: float, state: Leader, voters: VoterSet) -> No
     replication.answer_parked(replica, state)
 
 
-def advance(replica: Replica, now: float) -> None:
+def advance(replica: Replica, now: float, state: Leader) -> None:
     """Do what a leader does by itself: the first record, learning, adding who has caught up, and
     resigning when it is no voter any more."""
-    state = replica.leading
-    if state is None:
-        return
     if not replica.is_voter and not replica.voters_pending:
         _log.info("epoch %d: no voter any more, resigning", replica.epoch)
         preferred = None if state.transfer is None else state.transfer.to
@@ -277,8 +274,9 @@ def minds_room(replica: Replica) -> bool:
     state = replica.leading
     if state is None:
         return False
-    unknown = any(voter.key.directory_id == NO_DIRECTORY for voter in replica.voters.voters)
-    return state.adding is not None or unknown or replica.history.latest_offset == NO_RECORD
+    history = replica.history
+    unknown = history.latest.has_unknown_disks or history.latest_offset == NO_RECORD
+    return state.adding is not None or unknown
 
 
 def give_up_at(state: Leader) -> float:
@@ -296,13 +294,14 @@ def settle_role(replica: Replica, now: float) -> None:
     ``Replica.may_stand``. Neither matters for safety: candidates and leaders decide whose votes and
     acknowledgements count.
     """
-    may_stand, leader_id = replica.may_stand, replica.known_leader
     match replica.state:
-        case Observer() if may_stand and leader_id is None:
-            replica.become_unattached(now, replica.timing.election_timeout(replica.rng))
-        case Observer(last_contact=last_contact) if may_stand and leader_id is not None:
-            replica.become_follower(now, leader_id, last_contact)
-        case Follower(last_contact=last_contact) if not may_stand:
+        case Observer(last_contact=last_contact) if replica.may_stand:
+            leader_id = replica.known_leader
+            if leader_id is None:
+                replica.become_unattached(now, replica.timing.election_timeout(replica.rng))
+            else:
+                replica.become_follower(now, leader_id, last_contact)
+        case Follower(last_contact=last_contact) if not replica.may_stand:
             replica.become_observer(now, last_contact)
-        case Unattached() if not may_stand:
+        case Unattached() if not replica.may_stand:
             replica.become_observer(now)

@@ -50,7 +50,7 @@ class Parking:
 
     @property
     def deadline(self) -> float:
-        return min((fetch.deadline for fetch in self.parked.values()), default=float("inf"))
+        return min([fetch.deadline for fetch in self.parked.values()], default=float("inf"))
 
     def park(self, fetch: ParkedFetch) -> None:
         self.parked[fetch.request_id] = fetch

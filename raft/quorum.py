@@ -58,16 +58,20 @@ class VoterSet:
     Empty for a node that has not learned yet who the voters are. Such a node only observes.
     """
 
-    __slots__ = ("_voters", "ids", "voters")
+    __slots__ = ("_voters", "has_unknown_disks", "ids", "voters")
 
     ids: tuple[int, ...]
     voters: tuple[Voter, ...]
+    has_unknown_disks: bool  # of some voter the directory id is not known
 
     def __init__(self, voters: Iterable[Voter]) -> None:
         by_id = {voter.id: voter for voter in voters}
         self._voters = {voter: by_id[voter] for voter in sorted(by_id)}
         self.ids = tuple(self._voters)
         self.voters = tuple(self._voters.values())
+        self.has_unknown_disks = any(
+            voter.key.directory_id == NO_DIRECTORY for voter in self.voters
+        )
 
     @classmethod
     def of_ids(cls, *ids: int) -> VoterSet:
@@ -124,7 +128,7 @@ def majority_value(voters: VoterSet, values: Mapping[int, int]) -> int:
 
 def majority_time(voters: VoterSet, times: Mapping[int, float]) -> float:
     """The latest moment since which every voter of some majority has been heard."""
-    descending = sorted([times[voter] for voter in voters.ids], reverse=True)
+    descending = sorted(map(times.__getitem__, voters.ids), reverse=True)
     return descending[voters.majority - 1]
 
 

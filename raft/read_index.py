@@ -35,11 +35,8 @@ def _new_round(replica: Replica, now: float) -> ReadRound:
     return ReadRound(Asking.all(replica.voters.others(replica.local.id), now))
 
 
-def advance(replica: Replica, now: float) -> None:
+def advance(replica: Replica, now: float, state: Leader) -> None:
     """End the round that a majority has answered, begin the next, and ask whom it is time to."""
-    state = replica.leading
-    if state is None:
-        return
     reads = state.reads
     while reads.round is not None and _is_confirmed(replica, reads.round):
         reads.confirmed += 1

@@ -268,10 +268,10 @@ class Replica:
         durable = self._promise_ticket <= self._persisted_ticket
         (ready.send if durable else ready.send_after_persist).extend(self._outbound)
         self._outbound = []
-        status, voters = self.status, self.voters
-        if status != self._status:
-            self._status = ready.status = status
-        if voters != self._voters:
+        if self._status != (self.state.role, self.epoch, self.known_leader):
+            self._status = ready.status = self.status
+        voters = self.history.latest
+        if voters is not self._voters and voters != self._voters:
             self._voters = ready.voters = voters
         return ready
 

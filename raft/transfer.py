@@ -42,10 +42,9 @@ def begin(replica: Replica, now: float, to: int) -> None:
         state.transfer = Transfer(to, now + replica.timing.election_timeout_s)
 
 
-def advance(replica: Replica, now: float) -> None:
+def advance(replica: Replica, now: float, state: Leader) -> None:
     """Resign when the successor has everything; go on leading if it takes too long."""
-    state = replica.leading
-    if state is None or state.transfer is None:
+    if state.transfer is None:
         return
     end_offset = replica.log.end_offset
     if replica.high_watermark == state.progress[state.transfer.to].end_offset == end_offset:

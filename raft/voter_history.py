@@ -25,15 +25,10 @@ class VoterHistory:
         # Offsets ascend strictly. The first set is never taken back.
         self._offsets = [base_offset]
         self._sets = [base]
-
-    @property
-    def latest(self) -> VoterSet:
-        return self._sets[-1]
-
-    @property
-    def latest_offset(self) -> int:
+        # Both are the last ones of these lists, always.
+        self.latest = base
+        self.latest_offset = base_offset
         """The offset of the batch that holds the record of ``latest``; NO_RECORD if none does."""
-        return self._offsets[-1]
 
     @property
     def previous(self) -> VoterSet:
@@ -56,12 +51,14 @@ class VoterHistory:
             raise ValueError(f"voters at {offset} do not follow those at {self.latest_offset}")
         self._offsets.append(offset)
         self._sets.append(voters)
+        self._changed()
 
     def truncate_to(self, offset: int) -> None:
         """The log has lost everything from ``offset`` on."""
         while len(self._offsets) > 1 and self._offsets[-1] >= offset:
             self._offsets.pop()
             self._sets.pop()
+        self._changed()
 
     def cut_before(self, offset: int) -> None:
         """Forget the sets that count only below ``offset``."""
@@ -73,6 +70,10 @@ class VoterHistory:
         """A snapshot that ends behind ``offset`` has taken the place of the log."""
         self._offsets = [offset]
         self._sets = [voters]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.latest, self.latest_offset = self._sets[-1], self._offsets[-1]
 
     def __repr__(self) -> str:
         return f"VoterHistory({list(zip(self._offsets, self._sets, strict=True))})"

@@ -84,7 +84,7 @@ class QuorumChanges:
         core = self._driver.core
         if core is None:
             raise NotLeaderError(self._driver.leader)
-        leads = core.status.role is Role.LEADER and core.transferring_to is None
+        leads = core.role is Role.LEADER and core.transferring_to is None
         return leads or (core.epoch > epoch and self._driver.leader.leader_id is not None)
 
     # ------------------------------------------------------------------------------- voters
@@ -149,7 +149,7 @@ class QuorumChanges:
     def _is_appended(self, change: AddVoter, epoch: int) -> bool:
         """Or will never be."""
         core = self._driver.core
-        if core is None or core.epoch != epoch or core.status.role is not Role.LEADER:
+        if core is None or core.epoch != epoch or core.role is not Role.LEADER:
             return True
         return core.adding != change.voter
 
@@ -162,7 +162,7 @@ class QuorumChanges:
         awaited = isinstance(change, AddVoter) and change.voter not in core.voters.voters
         if core.voters_offset != before and not awaited:
             return core.voters_offset
-        if isinstance(change, AddVoter) and core.status.role is Role.LEADER:
+        if isinstance(change, AddVoter) and core.role is Role.LEADER:
             voter = change.voter.key
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 async def describe(driver: Driver) -> pb.DescribeQuorumResponse:
     """As this replica leads, once a majority confirms that it does; else NOT_LEADER."""
-    if driver.core is not None and driver.core.status.role is Role.LEADER:
+    if driver.core is not None and driver.core.role is Role.LEADER:
         try:
             await confirm_leadership(driver, driver.core.epoch)
         except NotLeaderError:
@@ -30,7 +30,7 @@ async def describe(driver: Driver) -> pb.DescribeQuorumResponse:
         epoch=epoch,
         high_watermark=-1 if core is None else core.high_watermark,
     )
-    if core is None or core.status.role is not Role.LEADER:
+    if core is None or core.role is not Role.LEADER:
         response.error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return response
     now_ms = driver.clock.time_ms()

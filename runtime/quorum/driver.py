@@ -72,7 +72,7 @@ class Driver:
     def leading(self, epoch: int | None = None) -> RaftCore:
         """The core while it leads (that epoch). Raises NotLeaderError."""
         core = self.core
-        if core is None or core.status.role is not Role.LEADER:
+        if core is None or core.role is not Role.LEADER:
             raise NotLeaderError(self.leader)
         if epoch not in (None, core.epoch):
             raise NotLeaderError(self.leader)

@@ -233,7 +233,7 @@ class Quorum:
         end = OrderlyEnd()
         end.push(partial(self._close_log, core))
         end.push(self._end)
-        if core.status.role is Role.LEADER:
+        if core.role is Role.LEADER:
             _log.info("resigning from epoch %d", core.epoch)
             self._driver.take(lambda core, now: core.resign(now))
             end.push(partial(self._peers.finish, timeout_s=RESIGN_GRACE_S))

@@ -206,7 +206,7 @@ class QuorumAims(AimTools):
     def _leader_but(self, former: SimNode) -> SimNode | None:
         """Of the newest epoch, whether it is established or not."""
         cores = [(node, core) for node in self._controllers if (core := node.core) is not None]
-        leading = [(core.epoch, node) for node, core in cores if core.status.role is Role.LEADER]
+        leading = [(core.epoch, node) for node, core in cores if core.role is Role.LEADER]
         _, leader = max(leading, key=lambda each: each[0], default=(0, None))
         return None if leader is former else leader
 

@@ -27,7 +27,7 @@ class MajorityHolds(Law):
             if high_watermark < before:
                 report(f"{process}: the quorum's high watermark went {before} to {high_watermark}")
             self._high_watermarks[process] = high_watermark
-            if core.status.role is not Role.LEADER:
+            if core.role is not Role.LEADER:
                 continue
             self.looked += high_watermark > 0
             if not any(is_held(voters, ends, high_watermark) for voters in deciding(core)):

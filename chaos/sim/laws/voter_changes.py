@@ -36,7 +36,7 @@ class VotersChangeOneByOne(Law):
                 continue
             what = f"{node.incarnation} in epoch {core.epoch}"
             self._check_neighbours(core, what, report)
-            if core.status.role is Role.LEADER:
+            if core.role is Role.LEADER:
                 self._check_leader(cluster, core, what, report)
 
     def _check_neighbours(self, core: RaftCore, what: str, report: Report) -> None:

@@ -23,7 +23,7 @@ class _Core:
     def __init__(self) -> None:
         self.minds_room = False
         self.told: list[object] = []
-        self.status = Status(Role.LEADER, 1, 7)
+        self.role = Role.LEADER
         self.epoch = 1
 
     def tell_room(self, has_room: bool) -> None:
@@ -107,7 +107,7 @@ def test_who_leads(epoch: int | None) -> None:
     assert bench.driver.leading(epoch) is bench.driver.core
     with pytest.raises(NotLeaderError):
         bench.driver.leading(2)
-    bench.core.status = Status(Role.RESIGNED, 1, None)
+    bench.core.role = Role.RESIGNED
     with pytest.raises(NotLeaderError):
         bench.driver.leading(epoch)
 
