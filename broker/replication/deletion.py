@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -86,8 +86,8 @@ class DeleteRequests:
         replica = self._replicas.by_id.get(deletion.id)
         if replica is None:
             raise ApiError(self._replicas.refusal(deletion.id))
-        if replica.state is not ReplicaState.ONLINE:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if replica.refusal is not ErrorCode.NONE:
+            raise ApiError(replica.refusal)
         start_offset = replica.machine.deletable(deletion.offset)
         if "delete" not in replica.config.cleanup_policy:
             raise ApiError(
@@ -106,8 +106,8 @@ class DeleteRequests:
 
     async def _finish(self, begun: _Begun, deadline: float) -> DeletionResult:
         replica, machine = begun.replica, begun.replica.machine
-        if replica.state is not ReplicaState.ONLINE:
-            return DeletionResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        if replica.refusal is not ErrorCode.NONE:
+            return DeletionResult(replica.refusal)  # the disk took its time
         if not machine.is_leader or machine.leader_epoch != begun.leader_epoch:
             return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.directory.durable_start_offset(replica.log) < begun.start_offset:

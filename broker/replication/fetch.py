@@ -19,7 +19,7 @@ from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSession
 from broker.replication.leader_throttle import LeaderThrottle, is_held_back
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
 from broker.replication.types import Cancel, EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
@@ -118,13 +118,13 @@ class FetchRequests:
         self,
         replicas: Replicas,
         deadlines: DeadlineWheel,
-        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        on_corrupt: ReportCorrupt,
         answer_share: Callable[[], int],
         throttle: LeaderThrottle,
     ) -> None:
-        """``on_corrupt``: a replica was found to hold something else than was written.
-        ``answer_share``: how many bytes the next answer to a consumer may take. It gets its first
-        batch in any case, so that every consumer makes progress.
+        """``answer_share``: how many bytes the next answer to a consumer may take.
+
+        It gets its first batch in any case, so that every consumer makes progress.
         """
         self._answer_share = answer_share
         self._throttle = throttle
@@ -353,9 +353,8 @@ class FetchRequests:
             # What cannot be warmed stays cold: to read again would be to wait for ever.
             failed = True
             logger.warning("%r: warming %s: %s", replica, cold.path, error)
-            is_present = replica.state is ReplicaState.ONLINE and replica.log is log
-            if isinstance(error, CorruptLogError) and is_present:
-                self._on_corrupt(replica, error)
+            if isinstance(error, CorruptLogError):
+                self._on_corrupt(replica, log, error)
         finally:
             del self._warmings[cold]
         for waiting in list(warming.waiting):
@@ -457,7 +456,7 @@ class FetchRequests:
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
-            self._on_corrupt(replica, corrupt)
+            self._on_corrupt(replica, log, corrupt)
             result.error = ErrorCode.KAFKA_STORAGE_ERROR
         if session is not None:
             self._judge_rest(replica, entry, session, result)

@@ -17,14 +17,13 @@ from typing import Protocol
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
-from broker.replication.replica import Replica
+from broker.replication.replica import Replica, ReportCorrupt
 from runtime.config.node import NodeConfig
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
-from storage.errors import CorruptLogError
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class PeerFetcher:
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
-        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
     ) -> None:
         self._leader_id = leader_id
@@ -129,7 +128,7 @@ class PeerFetcher:
         """Follow a partition in an epoch; again with every new epoch."""
         self._end_rest(replica.id)
         backoff_s = self._config.replica_fetch_backoff_ms / 1000
-        self._following[replica.id] = Following(replica, leader_epoch, backoff_s)
+        self._following[replica.id] = Following(replica, leader_epoch, backoff_s, self._on_corrupt)
         self._tell(replica.id)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -336,12 +335,8 @@ class PeerFetcher:
                 # An answer to a request that named another epoch says nothing about this one.
                 if following is None or not 0 < following.told_in <= number:
                     continue
-                try:
-                    verdict = following.take(data)
-                except CorruptLogError as error:
-                    self._on_corrupt(following.replica, error)
-                    verdict = Verdict(rest_s=self._config.replica_fetch_backoff_ms / 1000)
-                if partition in self._following:
+                verdict = following.take(data)
+                if partition in self._following:  # else its own log was found corrupt
                     self._heed(following, verdict, written)
         await self._make_durable(written)
         if self._held:
@@ -413,7 +408,7 @@ class Fetchers:
         open_link: OpenLink,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
-        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
     ) -> None:
         self._broker_id = broker_id

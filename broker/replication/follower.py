@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.batch import batches
 from stele.wire.kafka.messages import fetch as wire
@@ -46,6 +46,7 @@ class Following:
     __slots__ = (
         "_backoff_s",
         "_failures",
+        "_on_corrupt",
         "_told_offset",
         "_told_start",
         "leader_epoch",
@@ -54,11 +55,14 @@ class Following:
         "told_in",
     )
 
-    def __init__(self, replica: Replica, leader_epoch: int, backoff_s: float) -> None:
+    def __init__(
+        self, replica: Replica, leader_epoch: int, backoff_s: float, on_corrupt: ReportCorrupt
+    ) -> None:
         """``backoff_s``: ``replica.fetch.backoff.ms``, for what does not pass by itself."""
         self.replica = replica
         self.leader_epoch = leader_epoch
         self._backoff_s = backoff_s
+        self._on_corrupt = on_corrupt
         # The number of the request that last named this partition. Answers to earlier ones are
         # about another position or epoch.
         self.told_in = NONE_YET
@@ -94,14 +98,12 @@ class Following:
         )
 
     def take(self, data: wire.PartitionData) -> Verdict:
-        """Do what the leader's answer for this partition asks for.
-
-        Raises CorruptLogError: this replica's own log is damaged.
-        """
+        """Do what the leader's answer for this partition asks for."""
         replica = self.replica
         if replica.state is not ReplicaState.ONLINE:
             return Verdict(rest_s=self._backoff_s)
-        if replica.log.end_offset != self._told_offset:
+        log = replica.log
+        if log.end_offset != self._told_offset:
             return Verdict()  # of a request that crossed the answer which moved the log
         error = ErrorCode(data.error_code)
         try:
@@ -113,8 +115,9 @@ class Following:
                 verdict = self._truncate(data.diverging_epoch)
             else:
                 verdict = self._append(data)
-        except CorruptLogError:
-            raise
+        except CorruptLogError as corrupt:
+            self._on_corrupt(replica, log, corrupt)
+            return Verdict(rest_s=self._backoff_s)
         except (ApiError, SteleError) as failure:
             logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
             return Verdict(rest_s=self._backoff_s)

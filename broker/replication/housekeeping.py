@@ -114,7 +114,7 @@ class Housekeeping:
             if replica.directory is directory and replica.state is ReplicaState.ONLINE:
                 log = replica.log
                 start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
-                if log.offline is None:  # else it was deleted meanwhile, or its disk failed
+                if replica.uses(log):  # else it was removed meanwhile, or taken down
                     replica.begin_at(start_offset)
                     log.expire_producers(now_ms)
                 await slices.step()

@@ -142,7 +142,7 @@ class ReplicaManager:
             self._replicas,
             self._config,
             self._relaxed,
-            on_removed=self._removed,
+            take_down=self._take_down,
             on_changed=lambda replica: self._fetchers.look_again(replica.id),
             corruption_found=self._corruption_found,
         )
@@ -380,9 +380,6 @@ class ReplicaManager:
             self._replicas.carry_out(replica, effects)
             replica.stir_followers()
 
-    def _removed(self, replica: Replica) -> None:
-        self._fetchers.leave(replica.id)
-
     def _count_replicated(self, size_bytes: int) -> None:
         self._replicas.counters.replication_bytes_in += size_bytes
 
@@ -414,18 +411,16 @@ class ReplicaManager:
                 self._take_down(replica, ReplicaState.OFFLINE)
         self._directory_failed(directory.path)
 
-    def _found_corrupt(self, replica: Replica, error: CorruptLogError) -> None:
+    def _found_corrupt(self, replica: Replica, log: PartitionLog, error: CorruptLogError) -> None:
         """Give up a corrupt replica until another broker leads: it is not served, and not dropped.
 
         If only a part cannot be read and no other replica has the records, the rest is served.
         """
-        if replica.state is not ReplicaState.ONLINE:
-            return
-        if self._replicas.by_id.get(replica.id) is not replica:
-            return  # its topic was deleted while the bytes were fetched from the device
+        if not replica.uses(log):
+            return  # removed, given up already, or begun anew while the device tried to read it
         logger.error("%r: %s", replica, error)
         if isinstance(error, UnreadableLogError) and not self._others_have(replica):
-            if replica.log.offline is not None:
+            if log.offline is not None:
                 self._take_down(replica, ReplicaState.OFFLINE)
             return
         replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)
@@ -440,10 +435,11 @@ class ReplicaManager:
     def _log_failed(self, log: PartitionLog, error: OSError) -> None:
         """A change of it was cut short, for no fault of the disk's: what is there is not known."""
         for replica in list(self._replicas):
-            if replica.state is ReplicaState.ONLINE and replica.log is log:
+            if replica.uses(log):
                 reason = f"a change was cut short: {error}"
                 self._found_corrupt(
                     replica,
+                    log,
                     UnreadableLogError(
                         log.directory, position=0, offset=log.end_offset, reason=reason
                     ),
@@ -451,7 +447,7 @@ class ReplicaManager:
 
     def _take_down(self, replica: Replica, state: ReplicaState) -> None:
         self._fetchers.leave(replica.id)
-        effects = replica.machine.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
         replica.take_down(state)
+        effects = replica.machine.fail_waiters(replica.refusal)
         self._replicas.carry_out(replica, effects)
         replica.wake_all()

@@ -19,7 +19,6 @@ from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import PartitionDelta
 from runtime.config.node import NodeConfig
-from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
@@ -46,18 +45,18 @@ class MetadataApplier:
         replicas: Replicas,
         config: NodeConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
-        on_removed: Callable[[Replica], None],
+        take_down: Callable[[Replica, ReplicaState], None],
         on_changed: Callable[[Replica], None],
         corruption_found: Callable[[PartitionId], None],
     ) -> None:
-        """``on_removed``: a replica is no longer this broker's; its log is still there.
+        """``take_down``: stop all work on a replica, whose log is still there.
         ``on_changed``: its ISR or its configuration may be another.
         ``corruption_found``: only now is it known whose a corrupt log is, and can be reported.
         """
         self._replicas = replicas
         self._config = config
         self._directories = dict(directories)
-        self._on_removed = on_removed
+        self._take_down = take_down
         self._on_changed = on_changed
         self._corruption_found = corruption_found
         self._is_first = True
@@ -273,10 +272,7 @@ class MetadataApplier:
         replica = self._replicas.by_id.pop(partition, None)
         if replica is None:
             return
-        self._on_removed(replica)
-        effects = replica.machine.fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._replicas.carry_out(replica, effects)
-        replica.wake_all()
+        self._take_down(replica, ReplicaState.REMOVED)
         logger.info("%r is no longer of this broker: deleting it", replica)
         self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
 

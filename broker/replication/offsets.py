@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
 from broker.replication.types import (
     EARLIEST_TIMESTAMP,
@@ -30,9 +30,8 @@ class OffsetRequests:
         self,
         replicas: Replicas,
         lease_valid: Callable[[], bool],
-        on_corrupt: Callable[[Replica, CorruptLogError], None],
+        on_corrupt: ReportCorrupt,
     ) -> None:
-        """``on_corrupt``: a replica was found to hold something else than was written."""
         self._replicas = replicas
         self._lease_valid = lease_valid
         self._on_corrupt = on_corrupt
@@ -97,8 +96,7 @@ class OffsetRequests:
             else:
                 found = await log.offset_for_timestamp(query.timestamp_ms)
         except CorruptLogError as error:
-            if replica.state is ReplicaState.ONLINE and replica.log is log:
-                self._on_corrupt(replica, error)
+            self._on_corrupt(replica, log, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         # The search may have waited for the disk: somebody else may lead by now.
         replica = self._leader(query.id, query.current_leader_epoch)

@@ -15,15 +15,17 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Buffer
 from storage.directory import LogDirectory
+from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 
 
 class ReplicaState(enum.Enum):
-    """Whether a replica's log can be worked with."""
+    """Whether a replica's log can be worked with, and if not, why."""
 
     ONLINE = "online"
     CORRUPT = "corrupt"  # to be rebuilt once the controller has taken it out of ISR and ELR
     OFFLINE = "offline"  # its directory failed, or the log holds something unexpected
+    REMOVED = "removed"  # not this broker's any more; it does not come back
 
 
 class ProduceToken(Protocol):
@@ -46,6 +48,11 @@ class Watcher(Protocol):
     def stir(self, partition: PartitionId, *, wakes: bool) -> None:
         """Something changed: look at the partition again, with ``wakes`` before the next fetch."""
         ...
+
+
+ReportCorrupt = Callable[["Replica", PartitionLog, CorruptLogError], None]
+"""Told of a log that was found to hold something else than was written, and of the replica that
+used it when it was asked for: it need not any more."""
 
 
 def position_of(log: PartitionLog) -> LogPosition:
@@ -110,6 +117,22 @@ class Replica:
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.id.partition}"
+
+    def uses(self, log: PartitionLog) -> bool:
+        """Whether this is the log it works with, for who has waited since it asked for the log: the
+        replica may have been removed, taken down, or begun anew with another log."""
+        return self.state is ReplicaState.ONLINE and self.log is log
+
+    @property
+    def refusal(self) -> ErrorCode:
+        """Why nobody is given anything of the log; NONE while ONLINE."""
+        match self.state:
+            case ReplicaState.ONLINE:
+                return ErrorCode.NONE
+            case ReplicaState.REMOVED:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            case ReplicaState.CORRUPT | ReplicaState.OFFLINE:
+                return ErrorCode.KAFKA_STORAGE_ERROR
 
     def bring_online(self, log: PartitionLog) -> None:
         """Begin with another, empty log."""

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from broker.replication.follower import REST_MAX_S, REST_MIN_S, Following, Verdict
-from broker.replication.replica import ReplicaState
+from broker.replication.replica import Replica, ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import stamp
 from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.timing import until
@@ -36,11 +38,15 @@ def following_for_a_while(act: Callable[[Following], Coroutine[Any, Any, None]])
         await until(node.holds)
 
         async def inside() -> None:
-            await act(Following(node.replica(), 0, BACKOFF_S))
+            await act(Following(node.replica(), 0, BACKOFF_S, _nothing_is_corrupt))
 
         await node.process.run(inside())
 
     ReplicaCluster(brokers=2).run(scenario)
+
+
+def _nothing_is_corrupt(replica: Replica, log: PartitionLog, error: CorruptLogError) -> None:
+    raise AssertionError(f"{replica!r}: {error}")
 
 
 def records(base_offset: int, count: int, epoch: int = 0) -> memoryview:

@@ -26,8 +26,8 @@ DEVICE = [
             ),
             Edit(
                 "broker/replication/fetch.py",
-                "            if isinstance(error, CorruptLogError) and is_present:\n",
-                "            if False and is_present:\n",
+                "            if isinstance(error, CorruptLogError):\n",
+                "            if False:\n",
             ),
         ),
         ("rebuild_without_handles",),
