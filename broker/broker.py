@@ -30,7 +30,7 @@ from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError
-from stele.ids import PartitionId, decode_uuid
+from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
 from storage.directory import LogDirectory
 from world.network import Listener, Service
@@ -363,8 +363,8 @@ class Broker:
         )
         self._lifecycle.fence()
 
-    def _corruption_found(self, partition: PartitionId) -> None:
-        self._lifecycle.report_replicas()
+    def _corruption_found(self) -> None:
+        self._lifecycle.report_replicas()  # which the replica manager lists when it is asked
 
     # ------------------------------------------------------------------ stop
 

@@ -76,7 +76,7 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         lease_valid: Callable[[], bool],
         directory_failed: Callable[[str], None],
-        corruption_found: Callable[[PartitionId], None] = lambda partition: None,
+        corruption_found: Callable[[], None] = lambda: None,
         open_link: OpenLink | None = None,
         rooms: Rooms | None = None,
         answer_share: Callable[[], int] = lambda: sys.maxsize,
@@ -87,8 +87,8 @@ class ReplicaManager:
         ``lease_valid`` says, reading the Clock anew, whether the last acknowledged heartbeat
         was sent less than the session timeout ago; a leader without acknowledges nothing.
         ``directory_failed`` is told the path of a directory that was taken offline.
-        ``corruption_found`` is told of a replica that was found corrupt while it served: it has
-        to be reported as those found at start, so that somebody else may lead.
+        ``corruption_found`` is told that there are more ``corrupt_replicas`` than before: they
+        have to be reported as those found at start, so that somebody else may lead.
         ``rooms`` is told of writes that are refused for want of space.
         ``answer_share``: how many bytes the next answer to a consumer may take.
         ``open_link`` is how a leader is reached; by default over the Kafka protocol.
@@ -425,7 +425,7 @@ class ReplicaManager:
             return
         replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)
         self._take_down(replica, ReplicaState.CORRUPT)
-        self._corruption_found(replica.id)
+        self._corruption_found()
 
     def _others_have(self, replica: Replica) -> bool:
         """Whether another broker may lead in the place of this one, with all that is committed."""

@@ -47,7 +47,7 @@ class MetadataApplier:
         directories: Mapping[LogDirectory, RelaxedFlush],
         take_down: Callable[[Replica, ReplicaState], None],
         on_changed: Callable[[Replica], None],
-        corruption_found: Callable[[PartitionId], None],
+        corruption_found: Callable[[], None],
     ) -> None:
         """``take_down``: stop all work on a replica, whose log is still there.
         ``on_changed``: its ISR or its configuration may be another.
@@ -214,7 +214,7 @@ class MetadataApplier:
             if topic_id is None:
                 directory.adopt(*key, partition.topic_id)
                 if key in directory.corrupt:
-                    self._corruption_found(partition)
+                    self._corruption_found()
             log = directory.logs.get(key)
             if log is not None:
                 log.configure(self._log_config(config))

@@ -65,7 +65,7 @@ class Node:
         self.epoch = -1
         self.lease = True
         self.failed_directories: list[str] = []
-        self.corrupt: list[PartitionId] = []
+        self.corrupt: list[PartitionId] = []  # what was to be reported, each time there was more
 
     def replica(self, partition: PartitionId = P0) -> Replica:
         replica = self.manager.get(partition)
@@ -102,7 +102,7 @@ class Node:
             alter_partition=self._alter_partition,
             lease_valid=lambda: self.lease,
             directory_failed=self.failed_directories.append,
-            corruption_found=self.corrupt.append,
+            corruption_found=lambda: self.corrupt.extend(self.manager.corrupt_replicas()),
         )
         self.manager.start()
         self.sessions = FetchSessions(world.rng)
