@@ -42,8 +42,8 @@ from broker.api.call import Call, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
 from broker.replication.types import Cancel
-from broker.service.caller import ANONYMOUS, Caller, Plane
 from broker.service.context import BrokerContext
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct

@@ -9,8 +9,8 @@ from typing import Any
 
 from broker.api.topic_views import TopicViews
 from broker.replication.types import Cancel
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
+from runtime.authorization.caller import Caller
 from runtime.kafka.connection import KafkaServerProtocol
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api, Struct

@@ -7,9 +7,9 @@ the listener of the same name. This is how a gRPC client finds them from ``boots
 from __future__ import annotations
 
 from broker.api.call import NO_OPERATIONS, Call, Served
-from broker.service.caller import Plane
 from broker.service.cluster import any_live_broker, cluster_operations, endpoints
 from broker.service.context import BrokerContext
+from runtime.authorization.caller import Plane
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster as messages
 from stele.wire.kafka.messages.describe_cluster import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.api.call import Call, Served
-from broker.service.authorizer import Operation
 from broker.service.changes import ask, error_code
 from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import Operation
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_quorum as messages
 from stele.wire.kafka.messages.describe_quorum import (

@@ -6,9 +6,9 @@ Not from this broker's own metadata: what is missing there may just have been st
 from __future__ import annotations
 
 from broker.api.call import Call, Served
-from broker.service.authorizer import Operation
 from broker.service.changes import ask, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import Operation
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import list_partition_reassignments as messages
 from stele.wire.kafka.messages.list_partition_reassignments import (

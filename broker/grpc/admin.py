@@ -16,8 +16,6 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from broker.grpc.messages import unary
-from broker.service.authorizer import Operation
-from broker.service.caller import Caller
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
 from broker.service.config_view import describe_resource
@@ -28,6 +26,8 @@ from metadata.configs import ConfigResource
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation
+from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb

@@ -25,7 +25,6 @@ from broker.replication.types import (
     ProduceResult,
 )
 from broker.service import fetch, offsets, records
-from broker.service.caller import Caller
 from broker.service.cluster import active_controller, endpoints
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics
@@ -34,6 +33,7 @@ from broker.service.producers import init_producer_id
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
+from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from broker.service.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import RpcCode, RpcError
 from world.network import Peer, UnaryHandler

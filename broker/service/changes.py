@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from google.protobuf.message import Message
 
 from broker.membership.controller_client import CALL_TIMEOUT_S
-from broker.service.authorizer import (
+from broker.service.context import BrokerContext
+from metadata.features import REQUEST_OUTCOMES, metadata_version
+from runtime.authorization.authorizer import (
     ANY_TOPIC,
     CLUSTER,
     Operation,
@@ -19,9 +21,7 @@ from broker.service.authorizer import (
     refusal,
     topic_resource,
 )
-from broker.service.caller import Caller
-from broker.service.context import BrokerContext
-from metadata.features import REQUEST_OUTCOMES, metadata_version
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as pb
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.replication.types import LeaderHint
-from broker.service.authorizer import CLUSTER, Operation, allowed_operations
-from broker.service.caller import Caller, Plane
 from broker.service.context import BrokerContext
 from metadata.brokers import BrokerRegistration, Endpoint
+from runtime.authorization.authorizer import CLUSTER, Operation, allowed_operations
+from runtime.authorization.caller import Caller, Plane
 
 
 def endpoints(

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from broker.service.caller import Caller
 from broker.service.changes import accepted_change, check_named, error_code, known_here
 from broker.service.context import BrokerContext
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 

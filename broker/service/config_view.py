@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.service.authorizer import Operation, config_resource, refusal, topic_resource
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
 from metadata.configs import CLUSTER
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
+from runtime.authorization.authorizer import Operation, config_resource, refusal, topic_resource
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 

@@ -9,10 +9,10 @@ from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
-from broker.service.authorizer import AllowAll, Authorizer
 from broker.service.producer_ids import ProducerIds
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
+from runtime.authorization.authorizer import AllowAll, Authorizer
 from runtime.config.node import NodeConfig
 from stele.world import Clock
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from broker.replication.descriptions import DirectoryDescription
-from broker.service.authorizer import CLUSTER, Operation, refusal
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import CLUSTER, Operation, refusal
+from runtime.authorization.caller import Caller
 
 
 async def describe_directories(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import Cancel, FetchEntry, FetchResult
-from broker.service.authorizer import CLUSTER, Operation
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.authorization.caller import Caller
 
 
 def topics(context: BrokerContext, caller: Caller, *, replica_id: int = -1) -> Topics:

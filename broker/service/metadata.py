@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.service import topic_changes
-from broker.service.authorizer import Operation, allowed_operations, topic_resource
-from broker.service.caller import Caller
 from broker.service.changes import error_code
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics, is_valid_topic_name
 from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
 from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation, allowed_operations, topic_resource
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse

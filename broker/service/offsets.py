@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.replication.types import EpochQuery, OffsetQuery, OffsetResult
-from broker.service.authorizer import Operation
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics
+from runtime.authorization.authorizer import Operation
+from runtime.authorization.caller import Caller
 
 
 def topics(context: BrokerContext, caller: Caller) -> Topics:

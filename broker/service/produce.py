@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.replication.types import ProduceEntry, ProduceResult
-from broker.service.authorizer import Operation
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics
+from runtime.authorization.authorizer import Operation
+from runtime.authorization.caller import Caller
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 

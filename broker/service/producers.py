@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.service.authorizer import CLUSTER, Operation, refusal
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
+from runtime.authorization.authorizer import CLUSTER, Operation, refusal
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.producer_state import ProducerEntry

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.service.caller import Caller
 from broker.service.changes import NAMED_MAX, accepted_change, check_named, known_here_s
 from broker.service.context import BrokerContext
 from metadata.image import MetadataImage
 from metadata.topics import metric_name
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker.service.authorizer import Operation, Resource, topic_resource
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation, Resource, topic_resource
+from runtime.authorization.caller import Caller
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
-from broker.service.authorizer import topic_resource
+from runtime.authorization.authorizer import topic_resource
 from stele.errors import ErrorCode
 from tests.support.broker_apis import Edges
 from tests.support.broker_edges import PEER

@@ -26,8 +26,6 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
-from broker.service.authorizer import Operation, Resource
-from broker.service.caller import Caller
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from metadata.brokers import GRPC, PLAINTEXT
@@ -36,6 +34,8 @@ from metadata.image import MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
+from runtime.authorization.authorizer import Operation, Resource
+from runtime.authorization.caller import Caller
 from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry

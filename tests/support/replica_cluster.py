@@ -17,14 +17,14 @@ from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.replication.replica import Replica
 from broker.replication.types import FetchEntry, FetchResult, ProduceEntry, ProduceResult
-from broker.service.authorizer import AllowAll
-from broker.service.caller import ANONYMOUS, Caller, Plane
 from broker.service.context import BrokerContext
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, MetadataImage
 from metadata.partitions import PartitionState
+from runtime.authorization.authorizer import AllowAll
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol, Respond
 from runtime.metrics.registry import MetricsRegistry

@@ -10,7 +10,7 @@ import pytest
 from broker.api import SERVED
 from broker.api.call import Call
 from broker.api.topic_views import TopicViews
-from broker.service.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.messages import api_versions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.service.authorizer import ANY_TOPIC, CLUSTER, Operation, topic_resource
+from runtime.authorization.authorizer import ANY_TOPIC, CLUSTER, Operation, topic_resource
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import (
     describe_cluster,

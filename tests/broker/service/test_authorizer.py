@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.data import DataService
-from broker.service.authorizer import CLUSTER, Operation, Resource, topic_resource
-from broker.service.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.authorizer import CLUSTER, Operation, Resource, topic_resource
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api
 from stele.wire.kafka.messages import (

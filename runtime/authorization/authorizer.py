@@ -9,7 +9,7 @@ import functools
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from broker.service.caller import Caller
+from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
