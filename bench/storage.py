@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from runtime.real.disk import RealDisk
+from stele.ids import TopicPartition
 from stele.real import RealClock
 from stele.wire.batch import BatchBuilder, BatchHeader, read_header
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory

@@ -15,7 +15,8 @@ from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
 from cli.output import CommandError
 
 if TYPE_CHECKING:
-    from stele.records import ConsumerRecord, TopicPartition
+    from stele.ids import TopicPartition
+    from stele.records import ConsumerRecord
     from stele.sync import Consumer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from controller.placement import StripedPlacer, check_assigned
 from metadata.config_keys import validate_together, validate_topic_config
 from metadata.effective import cluster_int
 from metadata.topics import Topic
+from stele import topic_names
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
@@ -22,26 +22,18 @@ from stele.wire.v1.admin_pb2 import (
     NewTopic,
 )
 
-NAME_LENGTH_MAX = 249
 TOPIC_ID_BYTES = 16
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _RESERVED = frozenset({"__cluster_metadata"})  # its directory is the metadata log's
 
 
 def validate_name(name: str) -> None:
     """Check a name by Kafka's rules. Raises ApiError INVALID_TOPIC_EXCEPTION."""
-    if not name or name in (".", ".."):
-        fault = "it must not be empty, . or .."
-    elif len(name) > NAME_LENGTH_MAX:
-        fault = f"it has {len(name)} characters, {NAME_LENGTH_MAX} are the most"
-    elif not _NAME.fullmatch(name):
-        fault = "only ASCII letters, digits, ., _ and - may stand in it"
-    elif name in _RESERVED:
+    fault = topic_names.fault_in(name)
+    if fault is None and name in _RESERVED:
         fault = "it is the cluster's own"
-    else:
-        return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name[:300]!r}: {fault}")
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name[:300]!r}: {fault}")
 
 
 # ---------------------------------------------------------------------------------- creation

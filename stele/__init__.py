@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from stele.errors import ErrorCode as ErrorCode
     from stele.errors import SteleError as SteleError
     from stele.errors import UnreadableBatchError as UnreadableBatchError
+    from stele.ids import TopicPartition as TopicPartition
     from stele.records import ConsumerRecord as ConsumerRecord
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
     from stele.records import RecordMetadata as RecordMetadata
-    from stele.records import TopicPartition as TopicPartition
     from stele.sync import Admin as Admin
     from stele.sync import Consumer as Consumer
     from stele.sync import Producer as Producer

@@ -13,6 +13,16 @@ class PartitionId(NamedTuple):
     partition: int
 
 
+class TopicPartition(NamedTuple):
+    """A partition by name, as users, directories and checkpoint files know it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
 def encode_uuid(value: bytes) -> str:
     """Kafka's text form of a 16-byte id: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")

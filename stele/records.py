@@ -8,14 +8,6 @@ from typing import NamedTuple
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 class TimestampType(enum.IntEnum):
     """Whose clock a record's timestamp is: the producer's or the leader's."""
 

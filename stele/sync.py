@@ -31,8 +31,9 @@ from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, Up
 from stele.admin.quorum import QuorumDescription
 from stele.config import ClientOptions, ClientWorld, ConsumerOptions, ProducerOptions
 from stele.errors import ClosedError, SteleError
+from stele.ids import TopicPartition
 from stele.producer.producer import HeadersArgument
-from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata, TopicPartition
+from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata
 
 Result = TypeVar("Result")
 

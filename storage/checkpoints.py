@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from stele.ids import decode_uuid, encode_uuid
+from stele.ids import TopicPartition, decode_uuid, encode_uuid
 from storage.errors import CorruptLogError, LogDirectoryError
 from world.disk import Disk
 
@@ -25,16 +25,6 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = "0"
-
-
-class TopicPartition(NamedTuple):
-    """A partition by name, as directories and checkpoint files know it."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 def _read_text(disk: Disk, path: str) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from storage.checkpoints import CORRUPT_FILE, TopicPartition, encode_corrupt, read_corrupt
+from stele.ids import TopicPartition
+from storage.checkpoints import CORRUPT_FILE, encode_corrupt, read_corrupt
 from storage.errors import CorruptLogError
 from world.disk import Disk
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from stele.ids import TopicPartition
 from stele.world import Clock
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     PARTITION_METADATA_FILE,
     MetaProperties,
-    TopicPartition,
     decode_clean_shutdown,
     encode_clean_shutdown,
     encode_partition_metadata,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from storage.checkpoints import TopicPartition
+from stele import topic_names
+from stele.ids import TopicPartition
 from world.disk import Disk
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -13,13 +14,15 @@ METADATA_PARTITION: Final = 0
 DELETED_SUFFIX: Final = "-delete"
 CORRUPT_SUFFIX: Final = "-corrupt"
 _NAME_MAX_BYTES: Final = 255  # of a file system's names
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_PARTITION_DIRECTORY = re.compile(rf"(?P<topic>{topic_names.PATTERN})-(?P<partition>\d{{1,10}})")
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
     """The partition that a directory's name stands for; None for any other name."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
-    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+    if match is None or len(match["topic"]) > topic_names.LENGTH_MAX:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
 
 
 def unused_path(

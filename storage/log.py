@@ -13,11 +13,12 @@ import logging
 from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode, SteleError
+from stele.ids import TopicPartition
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader, stamp
 from stele.world import Buffer, Clock
 from storage import time_search
 from storage.availability import Availability
-from storage.checkpoints import LEADER_EPOCH_FILE, TopicPartition, encode_epochs
+from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.config import LogConfig
 from storage.durability import Durability
 from storage.errors import (

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
+from stele.ids import TopicPartition
 from storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    TopicPartition,
     encode_offsets,
     read_offsets,
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stele.ids import TopicPartition
 from stele.world import Clock
-from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.log_types import LogOwner

@@ -10,6 +10,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from raft.api import LeaderAndEpoch
+from runtime.backoff import node_backoff
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
@@ -23,8 +24,6 @@ from stele.world import Channel, Clock, Connector, RpcCode, RpcError, Stream
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_MIN_S = 0.05
-BACKOFF_MAX_S = 0.25
 
 CALL_TIMEOUT_S = 5.0
 """The longest wait for one attempt: a controller that went silent must not cost the deadline."""
@@ -150,7 +149,7 @@ class ControllerClient:
         """
         payload = request.SerializeToString()
         deadline = self._clock.monotonic() + timeout_s
-        backoff_s = BACKOFF_MIN_S
+        backoff = node_backoff()
         hint: int | None = None
         reason = "no controller leads the quorum"
         unanswered = False  # an attempt may have been carried out
@@ -176,8 +175,7 @@ class ControllerClient:
                 if self.active_controller not in (None, known):
                     continue  # it moved while we asked
             left_s = deadline - self._clock.monotonic()
-            await self.wait_for_leader_change(max(0.0, min(backoff_s, left_s)))
-            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+            await self.wait_for_leader_change(max(0.0, min(backoff.next_s(), left_s)))
         name = method.rsplit("/", 1)[-1]
         cause = f"{name} found no active controller within {timeout_s:g} s: {reason}"
         if unanswered:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from broker.membership.controller_client import BACKOFF_MAX_S, BACKOFF_MIN_S, ControllerClient
+from broker.membership.controller_client import ControllerClient
 from broker.membership.room import Room
 from metadata.features import supported_ranges
+from runtime.backoff import node_backoff
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
@@ -338,7 +339,7 @@ class BrokerLifecycle:
 
     async def _stay_registered(self) -> None:
         """Register and heartbeat for ever. Raises ApiError when the broker may never join."""
-        backoff_s = BACKOFF_MIN_S
+        backoff = node_backoff()
         while True:
             known = self._controller.active_controller
             acknowledged = False
@@ -353,10 +354,11 @@ class BrokerLifecycle:
             except RpcError as error:
                 logger.info("broker %d: heartbeat stream: %s", self.identity.broker_id, error)
             if self._controller.active_controller not in (None, known):
-                backoff_s = BACKOFF_MIN_S
+                backoff.reset()
                 continue  # it moved while we spoke with the one before: to the new one at once
-            await self._controller.wait_for_leader_change(backoff_s)
-            backoff_s = BACKOFF_MIN_S if acknowledged else min(2 * backoff_s, BACKOFF_MAX_S)
+            await self._controller.wait_for_leader_change(backoff.next_s())
+            if acknowledged:
+                backoff.reset()
 
     async def _register(self) -> None:
         """One registration. Raises ApiError with the controller's refusal, or RpcError."""

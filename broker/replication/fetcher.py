@@ -18,6 +18,7 @@ from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, 
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.replica import Replica, ReportCorrupt
+from runtime.backoff import node_backoff
 from runtime.config.node import NodeConfig
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
@@ -29,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 """Topic ids (13), the broker epoch (15): every broker of the cluster speaks it."""
-
-BACKOFF_MIN_S = 0.05
-BACKOFF_MAX_S = 0.25
 
 _MAX_IN_FLIGHT = 2
 
@@ -211,7 +209,7 @@ class PeerFetcher:
     # --------------------------------------------------------------------------- the loop
 
     async def _run(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = node_backoff()
         while True:
             session: _Session | None = None
             try:
@@ -220,14 +218,13 @@ class PeerFetcher:
             except (OSError, ApiError) as error:
                 logger.info("fetching from broker %d: %s", self._leader_id, error)
                 if session is not None and session.id != INVALID_SESSION_ID:
-                    backoff_s = BACKOFF_MIN_S  # it worked for a while
+                    backoff.reset()  # it worked for a while
             except Exception:
                 logger.exception("fetching from broker %d", self._leader_id)
             finally:
                 if session is not None:
                     await _abandon(session)
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+            await asyncio.sleep(backoff.next_s())
 
     async def _follow(self, session: _Session) -> None:
         """Fetch over one link until it fails. Raises ApiError."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from broker.partition.effects import UNKNOWN_BROKER_EPOCH, IsrAnswer, Proposed
+from runtime.backoff import node_backoff
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
@@ -14,9 +15,6 @@ from stele.wire.v1.metadata_pb2 import RECOVERED
 from stele.world import RpcError
 
 logger = logging.getLogger(__name__)
-
-BACKOFF_MIN_S = 0.05
-BACKOFF_MAX_S = 0.25
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
 Answered = Callable[[PartitionId, Proposed, IsrAnswer], None]
@@ -85,17 +83,16 @@ class IsrProposer:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _send_all(self) -> None:
-        backoff_s = BACKOFF_MIN_S
+        backoff = node_backoff()
         try:
             while batch := self._take():
                 unanswered = await self._send(batch)
                 for partition, proposal in unanswered.items():
                     self._waiting.setdefault(partition, proposal)
                 if unanswered:
-                    await asyncio.sleep(backoff_s)
-                    backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+                    await asyncio.sleep(backoff.next_s())
                 else:
-                    backoff_s = BACKOFF_MIN_S
+                    backoff.reset()
         finally:
             self._task = None
 

@@ -19,8 +19,7 @@ from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import PartitionDelta
 from runtime.config.node import NodeConfig
-from stele.ids import PartitionId
-from storage.checkpoints import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import StorageError

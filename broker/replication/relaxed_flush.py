@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stele.ids import PartitionId
-from storage.checkpoints import TopicPartition, encode_offsets, read_offsets
+from stele.ids import PartitionId, TopicPartition
+from storage.checkpoints import encode_offsets, read_offsets
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from world.disk import Disk

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from broker.service import topic_changes
 from broker.service.changes import error_code
 from broker.service.context import BrokerContext
-from broker.service.topics import Topics, is_valid_topic_name
+from broker.service.topics import Topics
 from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
 from metadata.topics import Topic
 from runtime.authorization.authorizer import Operation, allowed_operations, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
+from stele.topic_names import fault_in
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from storage.turns import SLICE_STEPS, Slices
@@ -83,7 +84,7 @@ async def find_topics(
 
 def missing_name_error(name: str) -> ErrorCode:
     """Of a topic that is not there."""
-    if is_valid_topic_name(name):
+    if fault_in(name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -211,7 +212,7 @@ async def _create_missing(
         if (
             isinstance(name, str)
             and topics.named(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            and is_valid_topic_name(name)
+            and fault_in(name) is None
         ):
             missing.append(name)
         await slices.step()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from broker.service.context import BrokerContext
@@ -13,14 +12,6 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 
 NO_TOPIC_ID: Final = bytes(16)
-
-_MAX_NAME = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def is_valid_topic_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 of letters, digits, dot, underscore and hyphen; not . and not .."""
-    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class Topics:

@@ -9,7 +9,8 @@ from cli.demo.stream import LINE_HEADER
 from cli.orders import OrderFigures
 from stele.aio import Consumer
 from stele.errors import SteleError
-from stele.records import ConsumerRecord, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord
 
 _POLL_RECORDS = 20_000
 _SILENCE_MS = 30_000

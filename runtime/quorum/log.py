@@ -18,6 +18,7 @@ from runtime.quorum.control import ControlRecordError, encode_control, voters_in
 from runtime.quorum.snapshots import SnapshotError, SnapshotStore
 from runtime.quorum.state import QuorumStateError
 from stele.errors import SteleError
+from stele.ids import TopicPartition
 from stele.wire.batch import (
     BatchBuilder,
     BatchHeader,
@@ -25,12 +26,7 @@ from stele.wire.batch import (
     decode,
 )
 from stele.world import Buffer
-from storage.checkpoints import (
-    RECOVERY_POINT_FILE,
-    TopicPartition,
-    encode_offsets,
-    read_offsets,
-)
+from storage.checkpoints import RECOVERY_POINT_FILE, encode_offsets, read_offsets
 from storage.config import NO_LIMIT, LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.errors import CorruptLogError, StorageError, is_device_failure

@@ -21,7 +21,7 @@ from stele.admin.requests import AdminRequests
 from stele.cluster.view import ClusterView, error_code
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.errors import ApiError, BulkError, ErrorCode
-from stele.records import TopicPartition
+from stele.ids import TopicPartition
 from stele.wire.v1 import admin_pb2
 
 TOPIC_RESOURCE = 2

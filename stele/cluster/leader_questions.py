@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stele.cluster.view import ClusterView, Leader
-from stele.cluster.waiting import Backoff
+from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, UnreachableError
-from stele.records import OffsetAndTimestamp, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import OffsetAndTimestamp
 from stele.world import RpcError
 
 Take = Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None]
@@ -83,7 +84,7 @@ class LeaderQuestions(ABC):
     ) -> None:
         """Answered partitions leave ``missing``; those that time out before are told why."""
         deadline = self._clock.monotonic() + timeout_s
-        backoff = Backoff.of(self._view.config, self._view.world)
+        backoff = client_backoff(self._view.config, self._view.world)
         for name in missing:
             self._view.want(name.topic)
         if any(self._view.topic(name.topic) is None for name in missing):

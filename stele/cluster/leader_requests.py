@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from stele.backoff import Backoff
 from stele.cluster.broker_stream import BrokerStream, UnsentError
 from stele.cluster.view import ClusterView, Leader
-from stele.cluster.waiting import Backoff
-from stele.records import TopicPartition
+from stele.cluster.waiting import client_backoff
+from stele.ids import TopicPartition
 
 LONGEST_PAUSE_S = 1.0
 """The loop looks at everything at least this often."""
@@ -30,7 +31,7 @@ class PartitionRetry:
     def __init__(self, partition: TopicPartition, view: ClusterView) -> None:
         self._partition = partition
         self._view = view
-        self._backoff = Backoff.of(view.config, view.world)
+        self._backoff = client_backoff(view.config, view.world)
         self.at = 0.0  # not before, unless the leader is another by then
         self.failed_leader: Leader | None = None  # the one that failed last
         self.reason = ""  # of the last failure, in words; empty after a success
@@ -268,7 +269,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
     def _link(self, broker_id: int) -> Link[PartT]:
         link = self._links.get(broker_id)
         if link is None:
-            link = Link(broker_id, Backoff.of(self._view.config, self._view.world))
+            link = Link(broker_id, client_backoff(self._view.config, self._view.world))
             self._links[broker_id] = link
         return link
 

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol, TypeVar
 from google.protobuf.message import DecodeError
 
 from stele.cluster.kafka_connection import KafkaConnection
-from stele.cluster.waiting import Backoff, WaitReporter
+from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import ApiError, ClosedError, ErrorCode, SteleError, UnreachableError
-from stele.records import TopicPartition
+from stele.ids import TopicPartition
 from stele.wire.kafka.messages import describe_cluster
 from stele.wire.v1 import data_pb2
 from stele.world import Channel, RpcCode, RpcError
@@ -188,7 +188,7 @@ class ClusterView:
         """The topic once it is known. ApiError UNKNOWN_TOPIC_OR_PARTITION at the deadline."""
         self.want(name)
         deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
-        backoff = Backoff.of(self.config, self.world)
+        backoff = client_backoff(self.config, self.world)
         cause: SteleError = UnreachableError(f"topic {name!r}: no answer within {timeout_s:g} s")
         while (topic := self._topics.get(name)) is None:
             self._check_open()
@@ -417,7 +417,7 @@ class ClusterView:
         at the deadline is cancelled.
         """
         deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
-        backoff = Backoff.of(self.config, self.world)
+        backoff = client_backoff(self.config, self.world)
         cause: SteleError = UnreachableError(f"{what}: no answer within {timeout_s:g} s")
         while True:
             self._check_open()

@@ -13,7 +13,8 @@ from stele.consumer.fetcher import Fetcher
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
-from stele.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, OffsetAndTimestamp
 
 PartitionArgument = tuple[str, int]
 

@@ -14,7 +14,8 @@ from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
-from stele.records import OffsetAndTimestamp, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import OffsetAndTimestamp
 from stele.wire.batch import BatchError
 from stele.wire.v1 import data_pb2
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from stele.cluster.leader_questions import Answer, LeaderQuestions
 from stele.cluster.view import Leader, error_code
-from stele.records import OffsetAndTimestamp, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import data_pb2
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.errors import ApiError, SteleError, UnreadableBatchError
-from stele.records import ConsumerRecord, TimestampType, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, TimestampType
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
 
 EARLIEST = -2

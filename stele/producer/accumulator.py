@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from stele.cluster.leader_requests import PartitionRetry
 from stele.config import ProducerConfig
 from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
+from stele.ids import TopicPartition
 from stele.producer.idempotence import Entry, Lane
-from stele.records import RecordMetadata, TopicPartition
+from stele.records import RecordMetadata
 from stele.wire.batch import BatchBuilder, Header, compute_crc, record_size_bound
 from stele.wire.compression import Compression
 

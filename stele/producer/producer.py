@@ -19,11 +19,12 @@ from stele.errors import (
     ErrorCode,
     SteleError,
 )
+from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Lane
 from stele.producer.partitioner import StickyPartitioner, partition_of
 from stele.producer.sender import Sender
-from stele.records import RecordMetadata, TopicPartition
+from stele.records import RecordMetadata
 from stele.wire.batch import Header
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stele.cluster.view import ClusterView, error_code
-from stele.cluster.waiting import Backoff
+from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
 from stele.producer.idempotence import Identity
 from stele.wire.v1 import data_pb2
@@ -40,7 +40,7 @@ class ProducerIds:
 
     async def _obtain(self) -> None:
         """Try until it succeeds: meanwhile the batches' own deadlines run."""
-        backoff = Backoff.of(self._view.config, self._view.world)
+        backoff = client_backoff(self._view.config, self._view.world)
         while True:
             try:
                 response = await self._view.ask_any(

@@ -21,10 +21,10 @@ from stele.errors import (
     SequenceError,
     SteleError,
 )
+from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Entry, Failed
 from stele.producer.producer_ids import ProducerIds
-from stele.records import TopicPartition
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 

@@ -24,7 +24,8 @@ from stele.spark.offsets import EARLIEST, LATEST, OffsetRange, SourceOptions, sp
 
 if TYPE_CHECKING:
     from stele import Consumer
-    from stele.records import ConsumerRecord, TopicPartition
+    from stele.ids import TopicPartition
+    from stele.records import ConsumerRecord
 
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
@@ -150,7 +151,7 @@ class SteleReader(DataSourceReader):
         beginnings: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
-        from stele.records import TopicPartition
+        from stele.ids import TopicPartition
 
         name = TopicPartition(range_.topic, range_.partition)
         low, high = beginnings[name], ends[name]

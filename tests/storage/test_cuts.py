@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stele.ids import TopicPartition
 from storage import opening
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.cuts import CUT_FILE, encode_cut
 from storage.directory import LogDirectory

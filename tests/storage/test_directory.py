@@ -6,14 +6,8 @@ import logging
 
 import pytest
 
-from stele.ids import decode_uuid, encode_uuid
-from storage.checkpoints import (
-    CORRUPT_FILE,
-    PARTITION_METADATA_FILE,
-    MetaProperties,
-    TopicPartition,
-    read_offsets,
-)
+from stele.ids import TopicPartition, decode_uuid, encode_uuid
+from storage.checkpoints import CORRUPT_FILE, PARTITION_METADATA_FILE, MetaProperties, read_offsets
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.directory_names import parse_partition_directory

@@ -12,8 +12,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from stele.ids import TopicPartition
 from stele.wire.batch import batches
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory

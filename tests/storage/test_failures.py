@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints import MetaProperties, TopicPartition
+from stele.ids import TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError

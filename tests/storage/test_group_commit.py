@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.checkpoints import TopicPartition
+from stele.ids import TopicPartition
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.group_commit import GroupCommit

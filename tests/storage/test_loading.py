@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.checkpoints import MetaProperties, TopicPartition
+from stele.ids import TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
 from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header, stamp
 from storage import opening
-from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset

@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from stele.ids import TopicPartition
 from stele.wire.batch import batches, read_header, stamp
 from storage import producer_files
-from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.log_types import SyncTicket

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from stele.ids import TopicPartition
 from storage import opening
-from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints import LOG_START_FILE, MetaProperties, TopicPartition, decode_offsets
+from stele.ids import TopicPartition
+from storage.checkpoints import LOG_START_FILE, MetaProperties, decode_offsets
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog

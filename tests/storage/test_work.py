@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from stele.ids import TopicPartition
 from stele.wire.batch import read_header
 from storage import opening, producer_files
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError

@@ -21,8 +21,8 @@ from metadata.topics import Topic, Topics
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
-from stele.ids import PartitionId, encode_uuid
-from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, TopicPartition
+from stele.ids import PartitionId, TopicPartition, encode_uuid
+from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties
 from storage.config import LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.opening import open_log

@@ -26,7 +26,7 @@ from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
 from raft.quorum import VoterSet
 from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -36,7 +36,6 @@ from storage.checkpoints import (
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
-    TopicPartition,
     decode_offsets,
 )
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC

@@ -7,7 +7,8 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report
-from storage.checkpoints import LOG_START_FILE, TopicPartition, decode_offsets
+from stele.ids import TopicPartition
+from storage.checkpoints import LOG_START_FILE, decode_offsets
 
 
 class DurableStartsAreDurable(Law):

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, Change, MetadataHistory
-from controller.topics import NAME_LENGTH_MAX
 from stele.admin.admin import Admin, ConfigResource, NewTopic
 from stele.errors import OutcomeUnknownError, SteleError
+from stele.topic_names import LENGTH_MAX
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Administration:
         """Some are as long as they may be, or nearly."""
         name = f"extra-{len(self._asked) + 1}"
         if self.rng.random() < 0.3:
-            name = name.ljust(self.rng.randint(NAME_LENGTH_MAX - 40, NAME_LENGTH_MAX), "x")
+            name = name.ljust(self.rng.randint(LENGTH_MAX - 40, LENGTH_MAX), "x")
         return name
 
     async def _delete(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from chaos.sim.cluster.client import SimClient
 from stele.aio import Consumer, Producer
 from stele.errors import ApiError, ErrorCode, SteleError
-from stele.records import TopicPartition
+from stele.ids import TopicPartition
 from stele.world import RpcError
 
 AGAIN = "again"

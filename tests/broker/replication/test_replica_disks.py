@@ -10,8 +10,9 @@ import pytest
 from broker.replication import relaxed_flush
 from broker.replication.relaxed_flush import RelaxedFlush
 from stele.errors import ErrorCode
+from stele.ids import TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
-from storage.checkpoints import TopicPartition, encode_offsets
+from storage.checkpoints import encode_offsets
 from storage.errors import StorageError
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster

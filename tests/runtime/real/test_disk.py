@@ -15,8 +15,9 @@ import pytest
 
 from runtime.real.disk import RealDisk
 from runtime.real.sync_process import SYNCFS_FROM_FILES
+from stele.ids import TopicPartition
 from stele.real import RealClock
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from runtime.real import disk as real_disk
 from runtime.real.disk import RealDisk, RealFile
 from runtime.real.helper import HelperProcess
+from stele.ids import TopicPartition
 from stele.real import RealClock
-from storage.checkpoints import MetaProperties, TopicPartition
+from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory

@@ -13,7 +13,7 @@ from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests, Parti
 from stele.cluster.view import ClusterView, Leader
 from stele.config import ClientConfig, ClientWorld
 from stele.errors import ErrorCode
-from stele.records import TopicPartition
+from stele.ids import TopicPartition
 from stele.wire.v1 import data_pb2
 from stele.world import Channel, Stream
 from tests.support.stele import LOST, FakeChannel, FakeCluster, Stage, play

@@ -22,7 +22,8 @@ from stele.errors import (
     OffsetOutOfRangeError,
     UnreadableBatchError,
 )
-from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType, TopicPartition
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
 from stele.wire.batch import BatchBuilder, compute_crc, stamp
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2

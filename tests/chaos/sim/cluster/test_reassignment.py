@@ -19,7 +19,7 @@ from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Admin
 from stele.config import ClientWorld
 from stele.errors import ApiError, BulkError, ErrorCode
-from stele.records import TopicPartition
+from stele.ids import TopicPartition
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
 SETTINGS = {"replica.lag.time.max.ms": "2000"}

@@ -11,7 +11,8 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
 from chaos.sim.laws.judged import JudgedCluster
-from storage.checkpoints import LOG_START_FILE, TopicPartition, encode_offsets
+from stele.ids import TopicPartition
+from storage.checkpoints import LOG_START_FILE, encode_offsets
 from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
 
 APART = {"metadata.log.dir": "/metadata"}

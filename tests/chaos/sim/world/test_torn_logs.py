@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from chaos.sim.world.disk import DiskFaults
 from chaos.sim.world.simulation import Simulation
+from stele.ids import TopicPartition
 from stele.wire.batch import batches
 from storage import opening, producer_files
-from storage.checkpoints import TopicPartition
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog

@@ -1,0 +1,22 @@
+"""Kafka's rule for the names of topics."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LENGTH_MAX: Final = 249
+PATTERN: Final = r"[a-zA-Z0-9._-]+"
+
+_NAME = re.compile(PATTERN)
+
+
+def fault_in(name: str) -> str | None:
+    """What is wrong with a name, in words; None if a topic may have it."""
+    if not name or name in (".", ".."):
+        return "it must not be empty, . or .."
+    if len(name) > LENGTH_MAX:
+        return f"it has {len(name)} characters, {LENGTH_MAX} are the most"
+    if not _NAME.fullmatch(name):
+        return "only ASCII letters, digits, ., _ and - may stand in it"
+    return None

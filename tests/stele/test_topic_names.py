@@ -1,0 +1,29 @@
+"""Which names topics may have, and what is said of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from stele.topic_names import LENGTH_MAX, fault_in
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * LENGTH_MAX, "__consumer_offsets"])
+def test_sound_names(name: str) -> None:
+    assert fault_in(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "empty"),
+        (".", "empty"),
+        ("..", "empty"),
+        ("x" * (LENGTH_MAX + 1), "250 characters, 249"),
+        ("a b", "letters"),
+        ("a\n", "letters"),
+        ("ä", "letters"),
+        ("a/b", "letters"),
+    ],
+)
+def test_others_are_told_what_is_wrong(name: str, told: str) -> None:
+    assert told in (fault_in(name) or "")
