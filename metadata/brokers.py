@@ -29,18 +29,18 @@ class BrokerRegistration:
     """One registered broker."""
 
     broker_id: int
-    # The offset of the registration's record, hence higher with each registration of an id.
+    # The offset of the registration's record, so each registration has a higher one.
     broker_epoch: int
     incarnation_id: bytes
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
     log_directories: tuple[bytes, ...] = ()
-    features: tuple[FeatureRange, ...] = ()  # by name; empty: it told none
-    inter_broker_listener: str = ""  # by which it reaches other brokers; "": it did not tell
-    # A fenced broker leads nothing and is in no ISR, except as the last one that was in it.
+    features: tuple[FeatureRange, ...] = ()  # by name; empty if the broker did not say
+    inter_broker_listener: str = ""  # where other brokers reach it; "" if the broker did not say
+    # A fenced broker leads nothing. It stays in an ISR only as its last member.
     fenced: bool = True
     in_controlled_shutdown: bool = False
-    out_of_room: bool = False  # a disk of it is full
+    out_of_room: bool = False  # one of its disks is full
 
     @property
     def active(self) -> bool:
@@ -49,7 +49,7 @@ class BrokerRegistration:
 
     @property
     def may_join_isr(self) -> bool:
-        """Whether it may join an ISR that it is not in. Without room it would only fall behind."""
+        """Whether it may join an ISR. A broker without room would only fall behind again."""
         return self.active and not self.out_of_room
 
     def endpoint(self, listener: str, protocol: str = PLAINTEXT) -> Endpoint | None:

@@ -29,11 +29,11 @@ class Type(enum.Enum):
 
 
 class Scope(enum.Enum):
-    """Where a key may be set; each also in the places after it in this order: file, cluster."""
+    """Where a key may be set."""
 
-    STATIC = "node"  # server.properties and its overrides only; read at start
-    CLUSTER = "cluster"  # also dynamically, for the cluster or for one broker
-    CLUSTER_ONLY = "cluster only"  # as CLUSTER, but must be the same on every broker
+    STATIC = "node"  # in server.properties and its overrides, which are read at start
+    CLUSTER = "cluster"  # there, and dynamically for the cluster or for one broker
+    CLUSTER_ONLY = "cluster only"  # there, and dynamically for the cluster: brokers must agree
     TOPIC = "topic"  # on a topic
 
 
@@ -49,15 +49,16 @@ class ConfigKey:
     minimum: float | None = None
     maximum: float | None = None
     allowed: tuple[str, ...] = ()
-    # Values that Kafka takes and that would be a lie here, with the reason: refused.
+    # Values that Kafka takes and that this version refuses, each with the reason.
     not_built: tuple[tuple[str, str], ...] = ()
-    # What the items of a list, joined by commas, must match, and that in words.
+    # A regular expression for the whole text of a list, and the same rule in words.
     pattern: tuple[str, str] | None = None
-    # Kafka has the key and its tools set it, but nothing here goes by it: its doc says so.
+    # Kafka has the key and its tools set it, but it changes nothing here. Its doc says so.
     is_inert: bool = False
     # Topic keys: the key of the default for topics that do not set it.
     synonym: str | None = None
-    # Coarser spellings of `synonym` and how many of its units one of theirs is; the finest wins.
+    # Keys that give `synonym` in a larger unit (log.retention.hours), each with its size in units
+    # of `synonym`. If several are set, the smallest unit wins.
     coarser: tuple[tuple[str, int], ...] = ()
 
     def parse(self, text: str) -> Value:

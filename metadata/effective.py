@@ -13,8 +13,10 @@ from metadata.image import MetadataImage
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic's effective configuration: every key that something here goes by (the others are
-    ``is_inert``). Field names are the keys', dots as underscores."""
+    """A topic's effective configuration, without the keys that change nothing (``is_inert``).
+
+    Field names are the keys' names with underscores for dots.
+    """
 
     cleanup_policy: tuple[str, ...]
     flush_messages: int

@@ -26,8 +26,8 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
 }
 
 KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
-"""How features are called over Kafka's protocol. Kafka's tools take each level of a feature that is
-called ``metadata.version`` for a release of Kafka, and print UNKNOWN for those of ours."""
+"""The features' names in Kafka's protocol. Kafka's tools take a level of ``metadata.version`` for a
+release of Kafka, and would print UNKNOWN for ours."""
 
 SUPPORTED: Mapping[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL)
@@ -35,11 +35,11 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 """What this version of Stele supports, by name."""
 
 _BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
-"""Of a broker that told none when it registered, and of a voter that never told."""
+"""What a broker or a voter supports that never told its levels."""
 
 
 Told = Iterable[tuple[str, int, int]]
-"""What a node told: features by name, each with the least and the greatest level it supports."""
+"""The features that a node told: name, lowest and highest supported level."""
 
 
 class Loss(NamedTuple):

@@ -14,9 +14,11 @@ REQUEST_ID_BYTES = 16
 
 OUTCOMES_MAX = 1000
 OUTCOME_BYTES_MAX = 1 << 20
-"""So many are remembered, and so many bytes of replies; the newest one in any case.
+"""An image remembers at most so many outcomes, with at most so many bytes of replies. It always
+remembers the newest.
 
-Every node forgets the same ones at the same record: other limits need another metadata.version.
+All nodes must forget the same outcome at the same record, so changing a limit needs a new level of
+metadata.version.
 """
 
 

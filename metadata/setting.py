@@ -11,8 +11,8 @@ T = TypeVar("T", int, bool, str)
 
 
 class Setting(Generic[T]):
-    """One key, declared in the body of a class. The attribute is its name, dots as underscores; an
-    instance of the class holds its value."""
+    """One key, declared in the body of a class. The attribute's name is the key's, with underscores
+    for dots. An instance of the class holds the value."""
 
     def __init__(
         self,

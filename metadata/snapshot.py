@@ -12,7 +12,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 
 def records_of(image: MetadataImage) -> Iterator[bytes]:
-    """Encoded records that lead from the empty image to this one, but for its offset.
+    """Encoded records that make this image from the empty one. They do not hold its offset.
 
     The same image always gives the same bytes, on every node.
     """
@@ -24,7 +24,7 @@ def image_of(end_offset: int, values: Sequence[bytes]) -> MetadataImage:
 
     Raises MetadataError when the records do not fit together.
     """
-    # Their own positions are no offsets of the log: they only have to ascend up to its last one.
+    # A snapshot's records have no offsets of their own. The image takes the snapshot's.
     delta = MetadataDelta(EMPTY)
     delta.replay_all((decode(value) for value in values), offset=end_offset - 1)
     return delta.apply()

@@ -22,8 +22,8 @@ class Topic:
 
 
 def metric_name(topic: str) -> str:
-    """What the names of metrics make of a topic's name: there a dot is an underscore (Kafka's
-    Topic.unifyCollisionChars)."""
+    """A topic's name as it stands in the names of metrics, where a dot becomes an underscore
+    (Kafka's Topic.unifyCollisionChars)."""
     return topic.replace(".", "_")
 
 
@@ -33,8 +33,8 @@ class Topics(Mapping[bytes, Topic]):
 
     by_id: Map[bytes, Topic] = field(default_factory=Map)
     ids: Map[str, bytes] = field(default_factory=Map)  # name → id of exactly `by_id`
-    # Of `ids` exactly the names with a dot or an underscore, ascending, by what metrics make of
-    # them: one name, unless they were made when that was not looked at.
+    # metric name → the topics' names that become it, ascending; only names with a dot or an
+    # underscore. There is one name each, unless topics were made before collisions were refused.
     metric_names: Map[str, tuple[str, ...]] = field(default_factory=Map)
 
     @classmethod

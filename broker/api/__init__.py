@@ -84,13 +84,13 @@ SERVED = (
     unregister_broker.SERVED,
     describe_topic_partitions.SERVED,
 )
-"""Everything that is served, by key: what ApiVersions tells is exactly this."""
+"""Every API that is served. ApiVersions tells exactly these."""
 
 
 class KafkaApis:
     """The ``runtime.kafka.connection.Dispatch`` of a broker.
 
-    Until ``open`` requests are taken but wait: a broker answers nothing before it is unfenced.
+    Requests that come before ``open`` wait: a broker answers nothing before it is unfenced.
     """
 
     def __init__(self, context: BrokerContext) -> None:
@@ -100,11 +100,12 @@ class KafkaApis:
             (int(each.api.key), version) for each in SERVED for version in each.decodable
         )
         self._waiting: list[Callable[[], None]] | None = []
-        # Of each connection: how to withdraw what it waits for. Insertion order, not a set.
+        # By connection, and by the number of the call: how to withdraw a request that waits.
         self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
         self._calls = 0
         self._topic_views = TopicViews()
-        # Of each connection the call that it made last: the next one is nearly always its like.
+        # The last call of each connection. The next one nearly always has the same version and
+        # client id, and shares the object then.
         self._last_calls: dict[KafkaServerProtocol, Call] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._meters: dict[int, RequestMeter] = {}  # by API key
@@ -135,8 +136,8 @@ class KafkaApis:
         return (api_key, api_version) in self._versions
 
     def takes_turns(self, header: RequestHeader, message: Struct) -> bool:
-        """All but Produce, whose batches share a sync, and followers' Fetch, of which a second is
-        to have the waiting one answered."""
+        """Two kinds do not. Batches of several Produce requests share a sync, and a follower sends
+        a second Fetch to have the waiting one answered."""
         if header.api_key == ApiKey.PRODUCE:
             return False
         return not (isinstance(message, FetchRequest) and fetch.is_of_follower(message))

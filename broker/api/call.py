@@ -18,7 +18,8 @@ from stele.wire.kafka import Api, Struct
 logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
-"""What "authorized operations" says when they were not asked for (KIP-430)."""
+"""The value of "authorized operations" in an answer to somebody who did not ask for them
+(KIP-430)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Call:
     connection: KafkaServerProtocol  # its fetch session belongs to it
 
     def close(self, reason: str) -> None:
-        """Close the connection where the client can be told nothing, but must notice."""
+        """Close the connection: the client must notice an error that no answer can carry."""
         logger.info("closing %s: %s", self.connection.peer, reason)
         self.connection.close()
 

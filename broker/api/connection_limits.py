@@ -9,8 +9,9 @@ from collections.abc import Mapping
 class ConnectionLimits:
     """Counts open connections against ``max.connections`` and its kin. Pure.
 
-    As in Kafka, the inter-broker listener is not bound by the limit of the whole broker where there
-    are others: replication goes on however many clients have come, and one of them has to go.
+    As in Kafka, the broker's limit does not bind the inter-broker listener if there are other
+    listeners. Replication goes on however many clients have come: a client's connection is closed
+    instead.
     """
 
     def __init__(
@@ -22,8 +23,8 @@ class ConnectionLimits:
         listener_max: Mapping[str, int],
         protected_listener: str | None,
     ) -> None:
-        """``listener_max`` by the listener's name; ``protected_listener``: None if there is only
-        one."""
+        """``listener_max`` is by the listener's name. ``protected_listener`` is the inter-broker
+        listener, None if there is no other."""
         self._max = max_connections
         self._max_per_address = max_per_address
         self._overrides = dict(address_overrides)
@@ -34,7 +35,7 @@ class ConnectionLimits:
 
     @property
     def exceeded(self) -> bool:
-        """Whether there are more than the broker is to have: a client's has to be closed."""
+        """Whether there are more connections than allowed, so that a client's has to be closed."""
         return self._by_listener.total() > self._max
 
     def admit(self, listener: str, address: str) -> str | None:

@@ -65,7 +65,7 @@ async def handle(
 
 
 def _refusal(topic: CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:
-    """What the controller's own form of the request cannot even say."""
+    """The error of a topic that the controller's form of the request cannot express."""
     if times > 1:
         return ErrorCode.INVALID_REQUEST, f"the topic {topic.name} is named {times} times"
     for config in topic.configs:
@@ -88,7 +88,7 @@ def _new_topic(topic: CreatableTopic) -> pb.NewTopic:
 
 
 _ENTRIES_COST = 8
-"""Steps for each configuration that a topic has of its own: then all its keys are told anew."""
+"""Steps of work for a topic with configurations of its own: the answer tells all its keys."""
 
 
 class _Configs:

@@ -49,7 +49,7 @@ def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
 def refuse(
     call: Call, request: DescribeLogDirsRequest, error: ErrorCode
 ) -> DescribeLogDirsResponse:
-    """Before version 3 the error has no place: no directory is described then."""
+    """Versions below 3 have no field for the error. They describe no directory instead."""
     return DescribeLogDirsResponse(error_code=error)
 
 

@@ -83,7 +83,7 @@ def _nodes(voters: Iterable[pb.ReplicaState]) -> Iterable[Node]:
 
 
 def _refused_partitions(request: DescribeQuorumRequest, error: ErrorCode) -> DescribeQuorumResponse:
-    """The metadata log has one partition, and there is no other log of a quorum."""
+    """The metadata log is the only log of a quorum, and has one partition."""
     return DescribeQuorumResponse(
         topics=[
             TopicData(

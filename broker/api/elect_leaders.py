@@ -67,7 +67,7 @@ def _results(partitions: Iterable[tuple[str, int, ErrorCode, str]]) -> ElectLead
 def _refused(
     request: ElectLeadersRequest, error: ErrorCode, message: str = ""
 ) -> ElectLeadersResponse:
-    """For the whole from version 1 on; before, each partition has the error."""
+    """Version 1 has one field for the error. Version 0 has one for each partition."""
     response = _results(
         (topic.topic, partition, error, message)
         for topic in request.topic_partitions or []

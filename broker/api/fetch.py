@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 READ_COMMITTED = 1
 _TOPIC_IDS_FROM = 13
 _NO_ID = bytes(17)
-"""What stands before the name of a topic that does not exist, where else the id is."""
+"""Begins the key of a topic that does not exist: this and its name, instead of an id."""
 
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -55,7 +55,7 @@ class _Names:
         self._found: dict[bytes, Topic | ErrorCode] = {}
 
     def key(self, topic: str, topic_id: bytes) -> bytes:
-        """The topic's id; for a name that does not exist something that is no id."""
+        """The topic's id. A name that does not exist gets a key that no topic has."""
         if self._by_id:
             return topic_id
         known = self._topics.image.topic(topic)
@@ -101,9 +101,10 @@ def handle(
 
 
 class _Exchange:
-    """One request. What names many partitions is worked on in slices, before the reading and after.
+    """One request. If it names many partitions, it is worked on in slices, before and after the
+    reading.
 
-    Not that of a broker that proves to be one: its requests are taken up as they come.
+    A request of a broker, which proves to be one by its epoch, is worked on at once.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class _Exchange:
 
 
 def is_of_follower(request: FetchRequest) -> bool:
-    """Whether it says to be; what it is given depends on its proving that."""
+    """Whether the request says that a broker sent it. It gets more only if it proves that."""
     return _replica(request)[0] >= 0
 
 
@@ -293,7 +294,7 @@ def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
 
 
 def refuse(call: Call, request: FetchRequest, error: ErrorCode) -> FetchResponse:
-    """Before version 7 there is no error but each partition's."""
+    """Versions below 7 have no field for the error but each partition's."""
     return FetchResponse(
         error_code=error,
         responses=[

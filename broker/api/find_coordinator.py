@@ -52,7 +52,8 @@ def refuse(
 def _refused(
     call: Call, request: FindCoordinatorRequest, error: ErrorCode, message: str
 ) -> FindCoordinatorResponse:
-    """The error where the version has it: of the whole answer, or of each key."""
+    """The answer with the error in the field that its version has: one for all, or one for each
+    key."""
     if call.version < 4:
         return FindCoordinatorResponse(
             error_code=error, error_message=message, node_id=-1, host="", port=-1

@@ -18,7 +18,7 @@ from world.network import Listener, Network
 logger = logging.getLogger(__name__)
 
 _DRAIN_S = 1.0
-"""How long requests that are being answered may take when the broker stops."""
+"""A broker that stops waits this long for requests that it has taken."""
 
 _REFUSAL_LOG_S = 1.0
 """How far apart lines about refused connections are."""
@@ -61,7 +61,7 @@ class KafkaServer:
             "stele_connections_refused",
             "Connections of the Kafka protocol closed for max.connections and its kin.",
         )
-        # When a refusal was last logged, and how many were not since.
+        # When a refusal was last logged, and how many were not logged since then.
         self._refusal_logged_s = -math.inf
         self._refusals_left_out = 0
         registry.gauge(
@@ -116,7 +116,7 @@ class KafkaServer:
             self._close_least_recent()
 
     def _log_refusal(self, connection: KafkaServerProtocol, reason: str) -> None:
-        """At most once a second: who is refused may come again as fast as it can."""
+        """At most once a second: a client that is refused may come again as fast as it can."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._refusal_logged_s < _REFUSAL_LOG_S:
             self._refusals_left_out += 1
@@ -132,7 +132,7 @@ class KafkaServer:
         self._refusal_logged_s, self._refusals_left_out = now_s, 0
 
     def _close_least_recent(self) -> None:
-        """Of the listeners that are not the brokers' own: one of those has just taken its place."""
+        """Close a client's connection: one of another broker has just taken its place."""
         own = self._config.inter_broker_listener_name
         clients = [
             each for each in self._connections if each.listener_name != own and not each.is_closed

@@ -12,11 +12,11 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 _SPARE = 64
-"""How many deleted topics may linger beside those that are there."""
+"""The views of deleted topics that may be kept, as a number beside the topics there are."""
 
 
 class Perspective(NamedTuple):
-    """What makes two askers see one topic differently."""
+    """Two callers with equal perspectives see a topic alike."""
 
     listener: str
     knows_listener_errors: bool  # LISTENER_NOT_FOUND came with version 6
@@ -54,7 +54,7 @@ class TopicView:
 
     @staticmethod
     def with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
-        """The same for one caller alone, who asks what it may do."""
+        """The same for a caller that asks which operations it may do."""
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,

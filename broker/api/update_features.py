@@ -75,7 +75,7 @@ def _is_bystander(result: pb.UpdateFeaturesResponse.Feature) -> bool:
 
 
 def _type(version: int, update: FeatureUpdateKey) -> pb.UpgradeType:
-    """A number that Kafka does not know is refused by the controller."""
+    """The controller refuses a number that Kafka does not know."""
     if version == 0:
         return pb.UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else pb.UpgradeType.UPGRADE
     return _TYPES.get(update.upgrade_type, pb.UpgradeType.UPGRADE_TYPE_UNSPECIFIED)

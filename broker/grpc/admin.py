@@ -49,7 +49,7 @@ R = TypeVar("R", bound=Message)
 _TIMEOUT_S = 30.0
 
 _ANSWER_S = 4.5
-"""Less than the 5 s that a client waits for one broker, so that it hears what is the matter."""
+"""A client waits 5 s for one broker. With less than that it is told the reason."""
 
 _CHANGES: tuple[tuple[str, Any, Any], ...] = (
     ("CreateTopics", pb.CreateTopicsRequest, pb.CreateTopicsResponse),
@@ -212,7 +212,7 @@ class AdminService:
 
 @contextmanager
 def _unavailable() -> Iterator[None]:
-    """What the client may try again at another broker, in its own words."""
+    """Turn an ApiError into UNAVAILABLE with its message: the client tries another broker."""
     try:
         yield
     except ApiError as error:

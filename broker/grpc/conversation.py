@@ -23,7 +23,8 @@ class Conversation:
         self._stream = stream
         self._limit = limit
         self._answers: asyncio.Queue[bytes] = asyncio.Queue()
-        # Taken by a request, given back when its answer has been sent: bounds `_answers` too.
+        # A request takes a slot and gives it back when its answer is sent. So `_answers` is
+        # bounded, too.
         self._free = asyncio.Semaphore(limit)
         self._withdrawals: dict[int, Cancel] = {}
         self._answered: set[int] = set()
@@ -84,4 +85,4 @@ class Conversation:
 
 
 def _nothing() -> None:
-    """A request that cannot be withdrawn: its answer finds nobody."""
+    """For a request that cannot be withdrawn. Nobody takes its answer."""

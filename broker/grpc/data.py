@@ -133,7 +133,8 @@ class DataService:
     # ------------------------------------------------------------------ unary calls
 
     def _require_metadata(self) -> None:
-        """A broker that has just started must not tell that a topic is gone: others know better."""
+        """Refuse until the metadata has been read. A broker that has just started would say that
+        every topic is gone."""
         if not self._context.caught_up():
             raise RpcError(
                 RpcCode.UNAVAILABLE,

@@ -16,7 +16,8 @@ M = TypeVar("M", bound=Message)
 
 
 def _elements(values: Sized) -> int:
-    """Of a list, the lists within included; no more than the first too many are looked at."""
+    """The number of elements in a list and in the lists within it. Counting stops at the first
+    element beyond the limit."""
     count = len(values)
     if count > REQUEST_ELEMENTS_MAX or isinstance(values, Mapping):
         return count
