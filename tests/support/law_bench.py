@@ -128,6 +128,10 @@ class Node:
         return self.node if self.alive else None
 
     @property
+    def broker(self) -> Any:
+        return None if self.running is None else self.running.broker
+
+    @property
     def core(self) -> Core | None:
         return None if self.running is None or self.node.quorum is None else self.node.quorum.core
 

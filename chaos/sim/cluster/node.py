@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.broker import Broker
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from node.format import directories_of, format_directory
@@ -56,6 +57,14 @@ class SimNode:
         """The node, while its process lives."""
         process = self.process  # laws ask this more than anything else: one frame, not three
         return self.node if process is not None and not process.loop.dead else None
+
+    @property
+    def broker(self) -> Broker | None:
+        """Once it has begun, while its process lives."""
+        node, process = self.node, self.process
+        if node is None or process is None or process.loop.dead:
+            return None
+        return node.broker
 
     @property
     def core(self) -> RaftCore | None:

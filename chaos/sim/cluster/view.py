@@ -35,8 +35,7 @@ def newest_image(cluster: SimCluster) -> MetadataImage | None:
 
 def hosted_by(node: SimNode) -> Collection[Replica]:
     """Every replica of a broker that runs, online or not."""
-    running = node.running
-    broker = None if running is None else running.broker
+    broker = node.broker
     return () if broker is None else broker.replicas.hosted.by_id.values()
 
 
@@ -52,7 +51,6 @@ def online(cluster: SimCluster) -> list[tuple[SimNode, Replica]]:
 
 def replica_of(node: SimNode, partition: PartitionId) -> Replica | None:
     """A running broker's replica, if it is online."""
-    running = node.running
-    broker = None if running is None else running.broker
+    broker = node.broker
     replica = None if broker is None else broker.replicas.get(partition)
     return replica if replica is not None and replica.state is ReplicaState.ONLINE else None

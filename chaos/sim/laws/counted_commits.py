@@ -60,9 +60,13 @@ class CommitsAreCounted(Law):
             told[key] = max(told.get(key, -1), fetch.fetch_offset)
 
     def _look_at(self, host: str) -> None:
-        node = next((n for n in self._cluster.controllers.values() if n.host == host), None)
-        core = None if node is None else node.core
-        if node is None or core is None:
+        for node in self._cluster.controllers.values():
+            if node.host == host:
+                break
+        else:
+            return
+        core = node.core
+        if core is None:
             return
         key, high_watermark = (node.id, core.epoch), core.high_watermark
         if self._judged.get(key) == high_watermark:

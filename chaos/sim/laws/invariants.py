@@ -31,9 +31,12 @@ class Invariants:
             self._laws.append(law)
             if law.hears:
                 cluster.simulation.fabric.wire.listen(law.hear, *law.hears)
-        self._by_cadence = {
-            cadence: [law for law in self._laws if law.cadence is cadence] for cadence in Cadence
-        }
+        self._at_nodes = self._of(Cadence.NODES)
+        self._at_quorum = self._of(Cadence.QUORUM)
+        self._at_metadata = self._of(Cadence.METADATA)
+        self._at_replicas = self._of(Cadence.REPLICAS)
+        # With the laws, at how many looks they look once.
+        self._in_turn = [(looks, self._of(cadence)) for cadence, looks in _LOOKS_BETWEEN.items()]
 
     def check(self) -> None:
         """Look at every node of which something has run since the last look."""
@@ -42,15 +45,15 @@ class Invariants:
             return  # it was the network, or a client
         self.looks += 1
         self._look_at(stirred)
-        for cadence, looks in _LOOKS_BETWEEN.items():
+        for looks, laws in self._in_turn:
             if self.looks % looks == 0:
-                self._look(cadence)
+                self._look(laws)
 
     def check_everything(self) -> None:
         """All nodes and all laws at once, as at the end of a run."""
         self._look_at(self._cluster.nodes.values())
-        for cadence in _LOOKS_BETWEEN:
-            self._look(cadence)
+        for _, laws in self._in_turn:
+            self._look(laws)
 
     def law(self, kind: type[L]) -> L:
         return self._scene.law(kind)
@@ -63,19 +66,22 @@ class Invariants:
     def _look_at(self, stirred: Iterable[SimNode]) -> None:
         scene, controllers = self._scene, self._cluster.controllers
         scene.look_at_nodes(stirred)
-        self._look(Cadence.NODES)
+        self._look(self._at_nodes)
         if any(node.id in controllers for node in scene.ran):
-            self._look(Cadence.QUORUM)
+            self._look(self._at_quorum)
             scene.look_at_metadata(scene.metadata.newest)
         else:
             scene.look_at_metadata(scene.metadata.seen)
         if scene.image_is_new:
-            self._look(Cadence.METADATA)
+            self._look(self._at_metadata)
         scene.look_at_replicas()
-        self._look(Cadence.REPLICAS)
+        self._look(self._at_replicas)
 
-    def _look(self, cadence: Cadence) -> None:
-        for law in self._by_cadence[cadence]:
+    def _of(self, cadence: Cadence) -> list[Law]:
+        return [law for law in self._laws if law.cadence is cadence]
+
+    def _look(self, laws: Iterable[Law]) -> None:
+        for law in laws:
             law.look(self._cluster, self._violated)
 
     def _violated(self, what: str) -> None:

@@ -85,8 +85,7 @@ class IsrHasTheHighWatermark(Law):
 
 def _replica(node: SimNode, of: Replica) -> Replica | None:
     """The node's replica of the same partition."""
-    running = node.running
-    broker = None if running is None else running.broker
+    broker = node.broker
     return None if broker is None else broker.replicas.get(of.id)
 
 

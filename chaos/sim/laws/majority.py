@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from chaos.sim.cluster.cluster import SimCluster
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
 
@@ -17,12 +16,11 @@ def deciding(core: RaftCore) -> list[VoterSet]:
     return [history.latest] if settled else [history.latest, history.previous]
 
 
-def durable_ends(cluster: SimCluster) -> dict[ReplicaKey, int]:
-    """How far each controller that runs has the metadata log on disk.
+def durable_ends(cores: Iterable[RaftCore]) -> dict[ReplicaKey, int]:
+    """How far each of these controllers, all that run, has the metadata log on disk.
 
     One that is down, or lost its disk, may have acknowledged more than it was seen with.
     """
-    cores = [core for node in cluster.controllers.values() if (core := node.core)]
     return {core.local: core.log.durable_end_offset for core in cores}
 
 

@@ -46,9 +46,9 @@ class MetadataIsTheSame(Law):
 
 
 def _image(node: SimNode) -> MetadataImage | None:
-    running = node.running
-    if running is None:
+    live = node.node  # it has run
+    if live is None:
         return None
-    if running.controller is not None:
-        return running.controller.image
-    return None if running.broker is None else running.broker.image
+    if live.controller is not None:
+        return live.controller.image
+    return None if live.broker is None else live.broker.image

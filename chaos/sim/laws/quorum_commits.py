@@ -19,8 +19,8 @@ class MajorityHolds(Law):
         self._high_watermarks: dict[str, int] = {}  # by process
 
     def look(self, cluster: SimCluster, report: Report) -> None:
-        ends = durable_ends(cluster)
         cores = [(node, core) for node in cluster.controllers.values() if (core := node.core)]
+        ends = durable_ends(core for _, core in cores)
         for node, core in cores:
             process, high_watermark = node.incarnation, core.high_watermark
             before = self._high_watermarks.get(process, -1)

@@ -36,11 +36,11 @@ class OneLeaderPerQuorumEpoch(Law):
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in self._scene.ran:
-            running = node.running
-            quorum = None if running is None else running.quorum
-            if quorum is not None and self._statuses.get(node.id) is not quorum.status:
-                self._statuses[node.id] = quorum.status
-                self._look_at(node, quorum.status, report)
+            quorum = None if node.node is None else node.node.quorum
+            status = None if quorum is None else quorum.status
+            if status is not None and self._statuses.get(node.id) is not status:
+                self._statuses[node.id] = status
+                self._look_at(node, status, report)
 
     def _look_at(self, node: SimNode, status: Status, report: Report) -> None:
         self.looked += 1

@@ -6,7 +6,7 @@ from typing import Self
 
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.cluster.view import hosted_by, online
+from chaos.sim.cluster.view import online
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
@@ -48,23 +48,23 @@ class RetentionTakesNoMore(Law):
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.brokers.values():
-            clock = node.machine.clock
-            self._latest_ms = max(self._latest_ms, clock.time_ms())
+            now_ms = node.machine.clock.time_ms()
+            if now_ms > self._latest_ms:
+                self._latest_ms = now_ms
         shortened: dict[PartitionId, int] = {}  # where they began before
         largest: dict[
             PartitionId, int
         ] = {}  # of the replicas of a partition: bytes behind the start
-        for node in self._scene.ran:
-            for replica in hosted_by(node):
-                if replica.state is not ReplicaState.ONLINE:
-                    continue
-                log = replica.log
-                self._count((node.incarnation, replica.id), log)
-                start, before = log.start_offset, self.starts.get(replica.id, 0)
-                if start > before:
-                    self.starts[replica.id] = start
-                    self.named[replica.topic, replica.id.partition] = start
-                    shortened.setdefault(replica.id, before)
+        for node, replica in self._scene.hosted:
+            if replica.state is not ReplicaState.ONLINE:
+                continue
+            log = replica.log
+            self._count((node.incarnation, replica.id), log)
+            start, before = log.start_offset, self.starts.get(replica.id, 0)
+            if start > before:
+                self.starts[replica.id] = start
+                self.named[replica.topic, replica.id.partition] = start
+                shortened.setdefault(replica.id, before)
         for _, replica in online(cluster) if shortened else ():
             if replica.id in shortened:
                 left_bytes = _bytes_from(replica.log, self.starts[replica.id])

@@ -35,6 +35,7 @@ class Scene:
         self.image: MetadataImage | None = None
         self.image_is_new = False
         self.ran: list[SimNode] = []  # live nodes of which something has run since the last one
+        self.hosted: list[tuple[SimNode, Replica]] = []  # all of theirs, and perhaps of others
         self.leading: list[tuple[SimNode, Replica]] = []  # replicas that are not what they were
         self.following: list[tuple[SimNode, Replica]] = []
         self._laws: dict[type, object] = {}
@@ -62,18 +63,19 @@ class Scene:
         if self.image_is_new:
             self._standings.clear()
         self.leading, self.following = [], []
+        nodes = self.cluster.nodes.values() if self.image_is_new else self.ran
+        self.hosted = [(node, replica) for node in nodes for replica in hosted_by(node)]
         standings = self._standings
-        for node in self.cluster.nodes.values() if self.image_is_new else self.ran:
-            for replica in hosted_by(node):
-                machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
-                standing = (
-                    machine.state,
-                    machine.min_insync,
-                    machine.role,
-                    machine.high_watermark,
-                    replica.log.durable_offset if is_online else None,
-                )
-                if standings.get(replica) != standing:
-                    standings[replica] = standing
-                    group = self.leading if machine.is_leader else self.following
-                    group.append((node, replica))
+        for node, replica in self.hosted:
+            machine, is_online = replica.machine, replica.state is ReplicaState.ONLINE
+            standing = (
+                machine.state,
+                machine.min_insync,
+                machine.role,
+                machine.high_watermark,
+                replica.log.durable_offset if is_online else None,
+            )
+            if standings.get(replica) != standing:
+                standings[replica] = standing
+                group = self.leading if machine.is_leader else self.following
+                group.append((node, replica))

@@ -66,7 +66,8 @@ class VotersChangeOneByOne(Law):
         self.looked += 1
         # Its high watermark never goes back: what is not committed now was not then. And what it
         # takes for committed by the newest voters, those before must have had.
-        held = is_held(history.previous, durable_ends(cluster), before + 1)
+        cores = [each for node in cluster.controllers.values() if (each := node.core)]
+        held = is_held(history.previous, durable_ends(cores), before + 1)
         if core.high_watermark <= max(before, start) or not held:
             report(
                 f"{what} made {history.latest} the voters at {history.latest_offset}, with those "

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_new = object.__new__
+
 # A timer takes this long at least. Code that re-arms one which came a rounding error too early
 # would else be called for ever at one instant; in the real world time goes on under it.
 _TIMER_RESOLUTION_S = 1e-6
@@ -47,22 +49,15 @@ def _nothing() -> None:
 
 
 class SimHandle(asyncio.Handle):
-    """A callback that is ready. As asyncio's, without what only its debugging needs."""
+    """A callback that is ready. As asyncio's, without what only its debugging needs.
+
+    ``SimLoop.call_soon`` makes one by hand: what runs so often has no frame for a constructor.
+    """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: Context,
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
+    _callback: Callable[..., object]
+    _loop: SimLoop
+    _context: Context
 
     def __repr__(self) -> str:
         return f"<SimHandle {self._callback!r} {self._args!r}>"
@@ -73,25 +68,14 @@ class SimHandle(asyncio.Handle):
 
 
 class SimTimer(asyncio.TimerHandle):
-    """A callback that is due some time."""
+    """A callback that is due some time. ``Scheduler.timer`` makes one, by hand, too."""
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: Context,
-    ) -> None:
-        self._when = when
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
-        self._scheduled = False
+    _callback: Callable[..., object]
+    _loop: SimLoop
+    _context: Context
+    _when: float
+    _scheduled: bool
 
     def __repr__(self) -> str:
         return f"<SimTimer {self._when} {self._callback!r} {self._args!r}>"
@@ -138,11 +122,30 @@ class Scheduler:
         """
         self._watch, self._watch_every_s, self._watch_at = callback, every_s, self.now
 
-    def push_timer(self, timer: SimTimer) -> None:
-        self._sequence = sequence = self._sequence + 1
-        timer._scheduled = True
-        when, soonest = timer._when, self.now + _TIMER_RESOLUTION_S
-        heappush(self._timers, (max(soonest, when), sequence, timer))
+    def timer(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: Context,
+    ) -> SimTimer:
+        """A new one, which runs then unless its loop is dead."""
+        timer = _new(SimTimer)
+        timer._when = when
+        timer._callback = callback
+        timer._args = args
+        timer._loop = loop
+        timer._context = context
+        timer._cancelled = False
+        timer._scheduled = not loop.dead
+        if not loop.dead:
+            self._sequence = sequence = self._sequence + 1
+            due = self.now + _TIMER_RESOLUTION_S
+            if when > due:
+                due = when
+            heappush(self._timers, (due, sequence, timer))
+        return timer
 
     def timer_cancelled(self) -> None:
         self._cancelled_timers += 1
@@ -153,9 +156,7 @@ class Scheduler:
 
     def at(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
         """Have the world itself (not a process) call something after a delay."""
-        timer = SimTimer(self.now + delay_s, callback, args, self.world, self.context)
-        self.push_timer(timer)
-        return timer
+        return self.timer(self.now + delay_s, callback, args, self.world, self.context)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run until ``main``, which stands outside of all processes, has ended."""
@@ -281,7 +282,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         self.active = True
         self._scheduler = scheduler
         self._push_ready = scheduler.push_ready
-        self._push_timer = scheduler.push_timer
+        self._timer = scheduler.timer
         self._default_context = scheduler.context
         self.timer_cancelled = scheduler.timer_cancelled
         self._frozen: list[SimHandle | SimTimer] = []
@@ -384,7 +385,12 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     ) -> asyncio.Handle:
         if context is None:
             context = self._default_context
-        handle = SimHandle(callback, args, self, context)
+        handle = _new(SimHandle)
+        handle._callback = callback
+        handle._args = args
+        handle._loop = self
+        handle._context = context
+        handle._cancelled = False
         if not self.dead:
             self._push_ready(handle)
         return handle
@@ -405,10 +411,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         when = (self._scheduler.now if stale is None else stale) + delay
         if context is None:
             context = self._default_context
-        timer = SimTimer(when, callback, args, self, context)
-        if not self.dead:
-            self._push_timer(timer)
-        return timer
+        return self._timer(when, callback, args, self, context)
 
     def call_at(
         self,
@@ -419,10 +422,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     ) -> asyncio.TimerHandle:
         if context is None:
             context = self._default_context
-        timer = SimTimer(when, callback, args, self, context)
-        if not self.dead:
-            self._push_timer(timer)
-        return timer
+        return self._timer(when, callback, args, self, context)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -56,16 +56,13 @@ class Wire:
         self._listening.clear()
 
     def tell(self, stage: Stage, said: Said) -> None:
-        for listener in self._who_hears(said.method):
-            listener(stage, said)
-
-    def _who_hears(self, method: str) -> tuple[Listener, ...]:
-        listening = self._listening.get(method)
+        listening = self._listening.get(said.method)
         if listening is None:
-            listening = self._listening[method] = tuple(
-                listener for methods, listener in self._listeners if method.endswith(methods)
+            listening = self._listening[said.method] = tuple(
+                listener for methods, listener in self._listeners if said.method.endswith(methods)
             )
-        return listening
+        for listener in listening:
+            listener(stage, said)
 
     def held_s(self, said: Said) -> float:
         return sum(hold(said) for hold in list(self.holds)) if self.holds else 0.0

@@ -55,9 +55,10 @@ def committed(bench: LawBench) -> CommittedRecordsStay:
 def retention(
     bench: LawBench, committed: CommittedRecordsStay, high_watermark: int
 ) -> RetentionTakesNoMore:
-    """The law at a look at which all brokers have run, and the partition was seen with this."""
+    """At the looks of this law all brokers have run. The replicas are there already."""
     scene = Scene(bench.cluster, bench.report)
     scene.look_at_nodes(bench.cluster.brokers.values())
+    scene.look_at_replicas()
     scene.high_watermarks[PARTITION] = high_watermark
     return RetentionTakesNoMore(scene, committed)
 
@@ -76,8 +77,8 @@ def retention(
 def test_only_what_is_old_or_too_much_may_go(
     bench: LawBench, committed: CommittedRecordsStay, config: dict[str, Any], wrong: str
 ) -> None:
-    law = retention(bench, committed, 4)
     replica = aged(bench, **config)
+    law = retention(bench, committed, 4)
     assert not bench.broken(committed)
     assert not bench.broken(law)
     replica.log.advance_start_offset(2)
@@ -92,7 +93,6 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:
     """A follower hears of the new start before it has fetched what made it necessary."""
-    law = retention(bench, committed, 4)
     config: dict[str, Any] = {"retention_ms": NO_LIMIT, "retention_bytes": 2 * len(batch(0))}
     follower = aged(bench, **config)
     leader = bench.replica(2, batch(0), state=STATE, high_watermark=4)
@@ -101,6 +101,7 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
         leader.log.append_as_follower(batch(offset))
     leader.log.sync_now()
     leader.machine.copied(leader.position, 4)
+    law = retention(bench, committed, 4)
     assert not bench.broken(committed)
     assert not bench.broken(law)
     follower.log.advance_start_offset(2)
@@ -115,7 +116,6 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     bench: LawBench, committed: CommittedRecordsStay, second_ms: int, wrong: str
 ) -> None:
     """Three segments of the same size, and two of them must stay; the second is too old."""
-    law = retention(bench, committed, 6)
     first = make_batch(2, leader_epoch=5, timestamp_ms=EPOCH_MS)
     replica = bench.replica(1, first, state=STATE, high_watermark=6)
     replica.log.config = LogConfig(
@@ -129,6 +129,7 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     )
     replica.log.sync_now()
     replica.machine.copied(replica.position, 6)
+    law = retention(bench, committed, 6)
     assert not bench.broken(committed)
     assert not bench.broken(law)
     replica.log.advance_start_offset(4)
@@ -138,8 +139,8 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
 
 
 def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
-    law = retention(bench, committed, 1)
     replica = aged(bench, retention_ms=1000)
+    law = retention(bench, committed, 1)
     replica.machine.high_watermark = 1
     replica.log.advance_start_offset(2)
     assert bench.broken(law) == ["t-0 begins at 2, and only 1 is committed"]
