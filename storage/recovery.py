@@ -185,13 +185,13 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
     }
     alive = [base for base in bases if base not in dead]
     _check_none_is_lost(request, alive, [key[0] for key, _ in named if key and _is_index(key[1])])
+    first = alive[0] if alive else 0
     for key, name in named:
         if key is None:
             continue
         base, suffix = key
-        is_index = _is_index(suffix)
-        orphan = base not in alive if suffix != SNAPSHOT_SUFFIX else bool(alive) and base < alive[0]
-        if base in dead or (is_index and orphan) or (suffix == SNAPSHOT_SUFFIX and orphan):
+        is_left_over = base < first if suffix == SNAPSHOT_SUFFIX else base not in alive
+        if is_left_over:
             disk.remove(f"{directory}/{name}")
     return alive
 
@@ -345,7 +345,7 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
         return f"offset {request.recovery_point} and all before it was on disk"
     if cut.offset < request.high_watermark:
         return f"the high watermark was {request.high_watermark}"
-    if _was_written(segments[0], cut):
+    if _was_written(segments[0], cut.position):
         if _is_batch(segments[0], cut.position, 0):
             return "the batch there is whole"
         if (yield from find_batch(segments[0], cut.position, cut.offset)) is not None:
@@ -357,9 +357,9 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
     return None
 
 
-def _was_written(segment: Segment, cut: Cut) -> bool:
-    """Whether no sector of the batch at a cut is zeroes, from the batch's start or its own on."""
-    start = cut.position
+def _was_written(segment: Segment, start: int) -> bool:
+    """Whether no sector of the batch at ``start``, a cut, is zeroes, from the batch's start or its
+    own on."""
     end = start + HEADER_SIZE  # more is not known of a batch whose length is lost
     frame = segment.file.read_now(start, _FRAME.size)
     if len(frame) == _FRAME.size:
@@ -370,9 +370,9 @@ def _was_written(segment: Segment, cut: Cut) -> bool:
     while sector < min(end, segment.size):
         first = max(sector, start)
         part = segment.file.read_now(first, sector + _SECTOR_BYTES - first)
-        # The first bytes of an offset are zeroes in any case, all of them only at offset 0.
-        told = _BASE_OFFSET_SIZE if first > start or cut.offset > 0 else _MAGIC_POSITION + 1
-        if len(part) >= told and not any(part):
+        # The first bytes of an offset are zeroes in any case. All of them are zeroes at offset 0
+        # only: that batch begins the file, and its first sector has the magic too.
+        if len(part) >= _BASE_OFFSET_SIZE and not any(part):
             return False
         sector += _SECTOR_BYTES
     return True
@@ -468,7 +468,7 @@ def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
     try:
         header = read_header(chunk, at)
     except BatchError as error:
-        return error.message or str(error)
+        return error.message
     if header.base_offset < end_offset:
         return f"offset {header.base_offset} after {end_offset - 1}"
     if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):
@@ -557,7 +557,7 @@ def replay(
     """Hand every batch from ``offset`` on to ``take``, in order."""
     count = size = 0
     for segment in segments:
-        if segment.end_offset <= offset and segment is not segments[-1]:
+        if segment.end_offset <= offset:
             continue
         position = segment.locate(offset, wait=True)
         if isinstance(position, ColdRange):
