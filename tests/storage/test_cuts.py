@@ -121,6 +121,22 @@ def test_recovery_goes_on_with_a_cut_whichever_segments_are_gone(
     assert open_log(disk, recovery_point=keep + 1).end_offset == keep + 1
 
 
+def test_a_snapshot_of_producers_at_a_cut_is_kept() -> None:
+    """It describes what stands below. Of producers whose records are gone it alone tells."""
+    disk, log = written()
+    append(log, make_batch(producer=(5, 0, 0)))
+    append(log, make_batch())
+    cut = log.end_offset - 1
+    log.sync_now()
+    log.close()
+    disk.replace_file_now(f"{DIRECTORY}/{CUT_FILE}", encode_cut(cut))
+    assert disk.exists(f"{DIRECTORY}/{cut:020d}.snapshot")
+    again = open_log(disk)
+    assert again.end_offset == cut
+    assert disk.exists(f"{DIRECTORY}/{cut:020d}.snapshot")
+    assert again.producers.get(5) is not None
+
+
 @pytest.mark.parametrize("cut", [truncate, reset])
 @pytest.mark.parametrize("step", range(12))
 def test_a_power_loss_at_any_step_leaves_the_log_as_it_was_or_cut(cut: Cut, step: int) -> None:

@@ -11,6 +11,7 @@ from storage import opening
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
+from storage.producer_state import ProducerStates
 from tests.support.storage import MemoryDisk, append, header_of, make_batch
 from tests.support.timing import HandClock
 
@@ -332,6 +333,67 @@ def test_a_start_above_the_end_begins_anew() -> None:
     log = open_log(disk, start_offset=500)
     assert (log.start_offset, log.end_offset) == (500, 500)
     assert append(log, make_batch()) == 500
+
+
+def test_a_start_at_the_end_keeps_what_there_is() -> None:
+    """All records are deleted. Their segment goes when retention takes it."""
+    disk = written(2)
+    log = open_log(disk, start_offset=20)
+    assert (log.start_offset, log.end_offset) == (20, 20)
+    assert log.segment_bases == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"),
+    [
+        (f"{9:020d}.snapshot", False),  # of a segment that is gone
+        (f"{10:020d}.snapshot", True),  # alone tells of producers whose records are gone
+        (f"{9:020d}.timeindex", False),
+        (f"{10:020d}.timeindex", True),
+        (f"{500:020d}.index", False),  # of a segment that was never begun
+        ("partition.metadata", True),
+    ],
+)
+def test_only_files_of_segments_that_are_gone_are_removed(name: str, *, stays: bool) -> None:
+    disk = written(0)
+    log = open_log(disk)
+    log.reset_to(10)
+    append(log, make_batch(10))
+    log.sync_now()
+    log.close()
+    disk.replace_file_now(f"/d/t-0/{name}", ProducerStates().encode())
+    log = open_log(disk, start_offset=10)
+    assert (log.start_offset, log.end_offset) == (10, 20)
+    assert disk.exists(f"/d/t-0/{name}") == stays
+
+
+def test_a_producer_with_the_id_zero_is_known_as_any_other() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, make_batch(10, producer=(0, 0, 0)))
+    log.sync_now()
+    log.close()
+    state = open_log(disk).producers.get(0)
+    assert state is not None
+    assert state.last_sequence == 9
+
+
+def test_a_file_of_epochs_is_written_anew_only_if_it_was_wrong() -> None:
+    disk = written(2)
+    found = open_log(disk).checkpoint_epochs()
+    assert found is not None
+    disk.replace_file_now(*found)
+    assert open_log(disk).checkpoint_epochs() is None
+    disk.replace_file_now(found[0], b"0\n1\n0 0\n")
+    assert open_log(disk).checkpoint_epochs() == found
+
+
+def test_epochs_that_begin_at_the_recovery_point_tell_the_start() -> None:
+    """All records below it are deleted, and the start was not checkpointed."""
+    disk = written(4)
+    disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", b"0\n1\n3 30\n")
+    log = open_log(disk, recovery_point=30)
+    assert (log.start_offset, log.end_offset) == (30, 40)
 
 
 def test_epochs_above_the_recovery_point_come_from_the_batches() -> None:

@@ -321,6 +321,8 @@ class MemoryFile:
     def read_now(self, position: int, size: int) -> bytes:
         if self.path in self.disk.unreadable:
             raise ReadFailedError(errno.EIO, os.strerror(errno.EIO), self.path)
+        if position < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.path)
         return bytes(self.inode.data[position : position + size])
 
     def truncate(self, size: int) -> None:

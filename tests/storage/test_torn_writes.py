@@ -1,0 +1,198 @@
+"""Which bytes at a log's end pass for a torn write, and which for corruption.
+
+Bytes that were never written are zeroes, a sector at a time. Records may hold anything, also what
+looks like a batch, or is one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from stele.ids import TopicPartition
+from stele.wire.batch import HEADER_SIZE
+from storage import opening
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
+from storage.recovery import RecoveryRequest, recover_segments
+from storage.steps import Warm
+from tests.support.counting import CountingDisk
+from tests.support.storage import MemoryDisk, append, make_batch
+from tests.support.timing import HandClock
+
+FIRST = f"/d/t-0/{0:020d}.log"
+SECTOR = 512
+LARGE = 5 << 20
+"""More than a scan reads at once."""
+LIKE_A_MAGIC = b"\x02abcd\x00"
+"""Where a batch has its magic, its CRC and the first byte of its attributes."""
+
+
+def open_log(disk: MemoryDisk) -> PartitionLog:
+    return opening.open_log(disk, "/d/t-0", LogConfig(), HandClock(), key=TopicPartition("t", 0))
+
+
+def written(*batches: bytearray, disk: MemoryDisk | None = None) -> MemoryDisk:
+    disk = disk or MemoryDisk()
+    log = open_log(disk)
+    for batch in batches:
+        append(log, batch)
+    log.close()
+    return disk
+
+
+def of_size(size_bytes: int, fill: bytes = b"v") -> bytearray:
+    """A batch of exactly so many bytes."""
+    return next(
+        batch
+        for size in range(size_bytes)
+        if len(batch := make_batch(1, size=size, fill=fill)) == size_bytes
+    )
+
+
+def data_of(disk: MemoryDisk) -> bytearray:
+    return disk.inodes[FIRST].data
+
+
+def lose_sector(disk: MemoryDisk, position: int) -> None:
+    """The device has not written it: of the file, up to the sector's end."""
+    start = position - position % SECTOR
+    end = min(start + SECTOR, len(data_of(disk)))
+    data_of(disk)[start:end] = bytes(end - start)
+
+
+# ------------------------------------------------------------------------------- lost sectors
+
+
+def test_a_sector_lost_behind_a_flipped_batch_is_no_excuse_for_it() -> None:
+    disk = written(*(of_size(2 * SECTOR) for _ in range(3)))
+    disk.flip(FIRST, 70)
+    lose_sector(disk, 2 * SECTOR)
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
+        open_log(disk)
+
+
+@pytest.mark.parametrize("before", range(1, 8))
+def test_the_zeroes_that_an_offset_begins_with_are_no_lost_sector(before: int) -> None:
+    """So many bytes of the batch stand in the sector where it begins."""
+    disk = written(of_size(SECTOR - before), make_batch(), make_batch())
+    disk.flip(FIRST, SECTOR - before + 70)
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
+        open_log(disk)
+
+
+@pytest.mark.parametrize("left", [8, 9, 300])
+def test_a_batch_in_a_record_of_a_torn_one_is_no_batch_behind_it(left: int) -> None:
+    """The last sector, of which the file has ``left`` bytes, was never written."""
+    inner = bytes(make_batch(base_offset=1000))
+    around = next(
+        batch
+        for size in range(2 * SECTOR, 4 * SECTOR)
+        if len(batch := make_batch(1, size=1, fill=inner + b"v" * size)) % SECTOR == left
+    )
+    disk = written(around)
+    lose_sector(disk, len(data_of(disk)) - 1)
+    assert open_log(disk).end_offset == 0
+
+
+# ------------------------------------------------------------------------------- lookalikes
+
+
+def test_older_batches_in_a_record_of_a_torn_one_are_no_batches_behind_it() -> None:
+    old = make_batch()
+    disk = written(old, make_batch(1, size=10, fill=bytes(old)))
+    del data_of(disk)[-1:]
+    assert open_log(disk).end_offset == 1
+
+
+def test_what_only_looks_like_a_magic_is_no_batch() -> None:
+    disk = written(make_batch(), make_batch(1, size=50, fill=LIKE_A_MAGIC))
+    del data_of(disk)[-1:]
+    assert open_log(disk).end_offset == 1
+
+
+@pytest.mark.parametrize("position", [0, 15, 16])
+def test_what_would_begin_before_its_file_is_no_batch(position: int) -> None:
+    """In the segment behind a torn write, where nothing has to be whole."""
+    disk = written(make_batch(), make_batch())
+    del data_of(disk)[-1:]
+    disk.replace_file_now(
+        f"/d/t-0/{2:020d}.log", b"v" * position + LIKE_A_MAGIC + b"v" * HEADER_SIZE
+    )
+    log = open_log(disk)
+    assert log.end_offset == 1
+    assert log.segment_bases == [0]
+
+
+def test_batches_that_would_go_past_the_file_are_not_read() -> None:
+    """Else what looks like many of them is read as often, to its end."""
+    header = make_batch()[:HEADER_SIZE]
+    header[0:8] = (1000).to_bytes(8)
+    header[8:12] = (1 << 30).to_bytes(4)
+    disk = CountingDisk()
+    written(make_batch(), make_batch(1, size=200, fill=bytes(header)), disk=disk)
+    del data_of(disk)[-1:]
+    work = disk.fresh()
+    assert open_log(disk).end_offset == 1
+    assert work.bytes_read < 10 * len(data_of(disk)) + 200 * 10 * HEADER_SIZE
+
+
+def test_the_search_behind_a_cut_reads_each_byte_once() -> None:
+    disk = written(make_batch(), make_batch())
+    disk.replace_file_now(f"/d/t-0/{2:020d}.log", b"")
+    size = len(make_batch())
+    disk.flip(FIRST, size + 70)
+    request = RecoveryRequest(
+        disk,
+        "/d/t-0",
+        start_offset=0,
+        recovery_point=0,
+        high_watermark=0,
+        clean_shutdown=False,
+        index_interval_bytes=4096,
+        now_ms=0,
+    )
+    reads = [step for step in recover_segments(request) if isinstance(step, Warm)]
+    assert reads == [Warm(FIRST, 0, 2 * size), Warm(FIRST, size, size)]
+
+
+# ------------------------------------------------------------------------------- large batches
+
+
+def test_batches_larger_than_what_is_read_at_once_are_kept() -> None:
+    disk = written(make_batch(), make_batch(1, size=LARGE), make_batch(1, size=LARGE))
+    log = open_log(disk)
+    assert log.end_offset == 3
+    assert len(log.read(2, 1).data) > LARGE
+
+
+def test_a_large_batch_that_was_damaged_is_torn_off() -> None:
+    disk = written(make_batch(), make_batch(1, size=LARGE))
+    disk.flip(FIRST, LARGE)
+    assert open_log(disk).end_offset == 1
+
+
+def test_a_large_batch_that_the_file_cuts_off_is_torn_off() -> None:
+    disk = written(make_batch(), make_batch(1, size=LARGE))
+    del data_of(disk)[-1:]
+    assert open_log(disk).end_offset == 1
+
+
+# ------------------------------------------------------------------------------- what is told
+
+
+def test_nothing_is_said_of_a_log_that_is_whole(caplog: pytest.LogCaptureFixture) -> None:
+    disk = written(make_batch(), make_batch())
+    with caplog.at_level(logging.WARNING):
+        assert open_log(disk).end_offset == 2
+    assert caplog.text == ""
+
+
+def test_an_older_format_is_named_in_words() -> None:
+    disk = written(make_batch())
+    data_of(disk)[16] = 1
+    data_of(disk).extend(make_batch(base_offset=1))
+    with pytest.raises(CorruptLogError, match=": magic 1, only 2 is known; a whole batch"):
+        open_log(disk)
