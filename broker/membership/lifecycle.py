@@ -218,8 +218,6 @@ class BrokerLifecycle:
         if self._failure is not None:
             raise self._failure
         await self._changed.wait()
-        if self._failure is not None:
-            raise self._failure
 
     async def _wait_briefly(self, timeout_s: float) -> None:
         """Wait for a change, but not longer."""
@@ -289,7 +287,7 @@ class BrokerLifecycle:
         Returns False after ``timeout_s``, earlier when there is no controller any more, and at
         once where there is nothing to ask for.
         """
-        if self._task is None or self._epoch == NO_EPOCH or self._failure is not None:
+        if self._task is None or self._epoch == NO_EPOCH:
             return False
         self._want_shutdown = True
         self._wake.set()
@@ -319,7 +317,7 @@ class BrokerLifecycle:
         Two events cause a heartbeat at once: that we caught up with our registration, because the
         controller may unfence us then; and that it did, because its answer confirms the lease.
         """
-        if not self._fenced or self._epoch == NO_EPOCH:
+        if not self._fenced:
             return
         caught_up = self._metadata_offset() >= self._epoch
         if (caught_up, unfenced) > (self._told_caught_up, self._told_unfenced):
@@ -441,8 +439,7 @@ class BrokerLifecycle:
                     break
                 acknowledged = True
         finally:
-            if self._stream is stream:
-                self._stream = None
+            self._stream = None
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
             await stream.close()
