@@ -8,10 +8,10 @@ import pytest
 
 from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from stele.world import RpcCode, RpcError
-from tests.support.broker_edges import FakeNetwork
+from tests.support.broker_edges import FakeChannel, FakeNetwork
 from tests.support.timing import LoopClock, run_virtual
 from world.network import Peer, Service
 
@@ -19,23 +19,47 @@ METHOD = "/stele.v1.Controller/AllocateProducerIds"
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093), 3: ("c3", 9093)}
 
 
+class _Network(FakeNetwork):
+    """Remembers the channels that were opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.channels: list[tuple[tuple[str, int], FakeChannel]] = []
+
+    def channel(self, host: str, port: int) -> FakeChannel:
+        channel = super().channel(host, port)
+        self.channels.append(((host, port), channel))
+        return channel
+
+
 class _Controllers:
     """Three controllers on one network; ``active`` answers, the others name it."""
 
     def __init__(self) -> None:
-        self.network = FakeNetwork()
+        self.network = _Network()
+        self.addresses = dict(VOTERS)
         self.active: int | None = 1
         self.known = LeaderAndEpoch(1, 1)
         self.asked: list[int] = []
+        self.answers: list[AllocateProducerIdsResponse] = []  # the next ones, whoever is asked
         for voter_id in VOTERS:
             self.start(voter_id)
         self.client = ControllerClient(
-            network=self.network, clock=LoopClock(), endpoint=VOTERS.get, leader=lambda: self.known
+            network=self.network,
+            clock=LoopClock(),
+            endpoint=self.address_of,
+            leader=lambda: self.known,
         )
+
+    def address_of(self, controller_id: int) -> tuple[str, int] | None:
+        assert isinstance(controller_id, int)
+        return self.addresses.get(controller_id)
 
     def start(self, voter_id: int) -> None:
         async def allocate(payload: bytes, _: Peer) -> bytes:
             self.asked.append(voter_id)
+            if self.answers:
+                return self.answers.pop(0).SerializeToString()
             if voter_id != self.active:
                 return AllocateProducerIdsResponse(
                     error=ErrorCode.NOT_CONTROLLER,
@@ -45,10 +69,34 @@ class _Controllers:
 
         self.network.services[VOTERS[voter_id]] = Service(unary={METHOD: allocate})
 
+    def silence(self, voter_id: int) -> None:
+        """It takes requests and never answers."""
+
+        async def silent(payload: bytes, _: Peer) -> bytes:
+            self.asked.append(voter_id)
+            await asyncio.sleep(1000)
+            return b""
+
+        self.network.services[VOTERS[voter_id]].unary[METHOD] = silent
+
     async def ask(self, timeout_s: float = 10.0) -> AllocateProducerIdsResponse:
         return await self.client.allocate_producer_ids(
             AllocateProducerIdsRequest(broker_id=4), timeout_s=timeout_s
         )
+
+    async def ask_till_known(self, timeout_s: float = 10.0) -> AllocateProducerIdsResponse:
+        """Not content with an answer that does not know the outcome."""
+        return await self.client.call(
+            METHOD,
+            AllocateProducerIdsRequest(broker_id=4),
+            AllocateProducerIdsResponse,
+            timeout_s=timeout_s,
+            repeat_unknown=True,
+        )
+
+
+def _refusal(error: ErrorCode, leader_id: int = -1) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error=error, leader_id=leader_id)
 
 
 def test_asks_the_leader_of_the_quorum() -> None:
@@ -143,11 +191,7 @@ def test_a_silent_controller_does_not_cost_the_whole_deadline() -> None:
     async def main() -> None:
         controllers = _Controllers()
 
-        async def silent(payload: bytes, _: Peer) -> bytes:
-            await asyncio.sleep(1000)
-            return b""
-
-        controllers.network.services[VOTERS[1]].unary[METHOD] = silent
+        controllers.silence(1)
         controllers.active = 2
         loop = asyncio.get_running_loop()
         loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
@@ -173,3 +217,146 @@ def test_a_call_refused_as_such_is_not_retried() -> None:
             await controllers.ask()
 
     run_virtual(main())
+
+
+# ------------------------------------------------------------------------------- who is asked
+
+
+def test_nobody_is_active_while_no_leader_or_no_address_is_known() -> None:
+    controllers = _Controllers()
+    active = [controllers.client.active_controller]
+    del controllers.addresses[1]
+    active.append(controllers.client.active_controller)
+    controllers.known = LeaderAndEpoch(None, 1)
+    active.append(controllers.client.active_controller)
+    assert active == [1, None, None]
+
+
+def test_a_leader_that_was_elected_meanwhile_is_asked_at_once() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.active = 2
+
+        async def elect(payload: bytes, _: Peer) -> bytes:
+            controllers.asked.append(1)
+            controllers.known = LeaderAndEpoch(2, 2)
+            return _refusal(ErrorCode.NOT_CONTROLLER).SerializeToString()
+
+        controllers.network.services[VOTERS[1]].unary[METHOD] = elect
+        assert (await controllers.ask()).count == 1000
+        assert controllers.asked == [1, 2]
+        assert asyncio.get_running_loop().time() == 0.0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("named", [-1, 1, 9])
+def test_a_refusal_that_names_nobody_else_is_waited_out(named: int) -> None:
+    """It names no leader, itself, or one whose address nobody knows."""
+
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.answers = [_refusal(ErrorCode.NOT_CONTROLLER, named)] * 100
+        loop = asyncio.get_running_loop()
+        times: list[float] = []
+        handler = controllers.network.services[VOTERS[1]].unary[METHOD]
+
+        async def timed(payload: bytes, peer: Peer) -> bytes:
+            times.append(loop.time())
+            return await handler(payload, peer)
+
+        controllers.network.services[VOTERS[1]].unary[METHOD] = timed
+        with pytest.raises(ApiError) as caught:
+            await controllers.ask(timeout_s=0.5)
+        assert times == pytest.approx([0.0, 0.05, 0.15, 0.35])
+        assert not isinstance(caught.value, OutcomeUnknownError)
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------------- what came of it
+
+
+def test_who_never_answered_may_have_done_it() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.silence(1)
+        controllers.active = None
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
+        with pytest.raises(OutcomeUnknownError):
+            await controllers.ask(timeout_s=8.0)
+        assert set(controllers.asked[1:]) == {2}, "and those have refused"
+
+    run_virtual(main())
+
+
+def test_an_answer_that_does_not_know_the_outcome_is_passed_on() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)]
+        assert (await controllers.ask()).error == ErrorCode.REQUEST_TIMED_OUT
+        assert controllers.asked == [1]
+
+    run_virtual(main())
+
+
+def test_who_has_to_know_the_outcome_asks_again() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 2
+        assert (await controllers.ask_till_known()).count == 1000
+        assert controllers.asked == [1, 1, 1]
+        controllers.answers = [_refusal(ErrorCode.INVALID_REQUEST)]
+        assert (await controllers.ask_till_known()).error == ErrorCode.INVALID_REQUEST
+        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 100
+        with pytest.raises(OutcomeUnknownError):
+            await controllers.ask_till_known(timeout_s=1.0)
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------------- channels
+
+
+def test_a_controller_has_one_channel_as_long_as_it_has_one_address() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        await controllers.ask()
+        await controllers.ask()
+        controllers.client.on_leader_change()
+        await controllers.ask()
+        ((address, channel),) = controllers.network.channels
+        assert address == VOTERS[1]
+        assert not channel.closed
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_controller_that_has_moved_is_asked_where_it_is_now(told: bool) -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        await controllers.ask()
+        controllers.network.services["c1b", 9093] = controllers.network.services[VOTERS[1]]
+        controllers.addresses[1] = ("c1b", 9093)
+        if told:
+            controllers.client.on_leader_change()
+            await asyncio.sleep(0)
+            assert controllers.network.channels[0][1].closed
+        assert (await controllers.ask()).count == 1000
+        assert [address for address, _ in controllers.network.channels] == [
+            VOTERS[1],
+            ("c1b", 9093),
+        ]
+        await asyncio.sleep(0)
+        assert [channel.closed for _, channel in controllers.network.channels] == [True, False]
+
+    run_virtual(main())
+
+
+def test_a_controller_without_an_address_cannot_be_reached() -> None:
+    controllers = _Controllers()
+    with pytest.raises(RpcError, match="nobody has said where 9 is") as caught:
+        controllers.client.stream(9, "/stele.v1.Controller/Heartbeat")
+    assert caught.value.code is RpcCode.UNAVAILABLE

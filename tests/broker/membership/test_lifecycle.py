@@ -1,144 +1,30 @@
-"""Registration, the heartbeat stream, the lease and controlled shutdown."""
+"""Registration, the heartbeat stream and the lease."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.membership.controller_client import ControllerClient
-from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.membership.lifecycle import BrokerState
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
-    HeartbeatRequest,
     HeartbeatResponse,
     ProbeRequest,
     ProbeResponse,
-    RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from stele.wire.v1.metadata_pb2 import Endpoint
-from stele.world import RpcCode, RpcError, Stream
-from tests.support.broker_edges import PEER, FakeNetwork
-from tests.support.timing import LoopClock, run_virtual
-from world.network import Peer, Service
-
-INCARNATION = b"i" * 16
-VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}
-
-
-class _Controller:
-    """One controller: registers, and answers heartbeats as the test says."""
-
-    def __init__(self) -> None:
-        self.registrations: list[RegisterBrokerRequest] = []
-        self.heartbeats: list[tuple[float, HeartbeatRequest]] = []
-        self.streams: list[Stream] = []
-        self.registration = RegisterBrokerResponse(broker_epoch=10)
-        self.error = ErrorCode.NONE
-        self.mute = False
-        self.may_shut_down = False
-        self.leads_nothing_at = 0
-        # Unfenced once a heartbeat showed metadata at least at this offset.
-        self.unfence_at = 10
-        self.fenced = True
-
-    def service(self) -> Service:
-        return Service(
-            unary={"/stele.v1.Controller/RegisterBroker": self._register},
-            streams={"/stele.v1.Controller/Heartbeat": self._heartbeat},
-        )
-
-    async def _register(self, payload: bytes, _: Peer) -> bytes:
-        self.registrations.append(RegisterBrokerRequest.FromString(payload))
-        return self.registration.SerializeToString()
-
-    async def _heartbeat(self, stream: Stream, _: Peer) -> None:
-        self.streams.append(stream)
-        while (raw := await stream.receive()) is not None:
-            request = HeartbeatRequest.FromString(raw)
-            self.heartbeats.append((asyncio.get_running_loop().time(), request))
-            if request.metadata_offset >= self.unfence_at:
-                self.fenced = False
-            if not self.mute:
-                await stream.send(
-                    HeartbeatResponse(
-                        error=self.error,
-                        sequence=request.sequence,
-                        fenced=self.fenced,
-                        may_shut_down=self.may_shut_down and request.want_shutdown,
-                        leads_nothing_at=self.leads_nothing_at,
-                    ).SerializeToString()
-                )
-
-
-class _Cluster:
-    def __init__(self) -> None:
-        self.network = FakeNetwork()
-        self.clock = LoopClock()
-        self.controllers = {1: _Controller(), 2: _Controller()}
-        for voter_id, controller in self.controllers.items():
-            self.network.services[VOTERS[voter_id]] = controller.service()
-        self.leader = LeaderAndEpoch(1, 1)
-        self.offset = 12
-        self.room = Room.ENOUGH
-        self.corrupt = [PartitionId(b"t" * 16, 3)]
-        self.epochs: list[int] = []
-        self.failures: list[ApiError] = []
-        self.client = ControllerClient(
-            network=self.network, clock=self.clock, endpoint=VOTERS.get, leader=lambda: self.leader
-        )
-        self.lifecycle = BrokerLifecycle(
-            BrokerIdentity(
-                cluster_id="cluster",
-                broker_id=4,
-                incarnation_id=INCARNATION,
-                rack="r1",
-                log_directories=(b"d" * 16,),
-                previous_broker_epoch=7,
-            ),
-            clock=self.clock,
-            controller=self.client,
-            heartbeat_interval_ms=2000,
-            session_timeout_ms=9000,
-            registration_timeout_ms=20_000,
-            endpoints=lambda: [
-                Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
-            ],
-            metadata_offset=lambda: self.offset,
-            corrupt=lambda: self.corrupt,
-            room=lambda: self.room,
-            on_epoch=self.epochs.append,
-            on_failure=self.failures.append,
-        )
-
-    def elect(self, leader_id: int) -> None:
-        self.leader = LeaderAndEpoch(leader_id, self.leader.epoch + 1)
-        self.lifecycle.on_leader_change()
-
-
-def _test(body: Callable[[_Cluster], Awaitable[None]]) -> None:
-    async def main() -> None:
-        cluster = _Cluster()
-        try:
-            await body(cluster)
-        finally:
-            await cluster.lifecycle.stop()
-
-    run_virtual(main())
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+from stele.world import RpcCode, RpcError
+from tests.support.broker_edges import PEER
+from tests.support.broker_lifecycle import INCARNATION, Cluster, now, with_cluster
 
 
 def test_registers_heartbeats_and_is_unfenced() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         lifecycle = cluster.lifecycle
         assert lifecycle.state.name == "STARTING"
         lifecycle.start()
@@ -146,7 +32,7 @@ def test_registers_heartbeats_and_is_unfenced() -> None:
         await lifecycle.wait_unfenced()
         assert lifecycle.state.name == "RUNNING"
         assert lifecycle.lease_valid()
-        assert _now() == 0.0
+        assert now() == 0.0
 
         request = cluster.controllers[1].registrations[0]
         assert request.incarnation_id == INCARNATION
@@ -158,11 +44,11 @@ def test_registers_heartbeats_and_is_unfenced() -> None:
         times = [at for at, _ in cluster.controllers[1].heartbeats]
         assert times == pytest.approx([0, 2, 4, 6])
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_catching_up_is_told_at_once_and_so_is_being_unfenced() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.offset = 3
         controller = cluster.controllers[1]
         controller.unfence_at = 1000
@@ -187,13 +73,13 @@ def test_catching_up_is_told_at_once_and_so_is_being_unfenced() -> None:
         cluster.lifecycle.on_metadata(unfenced=True)
         await asyncio.sleep(0)
         await cluster.lifecycle.wait_unfenced()
-        assert _now() == pytest.approx(0.7)
+        assert now() == pytest.approx(0.7)
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
         assert not lifecycle.lease_valid()
         lifecycle.start()
@@ -206,11 +92,11 @@ def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> Non
         await asyncio.sleep(0.02)
         assert not lifecycle.lease_valid()
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_the_lease_sees_a_pause_that_the_loop_does_not() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
         cluster.clock.skipped_s = 9.0
@@ -218,11 +104,94 @@ def test_the_lease_sees_a_pause_that_the_loop_does_not() -> None:
         await asyncio.sleep(2.1)
         assert cluster.lifecycle.lease_valid()
 
-    _test(body)
+    with_cluster(body)
+
+
+def test_an_answer_to_no_heartbeat_of_the_stream_is_no_acknowledgement() -> None:
+    """It does not tell when the session was renewed."""
+
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        controller.mute = True
+        controller.extra = [HeartbeatResponse(sequence=77)]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        assert not lifecycle.lease_valid()
+        assert lifecycle.acknowledged_ago_s is None
+
+    with_cluster(body)
+
+
+def test_a_late_answer_takes_nothing_from_the_lease() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await asyncio.sleep(2.5)
+        assert lifecycle.acknowledged_ago_s == 0.5
+        controller.extra = [HeartbeatResponse(sequence=1), HeartbeatResponse(sequence=77)]
+        controller.mute = True
+        await asyncio.sleep(2.0)
+        assert lifecycle.acknowledged_ago_s == 2.5
+        assert lifecycle.lease_valid()
+        assert cluster.failures == []
+
+    with_cluster(body)
+
+
+def test_it_waits_for_a_controller_while_none_leads() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.leader = LeaderAndEpoch(None, 2)
+        cluster.lifecycle.on_leader_change()
+        await asyncio.sleep(3.0)
+        assert cluster.lifecycle.lease_valid()
+        cluster.elect(2)
+        await asyncio.sleep(0.001)
+        assert len(cluster.controllers[2].heartbeats) == 1
+        assert cluster.failures == []
+
+    with_cluster(body)
+
+
+def test_an_unfenced_broker_has_nothing_to_tell_of_metadata_at_once() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.lifecycle.on_metadata(unfenced=True)
+        await asyncio.sleep(1.9)
+        assert len(cluster.controllers[1].heartbeats) == 1
+
+    with_cluster(body)
+
+
+@pytest.mark.parametrize(
+    ("error", "warned"), [(ErrorCode.NOT_CONTROLLER, 0), (ErrorCode.UNKNOWN_SERVER_ERROR, 1)]
+)
+def test_a_stream_is_left_when_its_heartbeats_are_refused(
+    caplog: pytest.LogCaptureFixture, error: ErrorCode, warned: int
+) -> None:
+    """Only where there is more to it than an election it is worth a warning."""
+
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.error = error
+        await asyncio.sleep(2.01)
+        controller.error = ErrorCode.NONE
+        await asyncio.sleep(0.06)
+        assert len(controller.streams) == 2
+        assert len(controller.registrations) == 1
+        assert cluster.lifecycle.lease_valid()
+
+    with caplog.at_level(logging.WARNING):
+        with_cluster(body)
+    assert len(caplog.records) == warned
 
 
 def test_a_new_leader_gets_the_stream_at_once_and_no_new_registration() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
         await asyncio.sleep(0.5)
@@ -233,11 +202,11 @@ def test_a_new_leader_gets_the_stream_at_once_and_no_new_registration() -> None:
         assert not second.registrations
         assert cluster.lifecycle.broker_epoch == 10
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_a_broken_stream_is_opened_again_within_the_backoff() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -246,26 +215,28 @@ def test_a_broken_stream_is_opened_again_within_the_backoff() -> None:
         assert len(controller.streams) == 2
         assert cluster.lifecycle.lease_valid()
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_a_silent_controller_is_left_before_the_session_ends() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
         controller.mute = True
-        await asyncio.sleep(4.6)
+        await asyncio.sleep(4.4)
+        assert len(controller.streams) == 1, "it may be slow"
+        await asyncio.sleep(0.2)
         assert len(controller.streams) == 2
 
-    _test(body)
+    with_cluster(body)
 
 
 @pytest.mark.parametrize(
     "error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED]
 )
 def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -279,11 +250,11 @@ def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
         assert len(controller.registrations) >= 2
         assert {r.incarnation_id for r in controller.registrations} == {INCARNATION}
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -295,11 +266,11 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
         assert cluster.epochs == [10]
         assert cluster.lifecycle.lease_valid()
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -307,11 +278,11 @@ def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
         await asyncio.sleep(0.001)
         assert controller.heartbeats[-1][1].want_fence
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_a_fenced_answer_ends_the_lease() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -320,11 +291,11 @@ def test_a_fenced_answer_ends_the_lease() -> None:
         assert cluster.lifecycle.fenced
         assert not cluster.lifecycle.lease_valid()
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_a_refusal_for_good_fails_the_broker() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.controllers[1].registration = RegisterBrokerResponse(
             error=ErrorCode.INCONSISTENT_CLUSTER_ID, message="this is cluster other"
         )
@@ -334,11 +305,11 @@ def test_a_refusal_for_good_fails_the_broker() -> None:
         assert [f.code for f in cluster.failures] == [ErrorCode.INCONSISTENT_CLUSTER_ID]
         assert not await cluster.lifecycle.controlled_shutdown(1.0)
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_another_live_incarnation_is_waited_for() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         controller.registration = RegisterBrokerResponse(
             error=ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -349,11 +320,11 @@ def test_another_live_incarnation_is_waited_for() -> None:
         controller.registration = RegisterBrokerResponse(broker_epoch=11)
         assert await cluster.lifecycle.wait_registered() == 11
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_another_incarnation_that_stays_alive_fails_the_broker() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.controllers[1].registration = RegisterBrokerResponse(
             error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="broker 4 is alive at b4:9092"
         )
@@ -364,11 +335,46 @@ def test_another_incarnation_that_stays_alive_fails_the_broker() -> None:
             await cluster.lifecycle.wait_registered()
         assert [f.code for f in cluster.failures] == [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
 
-    _test(body)
+    with_cluster(body)
+
+
+def test_an_id_is_waited_for_as_long_as_the_setting_says() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.controllers[1].registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        )
+        cluster.lifecycle.start()
+        await asyncio.sleep(0.01)
+        cluster.clock.skipped_s = 19.95  # the next attempt is at 20 s
+        await asyncio.sleep(0.05)
+        assert [f.code for f in cluster.failures] == [ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+
+    with_cluster(body)
+
+
+def test_a_refusal_that_may_pass_is_never_given_up_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said again every 15 s."""
+
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        controller.registration = RegisterBrokerResponse(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        cluster.lifecycle.start()
+        await asyncio.sleep(0.01)
+        assert len(caplog.records) == 1
+        cluster.clock.skipped_s = 14.95  # the next attempt is at 15 s
+        await asyncio.sleep(0.05)
+        assert len(caplog.records) == 2
+        await asyncio.sleep(100.0)
+        assert cluster.failures == []
+        controller.registration = RegisterBrokerResponse(broker_epoch=11)
+        assert await cluster.lifecycle.wait_registered() == 11
+
+    with caplog.at_level(logging.WARNING):
+        with_cluster(body)
 
 
 def test_a_duplicate_id_is_said_at_once_and_then_rarely(caplog: pytest.LogCaptureFixture) -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
         controller.registration = RegisterBrokerResponse(
             error=ErrorCode.DUPLICATE_BROKER_REGISTRATION, message="stop the other"
@@ -386,63 +392,24 @@ def test_a_duplicate_id_is_said_at_once_and_then_rarely(caplog: pytest.LogCaptur
         return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
     with caplog.at_level(logging.WARNING):
-        _test(body)
+        with_cluster(body)
 
 
 def test_a_heartbeat_that_is_refused_for_good_fails_the_broker() -> None:
     """As when a broker that it cannot reach was unfenced while it registered."""
 
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.controllers[1].error = ErrorCode.INVALID_REGISTRATION
         cluster.lifecycle.start()
         with pytest.raises(ApiError, match="heartbeat refused"):
             await cluster.lifecycle.wait_unfenced()
         assert [f.code for f in cluster.failures] == [ErrorCode.INVALID_REGISTRATION]
 
-    _test(body)
-
-
-def test_controlled_shutdown_waits_until_it_may_go() -> None:
-    async def body(cluster: _Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        asyncio.get_running_loop().call_later(
-            0.35, lambda: setattr(controller, "may_shut_down", True)
-        )
-        assert await cluster.lifecycle.controlled_shutdown(30.0)
-        assert cluster.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        assert _now() < 0.5
-        assert controller.heartbeats[-1][1].want_shutdown
-
-    _test(body)
-
-
-def test_controlled_shutdown_has_a_bound() -> None:
-    async def body(cluster: _Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        assert not await cluster.lifecycle.controlled_shutdown(3.0)
-        assert _now() == pytest.approx(3.0)
-
-    _test(body)
-
-
-def test_controlled_shutdown_does_not_wait_for_controllers_that_are_gone() -> None:
-    async def body(cluster: _Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        cluster.network.services.clear()
-        cluster.leader = LeaderAndEpoch(None, 2)
-        cluster.lifecycle.on_leader_change()
-        assert not await cluster.lifecycle.controlled_shutdown(30.0)
-        assert _now() < 3.0
-
-    _test(body)
+    with_cluster(body)
 
 
 def test_probe_answers_who_this_is() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         probe = cluster.lifecycle.service().unary["/stele.v1.BrokerControl/Probe"]
         answer = ProbeResponse.FromString(await probe(ProbeRequest().SerializeToString(), PEER))
         assert (answer.broker_id, answer.incarnation_id) == (4, INCARNATION)
@@ -450,11 +417,11 @@ def test_probe_answers_who_this_is() -> None:
             await probe(b"\xff\xff", PEER)
         assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_heartbeats_are_numbered_and_tell_of_room() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
         for room in Room:
@@ -465,11 +432,11 @@ def test_heartbeats_are_numbered_and_tell_of_room() -> None:
         rooms = list(dict.fromkeys((each.out_of_room, each.yields) for each in told))
         assert rooms == [(False, False), (True, False), (True, True)]
 
-    _test(body)
+    with_cluster(body)
 
 
 def test_it_is_deposed_until_it_has_the_metadata_in_which_it_led_nothing() -> None:
-    async def body(cluster: _Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         cluster.controllers[1].leads_nothing_at = 20
         cluster.lifecycle.start()
         await cluster.lifecycle.wait_unfenced()
@@ -481,4 +448,4 @@ def test_it_is_deposed_until_it_has_the_metadata_in_which_it_led_nothing() -> No
             deposed.append(cluster.lifecycle.deposed())
         assert deposed == [True, True, True, False]
 
-    _test(body)
+    with_cluster(body)

@@ -157,6 +157,17 @@ def test_the_registration_of_another_broker_or_process_is_not_its_own() -> None:
     assert setup.publisher.registration is None
 
 
+def test_an_earlier_registration_that_was_taken_back_is_not_its_own() -> None:
+    setup = _Setup()
+    gone = pb.UnregisterBrokerRecord(broker_id=ME, broker_epoch=0)
+    setup.commit(
+        [_registration(0, b"o" * 16), _batch(1, pb.MetadataRecord(unregister_broker=gone))]
+    )
+    assert (setup.subscriber.applied, setup.failures) == ([], [])
+    setup.commit([_registration(2)])
+    assert setup.publisher.registration
+
+
 def test_leader_changes_are_passed_on() -> None:
     setup = _Setup()
     setup.publisher.on_leader_change(LeaderAndEpoch(2, 3))

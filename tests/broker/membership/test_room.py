@@ -78,6 +78,27 @@ def test_as_much_as_was_refused_must_fit() -> None:
     assert world.now() == (Room.ENOUGH, ())
 
 
+def test_refused_again_it_has_been_full_since_the_first_time() -> None:
+    world = _World()
+    world.rooms.refused("/a", 30 * MIB)
+    world.wait(4)
+    world.rooms.refused("/a", 1)
+    assert world.now() == (Room.YIELDS, ("/a",))
+    world.wait(10)
+    assert world.now() == (Room.YIELDS, ("/a",)), "what was refused first does not fit"
+    world.disk.free["/a"] = 120 * MIB
+    world.wait(1)
+    assert world.now() == (Room.ENOUGH, ())
+    assert world.told == [Room.NONE, Room.YIELDS, Room.ENOUGH]
+
+
+def test_two_mebibytes_are_room() -> None:
+    world = _World()
+    world.disk.free["/a"] = 2 * MIB
+    world.wait(3)
+    assert world.told == []
+
+
 def test_a_disk_that_does_not_answer_has_no_room() -> None:
     world = _World()
     world.disk.free["/a"] = -1

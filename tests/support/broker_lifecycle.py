@@ -1,0 +1,142 @@
+"""A broker's lifecycle before controllers that do as a test says, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker.membership.controller_client import ControllerClient
+from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle
+from broker.membership.room import Room
+from raft.api import LeaderAndEpoch
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
+from stele.wire.v1.controller_pb2 import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.world import Stream
+from tests.support.broker_edges import FakeNetwork
+from tests.support.timing import LoopClock, run_virtual
+from world.network import Peer, Service
+
+INCARNATION = b"i" * 16
+VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}
+
+
+def address_of(controller_id: int) -> tuple[str, int] | None:
+    assert isinstance(controller_id, int)
+    return VOTERS.get(controller_id)
+
+
+class Controller:
+    """One controller: registers, and answers heartbeats as the test says."""
+
+    def __init__(self) -> None:
+        self.registrations: list[RegisterBrokerRequest] = []
+        self.heartbeats: list[tuple[float, HeartbeatRequest]] = []
+        self.streams: list[Stream] = []
+        self.registration = RegisterBrokerResponse(broker_epoch=10)
+        self.error = ErrorCode.NONE
+        self.mute = False
+        self.extra: list[HeartbeatResponse] = []  # sent before the next answer
+        self.may_shut_down = False
+        self.leads_nothing_at = 0
+        # Unfenced once a heartbeat showed metadata at least at this offset.
+        self.unfence_at = 10
+        self.fenced = True
+
+    def service(self) -> Service:
+        return Service(
+            unary={"/stele.v1.Controller/RegisterBroker": self._register},
+            streams={"/stele.v1.Controller/Heartbeat": self._heartbeat},
+        )
+
+    async def _register(self, payload: bytes, _: Peer) -> bytes:
+        self.registrations.append(RegisterBrokerRequest.FromString(payload))
+        return self.registration.SerializeToString()
+
+    async def _heartbeat(self, stream: Stream, _: Peer) -> None:
+        self.streams.append(stream)
+        while (raw := await stream.receive()) is not None:
+            request = HeartbeatRequest.FromString(raw)
+            self.heartbeats.append((asyncio.get_running_loop().time(), request))
+            if request.metadata_offset >= self.unfence_at:
+                self.fenced = False
+            while self.extra:
+                await stream.send(self.extra.pop(0).SerializeToString())
+            if not self.mute:
+                await stream.send(
+                    HeartbeatResponse(
+                        error=self.error,
+                        sequence=request.sequence,
+                        fenced=self.fenced,
+                        may_shut_down=self.may_shut_down and request.want_shutdown,
+                        leads_nothing_at=self.leads_nothing_at,
+                    ).SerializeToString()
+                )
+
+
+class Cluster:
+    """Two controllers, and the lifecycle of broker 4."""
+
+    def __init__(self) -> None:
+        self.network = FakeNetwork()
+        self.clock = LoopClock()
+        self.controllers = {1: Controller(), 2: Controller()}
+        for voter_id, controller in self.controllers.items():
+            self.network.services[VOTERS[voter_id]] = controller.service()
+        self.leader = LeaderAndEpoch(1, 1)
+        self.offset = 12
+        self.room = Room.ENOUGH
+        self.corrupt = [PartitionId(b"t" * 16, 3)]
+        self.epochs: list[int] = []
+        self.failures: list[ApiError] = []
+        self.client = ControllerClient(
+            network=self.network, clock=self.clock, endpoint=address_of, leader=lambda: self.leader
+        )
+        self.lifecycle = BrokerLifecycle(
+            BrokerIdentity(
+                cluster_id="cluster",
+                broker_id=4,
+                incarnation_id=INCARNATION,
+                rack="r1",
+                log_directories=(b"d" * 16,),
+                previous_broker_epoch=7,
+            ),
+            clock=self.clock,
+            controller=self.client,
+            heartbeat_interval_ms=2000,
+            session_timeout_ms=9000,
+            registration_timeout_ms=20_000,
+            endpoints=lambda: [
+                Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
+            ],
+            metadata_offset=lambda: self.offset,
+            corrupt=lambda: self.corrupt,
+            room=lambda: self.room,
+            on_epoch=self.epochs.append,
+            on_failure=self.failures.append,
+        )
+
+    def elect(self, leader_id: int) -> None:
+        self.leader = LeaderAndEpoch(leader_id, self.leader.epoch + 1)
+        self.lifecycle.on_leader_change()
+
+
+def with_cluster(body: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        try:
+            await body(cluster)
+        finally:
+            await cluster.lifecycle.stop()
+
+    run_virtual(main())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
