@@ -8,6 +8,7 @@ no follower is ever named as a nearer replica (KIP-392); nothing is tiered.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Generator, Sequence
 
@@ -47,6 +48,8 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 class _Names:
     """Topic names ↔ ids within one request: before version 13 topics are named."""
+
+    __slots__ = ("_by_id", "_found", "_names", "_topics")
 
     def __init__(self, topics: Topics, version: int) -> None:
         self._topics = topics
@@ -106,6 +109,19 @@ class _Exchange:
 
     A request of a broker, which proves to be one by its epoch, is worked on at once.
     """
+
+    __slots__ = (
+        "_call",
+        "_context",
+        "_fetch",
+        "_is_over",
+        "_is_proven",
+        "_names",
+        "_replica_epoch",
+        "_replica_id",
+        "_reply",
+        "_request",
+    )
 
     def __init__(
         self, context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
@@ -188,10 +204,7 @@ class _Exchange:
             if not len(items) % SLICE_STEPS:
                 yield
         self._fetch = service.Fetch(
-            self._context,
-            items,
-            self._query(session),
-            lambda results: self._found(session, results),
+            self._context, items, self._query(session), functools.partial(self._found, session)
         )
         self._fetch.run()
 
@@ -253,7 +266,8 @@ class _Exchange:
 
 def is_of_follower(request: FetchRequest) -> bool:
     """Whether the request says that a broker sent it. It gets more only if it proves that."""
-    return _replica(request)[0] >= 0
+    state = request.replica_state
+    return (request.replica_id if state is None else state.replica_id) >= 0
 
 
 def _replica(request: FetchRequest) -> tuple[int, int]:

@@ -31,8 +31,9 @@ from storage.segment import ColdRange
 logger = logging.getLogger(__name__)
 
 TURN_BYTES = 256 * 1024
-"""The bytes that consumers may read in one turn of the event loop; further fetches wait for the
-next turn. So requests of producers and followers come between, however busy the consumers are."""
+"""Once consumers have read so many bytes, in one turn of the event loop or in several, further
+fetches wait for the next turn. So requests of producers and followers come between, however busy
+the consumers are."""
 
 _CONSUMER = BrokerStatus()
 """What the metadata say of a reader that is no broker."""
@@ -136,8 +137,8 @@ class FetchRequests:
         self._waiting: dict[_WaitingFetch, None] = {}
         # Of those, the one of each follower without a session.
         self._of_follower: dict[int, _WaitingFetch] = {}
-        # What consumers may still read in this turn of the loop; the fetches that came when it
-        # was used up, all in `_waiting` too.
+        # What consumers may still read before a turn of the loop ends; the fetches that came when
+        # it was used up, all in `_waiting` too.
         self._turn_bytes = TURN_BYTES
         self._queued: deque[_WaitingFetch] = deque()
         self._warmings: dict[ColdRange, _Warming] = {}
@@ -180,9 +181,9 @@ class FetchRequests:
         self._park(waiting)
 
     def _use_turn(self, read_bytes: int) -> None:
-        if read_bytes and self._turn_bytes == TURN_BYTES:
-            asyncio.get_running_loop().call_soon(self._next_turn)
         self._turn_bytes -= read_bytes
+        if self._turn_bytes <= 0:
+            asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._turn_bytes = TURN_BYTES
@@ -284,7 +285,9 @@ class FetchRequests:
 
     def _leave(self, waiting: _WaitingFetch) -> None:
         waiting.done = None
-        self._waiting.pop(waiting, None)
+        if waiting not in self._waiting:
+            return  # it was answered at the first look, or has left
+        del self._waiting[waiting]
         if self._of_follower.get(waiting.query.replica_id) is waiting:
             del self._of_follower[waiting.query.replica_id]
         session = waiting.query.session

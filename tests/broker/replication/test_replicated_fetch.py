@@ -121,6 +121,26 @@ def test_consumers_get_one_big_answer_in_a_turn_of_the_loop() -> None:
     with_topic(scenario)
 
 
+def test_small_answers_of_several_turns_add_up() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES // 2)))
+        answered: list[int] = []
+
+        async def inside() -> None:
+            for number in range(3):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cluster[1].manager.fetch(query, noting(answered, number))
+                if number == 0:
+                    await asyncio.sleep(0)
+            assert answered == [0, 1]
+            await asyncio.sleep(0)
+            assert answered == [0, 1, 2]
+
+        await cluster[1].process.run(inside())
+
+    with_topic(scenario)
+
+
 def test_fetches_that_stand_in_the_queue_are_answered_at_the_end() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
