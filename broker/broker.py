@@ -25,6 +25,7 @@ from metadata.brokers import GRPC, PLAINTEXT
 from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
+from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import NodeConfig
 from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
@@ -70,6 +71,7 @@ class Broker:
         *,
         cluster_id: str,
         registry: MetricsRegistry,
+        authorizer: Authorizer,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """``quorum`` is an observer, or this node's voter where it is a controller too; it is
@@ -80,6 +82,7 @@ class Broker:
         self._quorum = quorum
         self._cluster_id = cluster_id
         self._registry = registry
+        self._authorizer = authorizer
         self._on_fatal = on_fatal
         self._incarnation_id = world.rng.randbytes(16)
         self._metrics = BrokerMetrics(registry)
@@ -272,6 +275,7 @@ class Broker:
             controller_features=lambda: self._quorum.controller_features,
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
             caught_up=lambda: self._serving,
+            authorizer=self._authorizer,
         )
         self._apis = KafkaApis(self._context)
 

@@ -32,6 +32,9 @@ from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
+from runtime.authorization.authorizer import Operation
+from runtime.authorization.changes import take_refused
+from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
@@ -61,12 +64,15 @@ class ControllerService:
         cluster_id: str,
         world: World,
         *,
+        port: ControllerPort,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``on_fatal`` is called when the metadata log cannot be followed any further."""
+        """``port`` says who asks there, and what that one may; ``on_fatal`` is called when the
+        metadata log cannot be followed any further."""
         self._config = config
         self._cluster_id = cluster_id
         self._world = world
+        self._port = port
         self._quorum: MetadataQuorum | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -236,7 +242,7 @@ class ControllerService:
                 controller + "AlterPartition": self._unary(
                     pb.AlterPartitionRequest,
                     pb.AlterPartitionResponse,
-                    lambda request: decide(lambda ctx: isr.alter_partitions(ctx, request)),
+                    lambda request, _: decide(lambda ctx: isr.alter_partitions(ctx, request)),
                 ),
                 controller + "AllocateProducerIds": self._unary(
                     pb.AllocateProducerIdsRequest,
@@ -321,12 +327,23 @@ class ControllerService:
         name: str,
         response_type: Any,
         decide: Callable[[Context, Any], ControllerResult[Any]],
-    ) -> Callable[[Any], Awaitable[Any]]:
-        async def handle(request: Any) -> Any:
-            return await self._decisions.decide(
-                lambda context: once(context, name, request, response_type, decide),
-                request_id=request.request_id,
-            )
+    ) -> Callable[[Any, Peer], Awaitable[Any]]:
+        async def handle(request: Any, peer: Peer) -> Any:
+            caller = self._port.caller(request, peer)
+
+            def decided(context: Context) -> ControllerResult[Any]:
+                authorizer = self._port.authorizer
+                refused = take_refused(authorizer, context.image, caller, request)
+                if refused.is_everything:
+                    result = ControllerResult((), context.image, response_type())
+                else:
+                    result = once(context, name, request, response_type, decide)
+                    if result.reply.error != ErrorCode.NONE:
+                        return result
+                refused.place(result.reply)
+                return result
+
+            return await self._decisions.decide(decided, request_id=request.request_id)
 
         return handle
 
@@ -351,12 +368,12 @@ class ControllerService:
         self,
         request_type: Any,
         response_type: Any | None,
-        handle: Callable[[Any], Awaitable[Any]],
+        handle: Callable[[Any, Peer], Awaitable[Any]],
     ) -> UnaryHandler:
         """A handler of bytes. ``response_type`` carries ``error`` and ``leader_id``; None: a
         description, which has neither and never refuses as a whole."""
 
-        async def handler(payload: bytes, _: Peer) -> bytes:
+        async def handler(payload: bytes, peer: Peer) -> bytes:
             try:
                 request = request_type.FromString(payload)
             except DecodeError as error:
@@ -364,7 +381,7 @@ class ControllerService:
                     RpcCode.INVALID_ARGUMENT, f"not a {request_type.DESCRIPTOR.name}"
                 ) from error
             try:
-                response = await handle(request)
+                response = await handle(request, peer)
             except ApiError as error:
                 if response_type is None:
                     raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
@@ -391,7 +408,9 @@ class ControllerService:
             return ErrorCode.NOT_CONTROLLER
         return error.code
 
-    async def _register(self, request: pb.RegisterBrokerRequest) -> pb.RegisterBrokerResponse:
+    async def _register(
+        self, request: pb.RegisterBrokerRequest, _: Peer
+    ) -> pb.RegisterBrokerResponse:
         existing = self._decisions.newest.broker(request.broker_id)
         if (
             self._decisions.active
@@ -413,7 +432,7 @@ class ControllerService:
         return existing is not None and self._heartbeats.alive(existing)
 
     async def _allocate_producer_ids(
-        self, request: pb.AllocateProducerIdsRequest
+        self, request: pb.AllocateProducerIdsRequest, _: Peer
     ) -> pb.AllocateProducerIdsResponse:
         block = await self._decisions.decide(
             lambda context: producer_ids.allocate(context, request)
@@ -421,14 +440,15 @@ class ControllerService:
         return pb.AllocateProducerIdsResponse(first=block.first, count=block.size)
 
     async def _list_reassignments(
-        self, request: admin.ListPartitionReassignmentsRequest
+        self, request: admin.ListPartitionReassignmentsRequest, peer: Peer
     ) -> admin.ListPartitionReassignmentsResponse:
         await self._decisions.linearizable()
+        self._port.check(request, peer, Operation.DESCRIBE)
         return await self._decisions.decide(
             lambda context: reassignment.list_partition_reassignments(context, request)
         )
 
-    async def _read_index(self, request: pb.ReadIndexRequest) -> pb.ReadIndexResponse:
+    async def _read_index(self, request: pb.ReadIndexRequest, _: Peer) -> pb.ReadIndexResponse:
         image = await self._decisions.linearizable()
         return pb.ReadIndexResponse(metadata_offset=image.offset)
 
@@ -437,12 +457,12 @@ class ControllerService:
         return await self._decisions.linearizable() if request.linearizable else self.image
 
     async def _describe_configs(
-        self, request: admin.DescribeConfigsRequest
+        self, request: admin.DescribeConfigsRequest, _: Peer
     ) -> admin.DescribeConfigsResponse:
         return configs.describe_configs(await self._image_for(request), self._config.raw, request)
 
     async def _describe_cluster(
-        self, request: admin.DescribeClusterRequest
+        self, request: admin.DescribeClusterRequest, _: Peer
     ) -> admin.DescribeClusterResponse:
         return describe_cluster(
             await self._image_for(request),
@@ -452,12 +472,12 @@ class ControllerService:
         )
 
     async def _describe_topics(
-        self, request: admin.DescribeTopicsRequest
+        self, request: admin.DescribeTopicsRequest, _: Peer
     ) -> admin.DescribeTopicsResponse:
         return describe_topics(await self._image_for(request), request)
 
     async def _describe_features(
-        self, request: admin.DescribeFeaturesRequest
+        self, request: admin.DescribeFeaturesRequest, _: Peer
     ) -> admin.DescribeFeaturesResponse:
         image = await self._image_for(request)
         return describe_features(

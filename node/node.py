@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,18 +15,25 @@ from controller.service import ControllerService
 from metadata.features import SUPPORTED
 from node.format import read_identity
 from raft.quorum import FeatureLevels
+from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
+from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.metrics.controller import declare_controller_metrics
 from runtime.metrics.health import Check
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
 from runtime.quorum.config import QuorumConfig, QuorumVoter
+from runtime.quorum.messages import parse_request
 from runtime.quorum.quorum import Quorum
 from runtime.real.orderly_end import OrderlyEnd
 from stele.error_meanings import explain
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.raft_pb2 import (
+    AddVoterRequest,
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
     TransferLeadershipResponse,
     VoterChangeResponse,
 )
@@ -43,12 +50,23 @@ Features = tuple[FeatureLevels, ...]
 
 SUPPORTED_FEATURES: Features = tuple(SUPPORTED[name] for name in sorted(SUPPORTED))
 
-# Asked of the quorum's leader, by voters' and by administrators' names.
+
+class _Asked(NamedTuple):
+    """A request to the quorum's leader, and what it is to the authorizer."""
+
+    request: type[Message]
+    response: type[Message]
+    operation: Operation
+
+
+# By the names of voters and of administrators.
 _OF_THE_QUORUM = {
-    "DescribeQuorum": DescribeQuorumResponse,
-    "TransferLeadership": TransferLeadershipResponse,
-    "AddVoter": VoterChangeResponse,
-    "RemoveVoter": VoterChangeResponse,
+    "DescribeQuorum": _Asked(DescribeQuorumRequest, DescribeQuorumResponse, Operation.DESCRIBE),
+    "TransferLeadership": _Asked(
+        TransferLeadershipRequest, TransferLeadershipResponse, Operation.ALTER
+    ),
+    "AddVoter": _Asked(AddVoterRequest, VoterChangeResponse, Operation.ALTER),
+    "RemoveVoter": _Asked(RemoveVoterRequest, VoterChangeResponse, Operation.ALTER),
 }
 
 
@@ -69,9 +87,12 @@ class Node:
     The caller then stops it.
     """
 
-    def __init__(self, config: NodeConfig, world: World, features: Features) -> None:
+    def __init__(
+        self, config: NodeConfig, world: World, features: Features, authorizer: Authorizer
+    ) -> None:
         self.config = config
         self._features = features
+        self._authorizer = authorizer
         self.registry = MetricsRegistry()
         self.quorum: Quorum | None = None  # the three are made by `start`
         self.controller: ControllerService | None = None
@@ -224,7 +245,10 @@ class Node:
 
     async def _serve_controller(self, quorum: Quorum, cluster_id: str) -> None:
         config = self.config
-        controller = ControllerService(config, cluster_id, self._world, on_fatal=self._fail)
+        port = ControllerPort(self._authorizer)
+        controller = ControllerService(
+            config, cluster_id, self._world, port=port, on_fatal=self._fail
+        )
         controller.attach(quorum)
         quorum.add_listener(controller)
         quorum.check_voters_by(controller.voter_refusal)
@@ -238,7 +262,7 @@ class Node:
             self._world.network.serve(
                 address.host,
                 address.port,
-                controller_port_service(quorum, controller),
+                controller_port_service(quorum, controller, port),
                 health=_Health(lambda: quorum.in_touch),
             ),
         )
@@ -253,6 +277,7 @@ class Node:
             quorum,
             cluster_id=cluster_id,
             registry=self.registry,
+            authorizer=self._authorizer,
             on_fatal=self._fail,
         )
         self._undo.push(broker.stop)
@@ -277,12 +302,19 @@ class Node:
             self._failed.set()
 
 
-def build(config: NodeConfig, world: World, *, features: Features = SUPPORTED_FEATURES) -> Node:
+def build(
+    config: NodeConfig,
+    world: World,
+    *,
+    features: Features = SUPPORTED_FEATURES,
+    authorizer: Authorizer | None = None,
+) -> Node:
     """Put a node together; nothing runs before ``Node.start``.
 
     ``features``: what it tells the quorum that it supports, where it may vote.
+    ``authorizer``: asked in all roles of the node; without one everybody may do everything.
     """
-    return Node(config, world, features)
+    return Node(config, world, features, authorizer or AllowAll())
 
 
 def quorum_config(
@@ -308,22 +340,32 @@ def quorum_config(
     )
 
 
-def controller_port_service(quorum: Quorum, controller: ControllerService) -> Service:
+def controller_port_service(
+    quorum: Quorum, controller: ControllerService, port: ControllerPort
+) -> Service:
     """Everything that is served on a controller's port."""
     service = Service()
     service.include(quorum.service())
     service.include(controller.service())
-    for name, response_type in _OF_THE_QUORUM.items():
+    for name, asked in _OF_THE_QUORUM.items():
         handler = service.unary[f"/stele.v1.Raft/{name}"]
-        service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(handler, response_type)
+        service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(handler, asked, port)
     return service
 
 
-def _for_administrators(handler: UnaryHandler, response_type: type[Message]) -> UnaryHandler:
+def _for_administrators(handler: UnaryHandler, asked: _Asked, port: ControllerPort) -> UnaryHandler:
     """The quorum's answer in administrators' words: NOT_CONTROLLER sends them to the leader."""
 
-    async def handle(request: bytes, peer: Peer) -> bytes:
-        answer: Any = response_type.FromString(await handler(request, peer))
+    async def handle(payload: bytes, peer: Peer) -> bytes:
+        request: Any = parse_request(asked.request, payload)
+        try:
+            port.check(request, peer, asked.operation)
+        except ApiError as why:
+            refused: Any = asked.response()
+            refused.error, refused.leader_id = why.code, -1
+            refused.message = explain(why.code, why.message)
+            return bytes(refused.SerializeToString())
+        answer: Any = asked.response.FromString(await handler(request.SerializeToString(), peer))
         if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.error = ErrorCode.NOT_CONTROLLER
         answer.message = explain(answer.error, answer.message)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from broker.grpc.conversation import Conversation
-from broker.grpc.messages import caller_of, parse, unary
+from broker.grpc.messages import parse, unary
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import (
@@ -33,7 +33,7 @@ from broker.service.producers import init_producer_id
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
-from runtime.authorization.caller import Caller
+from runtime.authorization.caller import Caller, grpc_caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -77,7 +77,7 @@ class DataService:
     # ------------------------------------------------------------------ Produce
 
     async def _produce(self, stream: Stream, peer: Peer) -> None:
-        start = partial(self._start_produce, caller_of(self._listener, peer))
+        start = partial(self._start_produce, grpc_caller(self._listener, peer))
         await Conversation(stream, PRODUCE_IN_FLIGHT).run(start)
 
     def _start_produce(
@@ -100,7 +100,7 @@ class DataService:
     # ------------------------------------------------------------------ Fetch
 
     async def _fetch(self, stream: Stream, peer: Peer) -> None:
-        start = partial(self._start_fetch, caller_of(self._listener, peer))
+        start = partial(self._start_fetch, grpc_caller(self._listener, peer))
         await Conversation(stream, FETCH_IN_FLIGHT).run(start)
 
     def _start_fetch(

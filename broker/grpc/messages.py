@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
-from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import Caller, grpc_caller
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import RpcCode, RpcError
 from world.network import Peer, UnaryHandler
@@ -53,11 +53,6 @@ def parse(message_type: type[M], payload: bytes) -> M:
     return message
 
 
-def caller_of(listener: str, peer: Peer) -> Caller:
-    """Who calls over gRPC, on a listener of that name."""
-    return Caller(ANONYMOUS, None, listener, Plane.GRPC, peer.address)
-
-
 def unary(
     listener: str, message_type: type[M], answer: Callable[[Caller, M], Awaitable[Message]]
 ) -> UnaryHandler:
@@ -65,6 +60,6 @@ def unary(
 
     async def handler(payload: bytes, peer: Peer) -> bytes:
         request = parse(message_type, payload)
-        return (await answer(caller_of(listener, peer), request)).SerializeToString()
+        return (await answer(grpc_caller(listener, peer), request)).SerializeToString()
 
     return handler

@@ -5,25 +5,18 @@ What the caller may not change is refused here, in its place of the answer, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
 from broker.membership.controller_client import CALL_TIMEOUT_S
 from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
-from runtime.authorization.authorizer import (
-    ANY_TOPIC,
-    CLUSTER,
-    Operation,
-    config_resource,
-    refusal,
-    topic_resource,
-)
+from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
+from runtime.authorization.changes import take_refused
+from runtime.authorization.forwarding import ask_for
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
-from stele.wire.v1 import admin_pb2 as pb
 
 R = TypeVar("R", bound=Any)
 
@@ -64,78 +57,6 @@ def check_named(count: int, what: str) -> None:
         )
 
 
-# ---------------------------------------------------------------------- who may
-
-
-class _Items(NamedTuple):
-    """How a change of many things names them: each may be refused to the caller by itself."""
-
-    lists: tuple[str, ...]  # fields of the request; the answer has a result for each item, in order
-    results: str  # the answer's field
-    refusal: Callable[[BrokerContext, Caller, Any], ApiError | None]
-    named: Callable[[Any], dict[str, Any]]  # what tells an item, in its result
-
-
-def _creation(context: BrokerContext, caller: Caller, topic: pb.NewTopic) -> ApiError | None:
-    """Who may make topics in the cluster may make any; others those that they are given."""
-    if context.authorizer.allows(caller, Operation.CREATE, CLUSTER):
-        return None
-    return refusal(context.authorizer, caller, Operation.CREATE, topic_resource(topic.name))
-
-
-def _deletion(context: BrokerContext, caller: Caller, asked: str | bytes) -> ApiError | None:
-    """Of a name or an id. Who knows only an id is not told the name."""
-    if isinstance(asked, str):
-        return refusal(context.authorizer, caller, Operation.DELETE, topic_resource(asked))
-    topic = context.image().topic_by_id(asked)
-    if topic is None:
-        # The controller may know it by now. What it is called matters to whom some are forbidden.
-        if context.authorizer.allows(caller, Operation.DELETE, ANY_TOPIC):
-            return None
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic of this id is known here yet")
-    if _deletion(context, caller, topic.name) is None:
-        return None
-    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ApiError(error, f"{caller.principal} may not DELETE the topic of this id")
-
-
-def _growth(
-    context: BrokerContext, caller: Caller, topic: pb.CreatePartitionsRequest.Topic
-) -> ApiError | None:
-    return refusal(context.authorizer, caller, Operation.ALTER, topic_resource(topic.name))
-
-
-def _alteration(
-    context: BrokerContext, caller: Caller, altered: pb.AlterConfigsRequest.Resource
-) -> ApiError | None:
-    return refusal(
-        context.authorizer,
-        caller,
-        Operation.ALTER_CONFIGS,
-        config_resource(altered.resource.type, altered.resource.name),
-    )
-
-
-_BY_ITEM: Mapping[type[Message], _Items] = {
-    pb.CreateTopicsRequest: _Items(
-        ("topics",), "topics", _creation, lambda topic: {"name": topic.name}
-    ),
-    pb.DeleteTopicsRequest: _Items(
-        ("names", "topic_ids"),
-        "topics",
-        _deletion,
-        lambda asked: {"name": asked} if isinstance(asked, str) else {"topic_id": asked},
-    ),
-    pb.CreatePartitionsRequest: _Items(
-        ("topics",), "topics", _growth, lambda topic: {"name": topic.name}
-    ),
-    pb.AlterConfigsRequest: _Items(
-        ("resources",), "resources", _alteration, lambda altered: {"resource": altered.resource}
-    ),
-}
-"""All other changes are of the cluster."""
-
-
 async def change(
     context: BrokerContext,
     caller: Caller,
@@ -150,63 +71,31 @@ async def change(
     the change may have been made, and ApiError NOT_CONTROLLER when it was not and never will be: in
     ``timeout_s`` no controller took it.
     """
-    items = _BY_ITEM.get(type(request))
+    try:
+        refused = take_refused(context.authorizer, context.image(), caller, request)
+    except ApiError as why:
+        return _refused(response_type, why)
     answer: R
-    if items is None:
-        why = refusal(context.authorizer, caller, Operation.ALTER, CLUSTER)
-        if why is not None:
-            answer = response_type(error=why.code, message=why.message, leader_id=-1)
-            return answer
-        return await _forward(context, request, response_type, timeout_s)
-    results = _refuse_items(context, caller, items, request)
-    if not any(results):
-        return await _forward(context, request, response_type, timeout_s)
-    if all(results):
+    if refused.is_everything:
         answer = response_type(leader_id=-1)
     else:
-        answer = await _forward(context, request, response_type, timeout_s)
+        answer = await _forward(context, caller, request, response_type, timeout_s)
         if answer.error != ErrorCode.NONE:
             return answer
-    _place(getattr(answer, items.results), results)
+    refused.place(answer)
     return answer
 
 
-def _refuse_items(
-    context: BrokerContext, caller: Caller, items: _Items, request: Any
-) -> list[dict[str, Any] | None]:
-    """The results of those items that the caller may not change, which leave the request; None in
-    the places of the others."""
-    results: list[dict[str, Any] | None] = []
-    for name in items.lists:
-        asked = getattr(request, name)
-        refusals = [items.refusal(context, caller, item) for item in asked]
-        results += [
-            None
-            if why is None
-            else {**items.named(item), "error": why.code, "message": why.message}
-            for item, why in zip(asked, refusals, strict=True)
-        ]
-        for index in reversed([i for i, why in enumerate(refusals) if why is not None]):
-            del asked[index]
-    return results
-
-
-def _place(told: Any, results: Sequence[dict[str, Any] | None]) -> None:
-    """Put the results of refused items between those that the controller gave."""
-    decided = iter(list(told))
-    del told[:]
-    for result in results:
-        if result is not None:
-            told.add(**result)
-        else:
-            told.append(next(decided))
+def _refused(response_type: type[R], why: ApiError) -> R:
+    answer: R = response_type(error=why.code, message=why.message, leader_id=-1)
+    return answer
 
 
 async def ask(
     context: BrokerContext,
     caller: Caller,
     operation: Operation,
-    request: Message,
+    request: Any,
     response_type: type[R],
     *,
     timeout_s: float,
@@ -218,8 +107,8 @@ async def ask(
     """
     why = refusal(context.authorizer, caller, operation, CLUSTER)
     if why is not None:
-        refused: R = response_type(error=why.code, message=why.message, leader_id=-1)
-        return refused
+        return _refused(response_type, why)
+    ask_for(caller, request)
     return await context.controller.call(
         _method(request), request, response_type, timeout_s=timeout_s, attempt_s=attempt_s
     )
@@ -233,9 +122,10 @@ def _method(request: Message) -> str:
 
 
 async def _forward(
-    context: BrokerContext, request: Any, response_type: type[R], timeout_s: float
+    context: BrokerContext, caller: Caller, request: Any, response_type: type[R], timeout_s: float
 ) -> R:
     """A request without an id gets one here: attempts at several controllers then count as one."""
+    ask_for(caller, request)
     if not request.request_id:
         request.request_id = context.new_request_id()
     # Before outcomes are remembered, a second attempt could have an effect of its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
@@ -12,7 +12,7 @@ from broker.replication.manager import ReplicaManager
 from broker.service.producer_ids import ProducerIds
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
-from runtime.authorization.authorizer import AllowAll, Authorizer
+from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import NodeConfig
 from stele.world import Clock
 
@@ -42,8 +42,8 @@ class BrokerContext:
     lease_valid: Callable[[], bool]
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
+    authorizer: Authorizer
     caught_up: Callable[[], bool] = lambda: True
-    authorizer: Authorizer = field(default_factory=AllowAll)
 
     @property
     def broker_id(self) -> int:

@@ -1,4 +1,5 @@
-"""Who may do what: the one hook where an authorizer is asked, by services and nobody else.
+"""Who may do what: the one hook where an authorizer is asked, by brokers' services and on the ports
+of controllers, and by nobody else.
 
 Operations and kinds of resources are Kafka's, with Kafka's numbers.
 """

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from metadata.brokers import GRPC, PLAINTEXT
+from world.network import Peer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of whoever has not proven to be somebody; nobody can yet."""
@@ -28,3 +29,8 @@ class Caller:
     listener: str  # the name of the listener that it came in on: whose addresses it is told
     plane: Plane
     address: str  # of its machine, without a port
+
+
+def grpc_caller(listener: str, peer: Peer) -> Caller:
+    """Who calls over gRPC, on a listener of that name."""
+    return Caller(ANONYMOUS, None, listener, Plane.GRPC, peer.address)

@@ -34,8 +34,6 @@ from metadata.image import MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
-from runtime.authorization.authorizer import Operation, Resource
-from runtime.authorization.caller import Caller
 from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
@@ -46,6 +44,7 @@ from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1 import metadata_pb2 as pb
 from storage.producer_state import ProducerEntry
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_edges import FakeNetwork, fake_rng
 from tests.support.decisions import deciding
 from tests.support.timing import LoopClock
@@ -71,18 +70,6 @@ SETTINGS = {
 
 def topic_id(name: str) -> bytes:
     return name.encode().rjust(16, b"#")
-
-
-class FakeAuthorizer:
-    """Allows everything but what a test denies; remembers who asked."""
-
-    def __init__(self) -> None:
-        self.denied: set[tuple[Operation, Resource]] = set()
-        self.callers: list[Caller] = []
-
-    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        self.callers.append(caller)
-        return (operation, resource) not in self.denied
 
 
 class FakeReplicas(ReplicaManager):

@@ -12,10 +12,12 @@ from controller.service import ControllerService
 from metadata.features import supported_ranges
 from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from raft.quorum import FeatureLevels
+from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig, from_settings
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Stream
 from storage.errors import StorageError
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.controller import CLUSTER_ID, endpoints, incarnation
 from world.network import Peer, Service
 
@@ -124,10 +126,12 @@ class Controller:
         self.process: Process = simulation.process(self.name)
         self.quorum = FakeQuorum(node_id, log)
         self.fatal: list[BaseException] = []
+        self.authorizer = FakeAuthorizer()
         self.service = ControllerService(
             config(node_id, **settings),
             CLUSTER_ID,
             self.process.world,
+            port=ControllerPort(self.authorizer),
             on_fatal=self.fatal.append,
         )
 

@@ -1,3 +1,4 @@
+from stele.wire.v1 import caller_pb2 as _caller_pb2
 from stele.wire.v1 import errors_pb2 as _errors_pb2
 from stele.wire.v1 import raft_pb2 as _raft_pb2
 from google.protobuf.internal import containers as _containers
@@ -58,14 +59,16 @@ class NewTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Iterable[_Union[NewTopic.Assignment, _Mapping]]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicsRequest(_message.Message):
-    __slots__ = ("topics", "validate_only", "request_id")
+    __slots__ = ("topics", "validate_only", "on_behalf_of", "request_id")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
     validate_only: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
@@ -99,14 +102,16 @@ class CreateTopicsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
-    __slots__ = ("names", "topic_ids", "request_id")
+    __slots__ = ("names", "topic_ids", "on_behalf_of", "request_id")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     topic_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
@@ -136,7 +141,7 @@ class DeleteTopicsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class CreatePartitionsRequest(_message.Message):
-    __slots__ = ("topics", "validate_only", "request_id")
+    __slots__ = ("topics", "validate_only", "on_behalf_of", "request_id")
     class Replicas(_message.Message):
         __slots__ = ("ids",)
         IDS_FIELD_NUMBER: _ClassVar[int]
@@ -158,11 +163,13 @@ class CreatePartitionsRequest(_message.Message):
         def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., assignments: _Optional[_Union[CreatePartitionsRequest.Assignments, _Mapping]] = ...) -> None: ...
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[CreatePartitionsRequest.Topic]
     validate_only: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, topics: _Optional[_Iterable[_Union[CreatePartitionsRequest.Topic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreatePartitionsRequest.Topic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
@@ -198,7 +205,7 @@ class ConfigResource(_message.Message):
     def __init__(self, type: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class AlterConfigsRequest(_message.Message):
-    __slots__ = ("resources", "validate_only", "request_id")
+    __slots__ = ("resources", "validate_only", "on_behalf_of", "request_id")
     class Change(_message.Message):
         __slots__ = ("name", "value", "list_operation")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -219,11 +226,13 @@ class AlterConfigsRequest(_message.Message):
         def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[AlterConfigsRequest.Change, _Mapping]]] = ..., replace_all: _Optional[bool] = ...) -> None: ...
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsRequest.Resource]
     validate_only: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsRequest.Resource, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsRequest.Resource, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class AlterConfigsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "resources", "metadata_offset", "message", "already_done")
@@ -302,14 +311,16 @@ class TopicPartitionName(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class ElectLeadersRequest(_message.Message):
-    __slots__ = ("partitions", "unclean", "request_id")
+    __slots__ = ("partitions", "unclean", "on_behalf_of", "request_id")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TopicPartitionName]
     unclean: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., unclean: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., unclean: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class ElectLeadersResponse(_message.Message):
     __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message", "already_done")
@@ -339,7 +350,7 @@ class ElectLeadersResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ElectLeadersResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("partitions", "keep_replication_factor", "request_id")
+    __slots__ = ("partitions", "keep_replication_factor", "on_behalf_of", "request_id")
     class Replicas(_message.Message):
         __slots__ = ("ids",)
         IDS_FIELD_NUMBER: _ClassVar[int]
@@ -356,11 +367,13 @@ class AlterPartitionReassignmentsRequest(_message.Message):
         def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., target: _Optional[_Union[AlterPartitionReassignmentsRequest.Replicas, _Mapping]] = ...) -> None: ...
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     KEEP_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionReassignmentsRequest.Partition]
     keep_replication_factor: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsRequest.Partition, _Mapping]]] = ..., keep_replication_factor: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsRequest.Partition, _Mapping]]] = ..., keep_replication_factor: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class AlterPartitionReassignmentsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message", "already_done")
@@ -390,10 +403,12 @@ class AlterPartitionReassignmentsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
 
 class ListPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "on_behalf_of")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[TopicPartitionName]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ...) -> None: ...
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    def __init__(self, partitions: _Optional[_Iterable[_Union[TopicPartitionName, _Mapping]]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class ListPartitionReassignmentsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "partitions", "metadata_offset", "message")
@@ -423,12 +438,14 @@ class ListPartitionReassignmentsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ListPartitionReassignmentsResponse.Partition, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class UnregisterBrokerRequest(_message.Message):
-    __slots__ = ("broker_id", "request_id")
+    __slots__ = ("broker_id", "on_behalf_of", "request_id")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, broker_id: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class UnregisterBrokerResponse(_message.Message):
     __slots__ = ("error", "leader_id", "metadata_offset", "message", "already_done")
@@ -557,7 +574,7 @@ class DescribeTopicsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribeTopicsResponse.Topic, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class UpdateFeaturesRequest(_message.Message):
-    __slots__ = ("updates", "validate_only", "request_id")
+    __slots__ = ("updates", "validate_only", "on_behalf_of", "request_id")
     class Update(_message.Message):
         __slots__ = ("name", "level", "type")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -569,11 +586,13 @@ class UpdateFeaturesRequest(_message.Message):
         def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., type: _Optional[_Union[UpgradeType, str]] = ...) -> None: ...
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     updates: _containers.RepeatedCompositeFieldContainer[UpdateFeaturesRequest.Update]
     validate_only: bool
+    on_behalf_of: _caller_pb2.OnBehalfOf
     request_id: bytes
-    def __init__(self, updates: _Optional[_Iterable[_Union[UpdateFeaturesRequest.Update, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, updates: _Optional[_Iterable[_Union[UpdateFeaturesRequest.Update, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class UpdateFeaturesResponse(_message.Message):
     __slots__ = ("error", "leader_id", "features", "metadata_offset", "message", "already_done")

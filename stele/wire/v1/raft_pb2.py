@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from stele.wire.v1 import caller_pb2 as stele_dot_v1_dot_caller__pb2
 from stele.wire.v1 import errors_pb2 as stele_dot_v1_dot_errors__pb2
 from stele.wire.v1 import metadata_pb2 as stele_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13stele/v1/raft.proto\x12\x08stele.v1\x1a\x15stele/v1/errors.proto\x1a\x17stele/v1/metadata.proto\"\xcf\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61ndidate_id\x18\x02 \x01(\x05\x12\x1e\n\x16\x63\x61ndidate_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12\x13\n\x0blast_offset\x18\x07 \x01(\x03\x12\x12\n\nlast_epoch\x18\x08 \x01(\x05\x12\x10\n\x08pre_vote\x18\t \x01(\x08\"~\n\x0cVoteResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07granted\x18\x04 \x01(\x08\x12\x17\n\x0fleader_endpoint\x18\x05 \x01(\t\"\x96\x01\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\x06 \x01(\t\"y\n\x18\x42\x65ginQuorumEpochResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x17\n\x0fleader_endpoint\x18\x04 \x01(\t\"k\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1c\n\x14preferred_successors\x18\x04 \x03(\x05\"w\n\x16\x45ndQuorumEpochResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x17\n\x0fleader_endpoint\x18\x04 \x01(\t\"\xdb\x01\n\x12QuorumFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x03 \x01(\x0c\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\t \x01(\x03\"3\n\x0e\x45pochEndOffset\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x12\n\nend_offset\x18\x02 \x01(\x03\"/\n\nSnapshotId\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\x8c\x02\n\x13QuorumFetchResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12+\n\tdiverging\x18\x06 \x01(\x0b\x32\x18.stele.v1.EpochEndOffset\x12&\n\x08snapshot\x18\x07 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x0f\n\x07records\x18\x08 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\t \x01(\t\"\xb8\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x03 \x01(\x0c\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12&\n\x08snapshot\x18\x05 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x10\n\x08position\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\"\xcc\x01\n\x15\x46\x65tchSnapshotResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12&\n\x08snapshot\x18\x04 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x0c\n\x04size\x18\x05 \x01(\x03\x12\x10\n\x08position\x18\x06 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\x08 \x01(\t\"\x17\n\x15\x44\x65scribeQuorumRequest\"\x9e\x01\n\x0cReplicaState\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\x12\x1a\n\x12last_fetch_time_ms\x18\x04 \x01(\x03\x12\x1e\n\x16last_caught_up_time_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x65ndpoint\x18\x06 \x01(\t\"\xda\x01\n\x16\x44\x65scribeQuorumResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12&\n\x06voters\x18\x05 \x03(\x0b\x32\x16.stele.v1.ReplicaState\x12)\n\tobservers\x18\x06 \x03(\x0b\x32\x16.stele.v1.ReplicaState\x12\x0f\n\x07message\x18\x07 \x01(\t\"A\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\nrequest_id\x18\x02 \x01(\x0c\"s\n\x1aTransferLeadershipResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x8d\x01\n\x0f\x41\x64\x64VoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\x12\x12\n\nrequest_id\x18\x06 \x01(\x0c\"j\n\x12RemoveVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x12\n\nrequest_id\x18\x04 \x01(\x0c\"\x92\x01\n\x12UpdateVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12(\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x16.stele.v1.FeatureRange\".\n\x18SupportedFeaturesRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xa5\x01\n\x19SupportedFeaturesResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12(\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x13\n\x0bout_of_room\x18\x05 \x01(\x08\"l\n\x13VoterChangeResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t2\xf7\x06\n\x04Raft\x12\x35\n\x04Vote\x12\x15.stele.v1.VoteRequest\x1a\x16.stele.v1.VoteResponse\x12Y\n\x10\x42\x65ginQuorumEpoch\x12!.stele.v1.BeginQuorumEpochRequest\x1a\".stele.v1.BeginQuorumEpochResponse\x12S\n\x0e\x45ndQuorumEpoch\x12\x1f.stele.v1.EndQuorumEpochRequest\x1a .stele.v1.EndQuorumEpochResponse\x12\x44\n\x05\x46\x65tch\x12\x1c.stele.v1.QuorumFetchRequest\x1a\x1d.stele.v1.QuorumFetchResponse\x12P\n\rFetchSnapshot\x12\x1e.stele.v1.FetchSnapshotRequest\x1a\x1f.stele.v1.FetchSnapshotResponse\x12S\n\x0e\x44\x65scribeQuorum\x12\x1f.stele.v1.DescribeQuorumRequest\x1a .stele.v1.DescribeQuorumResponse\x12_\n\x12TransferLeadership\x12#.stele.v1.TransferLeadershipRequest\x1a$.stele.v1.TransferLeadershipResponse\x12\x44\n\x08\x41\x64\x64Voter\x12\x19.stele.v1.AddVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12J\n\x0bRemoveVoter\x12\x1c.stele.v1.RemoveVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12J\n\x0bUpdateVoter\x12\x1c.stele.v1.UpdateVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12\\\n\x11SupportedFeatures\x12\".stele.v1.SupportedFeaturesRequest\x1a#.stele.v1.SupportedFeaturesResponseB\x12Z\x10stele/v1;stelev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13stele/v1/raft.proto\x12\x08stele.v1\x1a\x15stele/v1/caller.proto\x1a\x15stele/v1/errors.proto\x1a\x17stele/v1/metadata.proto\"\xcf\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61ndidate_id\x18\x02 \x01(\x05\x12\x1e\n\x16\x63\x61ndidate_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12\x13\n\x0blast_offset\x18\x07 \x01(\x03\x12\x12\n\nlast_epoch\x18\x08 \x01(\x05\x12\x10\n\x08pre_vote\x18\t \x01(\x08\"~\n\x0cVoteResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07granted\x18\x04 \x01(\x08\x12\x17\n\x0fleader_endpoint\x18\x05 \x01(\t\"\x96\x01\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x10\n\x08voter_id\x18\x04 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x05 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\x06 \x01(\t\"y\n\x18\x42\x65ginQuorumEpochResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x17\n\x0fleader_endpoint\x18\x04 \x01(\t\"k\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1c\n\x14preferred_successors\x18\x04 \x03(\x05\"w\n\x16\x45ndQuorumEpochResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x17\n\x0fleader_endpoint\x18\x04 \x01(\t\"\xdb\x01\n\x12QuorumFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x03 \x01(\x0c\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\t \x01(\x03\"3\n\x0e\x45pochEndOffset\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x12\n\nend_offset\x18\x02 \x01(\x03\"/\n\nSnapshotId\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\x8c\x02\n\x13QuorumFetchResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12+\n\tdiverging\x18\x06 \x01(\x0b\x32\x18.stele.v1.EpochEndOffset\x12&\n\x08snapshot\x18\x07 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x0f\n\x07records\x18\x08 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\t \x01(\t\"\xb8\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x1c\n\x14replica_directory_id\x18\x03 \x01(\x0c\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12&\n\x08snapshot\x18\x05 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x10\n\x08position\x18\x06 \x01(\x03\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\"\xcc\x01\n\x15\x46\x65tchSnapshotResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12&\n\x08snapshot\x18\x04 \x01(\x0b\x32\x14.stele.v1.SnapshotId\x12\x0c\n\x04size\x18\x05 \x01(\x03\x12\x10\n\x08position\x18\x06 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\x0c\x12\x17\n\x0fleader_endpoint\x18\x08 \x01(\t\"C\n\x15\x44\x65scribeQuorumRequest\x12*\n\x0con_behalf_of\x18\x0e \x01(\x0b\x32\x14.stele.v1.OnBehalfOf\"\x9e\x01\n\x0cReplicaState\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\x12\x1a\n\x12last_fetch_time_ms\x18\x04 \x01(\x03\x12\x1e\n\x16last_caught_up_time_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x65ndpoint\x18\x06 \x01(\t\"\xda\x01\n\x16\x44\x65scribeQuorumResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x03\x12&\n\x06voters\x18\x05 \x03(\x0b\x32\x16.stele.v1.ReplicaState\x12)\n\tobservers\x18\x06 \x03(\x0b\x32\x16.stele.v1.ReplicaState\x12\x0f\n\x07message\x18\x07 \x01(\t\"m\n\x19TransferLeadershipRequest\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12\x12\n\nrequest_id\x18\x02 \x01(\x0c\x12*\n\x0con_behalf_of\x18\x0e \x01(\x0b\x32\x14.stele.v1.OnBehalfOf\"s\n\x1aTransferLeadershipResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t\"\xb9\x01\n\x0f\x41\x64\x64VoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\x12\x12\n\nrequest_id\x18\x06 \x01(\x0c\x12*\n\x0con_behalf_of\x18\x0e \x01(\x0b\x32\x14.stele.v1.OnBehalfOf\"\x96\x01\n\x12RemoveVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x12\n\nrequest_id\x18\x04 \x01(\x0c\x12*\n\x0con_behalf_of\x18\x0e \x01(\x0b\x32\x14.stele.v1.OnBehalfOf\"\x92\x01\n\x12UpdateVoterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08voter_id\x18\x02 \x01(\x05\x12\x1a\n\x12voter_directory_id\x18\x03 \x01(\x0c\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12(\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x16.stele.v1.FeatureRange\".\n\x18SupportedFeaturesRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xa5\x01\n\x19SupportedFeaturesResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12(\n\x08\x66\x65\x61tures\x18\x04 \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x13\n\x0bout_of_room\x18\x05 \x01(\x08\"l\n\x13VoterChangeResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x0f\n\x07message\x18\x04 \x01(\t2\xf7\x06\n\x04Raft\x12\x35\n\x04Vote\x12\x15.stele.v1.VoteRequest\x1a\x16.stele.v1.VoteResponse\x12Y\n\x10\x42\x65ginQuorumEpoch\x12!.stele.v1.BeginQuorumEpochRequest\x1a\".stele.v1.BeginQuorumEpochResponse\x12S\n\x0e\x45ndQuorumEpoch\x12\x1f.stele.v1.EndQuorumEpochRequest\x1a .stele.v1.EndQuorumEpochResponse\x12\x44\n\x05\x46\x65tch\x12\x1c.stele.v1.QuorumFetchRequest\x1a\x1d.stele.v1.QuorumFetchResponse\x12P\n\rFetchSnapshot\x12\x1e.stele.v1.FetchSnapshotRequest\x1a\x1f.stele.v1.FetchSnapshotResponse\x12S\n\x0e\x44\x65scribeQuorum\x12\x1f.stele.v1.DescribeQuorumRequest\x1a .stele.v1.DescribeQuorumResponse\x12_\n\x12TransferLeadership\x12#.stele.v1.TransferLeadershipRequest\x1a$.stele.v1.TransferLeadershipResponse\x12\x44\n\x08\x41\x64\x64Voter\x12\x19.stele.v1.AddVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12J\n\x0bRemoveVoter\x12\x1c.stele.v1.RemoveVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12J\n\x0bUpdateVoter\x12\x1c.stele.v1.UpdateVoterRequest\x1a\x1d.stele.v1.VoterChangeResponse\x12\\\n\x11SupportedFeatures\x12\".stele.v1.SupportedFeaturesRequest\x1a#.stele.v1.SupportedFeaturesResponseB\x12Z\x10stele/v1;stelev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,52 +35,52 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stele.v1.raft_pb2', _global
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020stele/v1;stelev1'
-  _globals['_VOTEREQUEST']._serialized_start=82
-  _globals['_VOTEREQUEST']._serialized_end=289
-  _globals['_VOTERESPONSE']._serialized_start=291
-  _globals['_VOTERESPONSE']._serialized_end=417
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=420
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=570
-  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_start=572
-  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_end=693
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=695
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=802
-  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_start=804
-  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_end=923
-  _globals['_QUORUMFETCHREQUEST']._serialized_start=926
-  _globals['_QUORUMFETCHREQUEST']._serialized_end=1145
-  _globals['_EPOCHENDOFFSET']._serialized_start=1147
-  _globals['_EPOCHENDOFFSET']._serialized_end=1198
-  _globals['_SNAPSHOTID']._serialized_start=1200
-  _globals['_SNAPSHOTID']._serialized_end=1247
-  _globals['_QUORUMFETCHRESPONSE']._serialized_start=1250
-  _globals['_QUORUMFETCHRESPONSE']._serialized_end=1518
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1521
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1705
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1708
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1912
-  _globals['_DESCRIBEQUORUMREQUEST']._serialized_start=1914
-  _globals['_DESCRIBEQUORUMREQUEST']._serialized_end=1937
-  _globals['_REPLICASTATE']._serialized_start=1940
-  _globals['_REPLICASTATE']._serialized_end=2098
-  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_start=2101
-  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_end=2319
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=2321
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2386
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=2388
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=2503
-  _globals['_ADDVOTERREQUEST']._serialized_start=2506
-  _globals['_ADDVOTERREQUEST']._serialized_end=2647
-  _globals['_REMOVEVOTERREQUEST']._serialized_start=2649
-  _globals['_REMOVEVOTERREQUEST']._serialized_end=2755
-  _globals['_UPDATEVOTERREQUEST']._serialized_start=2758
-  _globals['_UPDATEVOTERREQUEST']._serialized_end=2904
-  _globals['_SUPPORTEDFEATURESREQUEST']._serialized_start=2906
-  _globals['_SUPPORTEDFEATURESREQUEST']._serialized_end=2952
-  _globals['_SUPPORTEDFEATURESRESPONSE']._serialized_start=2955
-  _globals['_SUPPORTEDFEATURESRESPONSE']._serialized_end=3120
-  _globals['_VOTERCHANGERESPONSE']._serialized_start=3122
-  _globals['_VOTERCHANGERESPONSE']._serialized_end=3230
-  _globals['_RAFT']._serialized_start=3233
-  _globals['_RAFT']._serialized_end=4120
+  _globals['_VOTEREQUEST']._serialized_start=105
+  _globals['_VOTEREQUEST']._serialized_end=312
+  _globals['_VOTERESPONSE']._serialized_start=314
+  _globals['_VOTERESPONSE']._serialized_end=440
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=443
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=593
+  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_start=595
+  _globals['_BEGINQUORUMEPOCHRESPONSE']._serialized_end=716
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=718
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=825
+  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_start=827
+  _globals['_ENDQUORUMEPOCHRESPONSE']._serialized_end=946
+  _globals['_QUORUMFETCHREQUEST']._serialized_start=949
+  _globals['_QUORUMFETCHREQUEST']._serialized_end=1168
+  _globals['_EPOCHENDOFFSET']._serialized_start=1170
+  _globals['_EPOCHENDOFFSET']._serialized_end=1221
+  _globals['_SNAPSHOTID']._serialized_start=1223
+  _globals['_SNAPSHOTID']._serialized_end=1270
+  _globals['_QUORUMFETCHRESPONSE']._serialized_start=1273
+  _globals['_QUORUMFETCHRESPONSE']._serialized_end=1541
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1544
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1728
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1731
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1935
+  _globals['_DESCRIBEQUORUMREQUEST']._serialized_start=1937
+  _globals['_DESCRIBEQUORUMREQUEST']._serialized_end=2004
+  _globals['_REPLICASTATE']._serialized_start=2007
+  _globals['_REPLICASTATE']._serialized_end=2165
+  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_start=2168
+  _globals['_DESCRIBEQUORUMRESPONSE']._serialized_end=2386
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=2388
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=2497
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=2499
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=2614
+  _globals['_ADDVOTERREQUEST']._serialized_start=2617
+  _globals['_ADDVOTERREQUEST']._serialized_end=2802
+  _globals['_REMOVEVOTERREQUEST']._serialized_start=2805
+  _globals['_REMOVEVOTERREQUEST']._serialized_end=2955
+  _globals['_UPDATEVOTERREQUEST']._serialized_start=2958
+  _globals['_UPDATEVOTERREQUEST']._serialized_end=3104
+  _globals['_SUPPORTEDFEATURESREQUEST']._serialized_start=3106
+  _globals['_SUPPORTEDFEATURESREQUEST']._serialized_end=3152
+  _globals['_SUPPORTEDFEATURESRESPONSE']._serialized_start=3155
+  _globals['_SUPPORTEDFEATURESRESPONSE']._serialized_end=3320
+  _globals['_VOTERCHANGERESPONSE']._serialized_start=3322
+  _globals['_VOTERCHANGERESPONSE']._serialized_end=3430
+  _globals['_RAFT']._serialized_start=3433
+  _globals['_RAFT']._serialized_end=4320
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from stele.wire.v1 import caller_pb2 as _caller_pb2
 from stele.wire.v1 import errors_pb2 as _errors_pb2
 from stele.wire.v1 import metadata_pb2 as _metadata_pb2
 from google.protobuf.internal import containers as _containers
@@ -195,8 +196,10 @@ class FetchSnapshotResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., snapshot: _Optional[_Union[SnapshotId, _Mapping]] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("on_behalf_of",)
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    def __init__(self, on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class ReplicaState(_message.Message):
     __slots__ = ("replica_id", "directory_id", "log_end_offset", "last_fetch_time_ms", "last_caught_up_time_ms", "endpoint")
@@ -233,12 +236,14 @@ class DescribeQuorumResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaState, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
-    __slots__ = ("voter_id", "request_id")
+    __slots__ = ("voter_id", "request_id", "on_behalf_of")
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     voter_id: int
     request_id: bytes
-    def __init__(self, voter_id: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    def __init__(self, voter_id: _Optional[int] = ..., request_id: _Optional[bytes] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class TransferLeadershipResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "message")
@@ -253,32 +258,36 @@ class TransferLeadershipResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AddVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "timeout_ms", "request_id")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "timeout_ms", "request_id", "on_behalf_of")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
     endpoint: str
     timeout_ms: int
     request_id: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class RemoveVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "request_id")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "request_id", "on_behalf_of")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
     request_id: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class UpdateVoterRequest(_message.Message):
     __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "features")

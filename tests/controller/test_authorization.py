@@ -1,0 +1,193 @@
+"""Who asks on a controller's port, and what is refused there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from chaos.sim.world.simulation import Simulation
+from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from stele.errors import ErrorCode
+from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1.caller_pb2 import OnBehalfOf
+from tests.support.controller_world import Controller, StubBroker
+
+ID = b"0123456789abcdef"
+ALICE = OnBehalfOf(principal="User:alice", client_id="laptop", address="10.1.1.1")
+
+
+class Bench:
+    """An active controller and a broker that is registered there."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.controller = Controller(simulation)
+        self.authorizer = self.controller.authorizer
+        self.broker = StubBroker(simulation, 1)
+
+    async def ask(self, method: str, request: Message, response_type: Any) -> Any:
+        return await self.broker.call(f"/stele.v1.Admin/{method}", request, response_type)
+
+    async def create(self, *names: str, **fields: Any) -> Any:
+        topics = [pb.NewTopic(name=name, partitions=1, replication_factor=1) for name in names]
+        request = pb.CreateTopicsRequest(topics=topics, **fields)
+        return await self.ask("CreateTopics", request, pb.CreateTopicsResponse)
+
+    def has(self, topic: str) -> bool:
+        return self.controller.service.image.topic(topic) is not None
+
+
+def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        bench = Bench(simulation)
+        await bench.controller.start()
+        await bench.broker.join()
+        await asyncio.sleep(0.1)
+        await scenario(bench)
+
+    simulation.run(main())
+
+
+def test_a_forwarded_change_is_its_clients() -> None:
+    async def scenario(bench: Bench) -> None:
+        assert (await bench.create("t", on_behalf_of=ALICE)).topics[0].error == ErrorCode.NONE
+        sender, *askers = bench.authorizer.callers
+        assert sender.principal == ANONYMOUS, "whether it may name another one"
+        assert set(askers) == {Caller("User:alice", "laptop", "CONTROLLER", Plane.GRPC, "10.1.1.1")}
+
+    run(scenario)
+
+
+def test_a_client_that_does_not_call_itself_anything() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create("t", on_behalf_of=OnBehalfOf(principal="User:bob", address="10.1.1.2"))
+        assert bench.authorizer.callers[-1].principal == "User:bob"
+        assert bench.authorizer.callers[-1].client_id is None
+
+    run(scenario)
+
+
+def test_a_direct_change_is_its_senders() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create("t")
+        (caller,) = set(bench.authorizer.callers)
+        assert (caller.principal, caller.client_id) == (ANONYMOUS, None)
+
+    run(scenario)
+
+
+def test_only_a_broker_may_name_another_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+        answer = await bench.create("t", on_behalf_of=ALICE)
+        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert f"{ANONYMOUS} may not CLUSTER_ACTION the cluster" in answer.message
+        assert not bench.has("t")
+        assert (await bench.create("t")).error == ErrorCode.NONE, "who asks for itself"
+
+    run(scenario)
+
+
+def test_what_may_not_be_changed_is_refused_in_its_place() -> None:
+    async def scenario(bench: Bench) -> None:
+        denied = bench.authorizer.denied
+        denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("b"))}
+        answer = await bench.create("a", "b", "c", on_behalf_of=ALICE, request_id=ID)
+        assert [(each.name, each.error) for each in answer.topics] == [
+            ("a", ErrorCode.NONE),
+            ("b", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            ("c", ErrorCode.NONE),
+        ]
+        assert answer.topics[1].message == "User:alice may not CREATE the topic b"
+        assert [bench.has(name) for name in "abc"] == [True, False, True]
+
+    run(scenario)
+
+
+def test_nothing_is_decided_where_everything_is_refused() -> None:
+    async def scenario(bench: Bench) -> None:
+        denied = bench.authorizer.denied
+        denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("a"))}
+        before = bench.controller.service.image.offset
+        answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+        assert answer.topics[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert bench.controller.service.image.offset == before
+        denied.clear()
+        answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+        assert not answer.already_done, "the refusal was no outcome of the request"
+        assert bench.has("a")
+
+    run(scenario)
+
+
+OF_THE_CLUSTER = [
+    (Operation.ALTER, "UnregisterBroker", pb.UnregisterBrokerRequest, pb.UnregisterBrokerResponse),
+    (Operation.ALTER, "ElectLeaders", pb.ElectLeadersRequest, pb.ElectLeadersResponse),
+    (Operation.ALTER, "UpdateFeatures", pb.UpdateFeaturesRequest, pb.UpdateFeaturesResponse),
+    (
+        Operation.ALTER,
+        "AlterPartitionReassignments",
+        pb.AlterPartitionReassignmentsRequest,
+        pb.AlterPartitionReassignmentsResponse,
+    ),
+    (
+        Operation.DESCRIBE,
+        "ListPartitionReassignments",
+        pb.ListPartitionReassignmentsRequest,
+        pb.ListPartitionReassignmentsResponse,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "method", "request_type", "response_type"),
+    OF_THE_CLUSTER,
+    ids=[method for _, method, _, _ in OF_THE_CLUSTER],
+)
+def test_what_takes_a_permission_of_the_cluster(
+    operation: Operation, method: str, request_type: Any, response_type: Any
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.authorizer.denied.add((operation, CLUSTER))
+        request = request_type(on_behalf_of=ALICE)
+        answer = await bench.ask(method, request, response_type)
+        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert f"User:alice may not {operation.name} the cluster" in answer.message
+        bench.authorizer.denied.clear()
+        answer = await bench.ask(method, request, response_type)
+        assert answer.error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    run(scenario)
+
+
+def test_a_request_is_the_same_whatever_way_it_comes() -> None:
+    async def scenario(bench: Bench) -> None:
+        elsewhere = OnBehalfOf(principal="User:alice", address="10.1.1.9")
+        assert not (await bench.create("t", on_behalf_of=ALICE, request_id=ID)).already_done
+        for fields in ({"on_behalf_of": elsewhere}, {}):
+            answer = await bench.create("t", request_id=ID, **fields)
+            assert (answer.error, answer.topics[0].error) == (ErrorCode.NONE, ErrorCode.NONE)
+            assert answer.already_done
+
+    run(scenario)
+
+
+def test_who_does_not_lead_refuses_nothing_but_to_decide() -> None:
+    """Its metadata, and the permissions in them, may be old."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.authorizer.denied.add((Operation.ALTER, CLUSTER))
+        bench.controller.process.loop.call_soon(bench.controller.quorum.resign, 101)
+        await asyncio.sleep(0.1)
+        answer = await bench.ask(
+            "UnregisterBroker", pb.UnregisterBrokerRequest(broker_id=1), pb.UnregisterBrokerResponse
+        )
+        assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
+
+    run(scenario)
