@@ -1,4 +1,4 @@
-"""What clients were told is written."""
+"""Writes that clients were told of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from chaos.sim.laws.scene import Report
 
 
 class Acknowledged(Law):
-    """What is acknowledged is on as many disks as promised. Asked at each acknowledgement."""
+    """Every acknowledged record is on as many disks as promised, at the moment when the client
+    hears of it."""
 
     name = "acknowledged means on disk"
     cadence = Cadence.TOLD
@@ -20,7 +21,7 @@ class Acknowledged(Law):
     def check_record(
         self, cluster: SimCluster, partition: str, value: bytes, needed: int, report: Report
     ) -> None:
-        """``value`` stands uncompressed in one record only."""
+        """``value``: bytes that only this record contains, uncompressed."""
         self.looked += 1
         holders = []
         for node in cluster.brokers.values():
@@ -28,7 +29,7 @@ class Acknowledged(Law):
                 holders.append(node.id)
                 if len(holders) == needed:
                     return
-        # The word of it may still have been on its way when a disk was damaged.
+        # The acknowledgement may have been under way when a disk was damaged.
         holders += [
             node.id
             for node in cluster.brokers.values()

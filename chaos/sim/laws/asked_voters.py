@@ -1,4 +1,4 @@
-"""Who joins and leaves the voters, by what was asked for."""
+"""Compares who joins and leaves the voters with what administrators asked for."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stele.wire.v1.raft_pb2 import (
     RemoveVoterRequest,
 )
 
-# Of a controller by its own service or by that for administrators, or of a broker.
+# Calls to a controller, by its own service or the administrators' one, or to a broker.
 _ADD_VOTER, _REMOVE_VOTER = "/AddVoter", "/RemoveVoter"
 
 
 class VotersChangeAsAsked(Law):
-    """Nobody becomes a voter, and no voter leaves, but who was named to somebody: node and disk."""
+    """A replica becomes a voter, or stops being one, only if a request named its node and disk."""
 
     name = "voters change as asked"
     cadence = Cadence.QUORUM
@@ -27,7 +27,7 @@ class VotersChangeAsAsked(Law):
     def __init__(self) -> None:
         self._added: set[ReplicaKey] = set()
         self._removed: set[ReplicaKey] = set()
-        # The newest two sets that each controller had at the last look.
+        # The newest two sets of each controller at the last look.
         self._seen: dict[int, tuple[VoterSet, VoterSet]] = {}
 
     def hear(self, stage: Stage, said: Said) -> None:

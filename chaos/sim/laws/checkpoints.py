@@ -1,4 +1,4 @@
-"""What the checkpoints of a directory say of its logs."""
+"""Compares the checkpoints of a directory with its logs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from chaos.sim.laws.scene import Report
 
 
 class CheckpointsClaimWhatIsThere(Law):
-    """No checkpoint of a directory claims more of a log than there is: at the next start the log
-    would pass for corrupt. A log made anew under its name begins with none."""
+    """No checkpoint of a directory claims more of a log than the log has: otherwise the log would
+    seem corrupt at the next start. A new log under an old name begins without checkpoints."""
 
     name = "checkpoints claim what is there"
     cadence = Cadence.SELDOM

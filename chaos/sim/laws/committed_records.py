@@ -1,4 +1,4 @@
-"""What replicas have committed."""
+"""The records that replicas have committed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from storage.log import PartitionLog
 
 
 class Committed(NamedTuple):
-    """A batch, as the first replica that committed it had it."""
+    """A batch as it was on the first replica that committed it."""
 
     last_offset: int
     crc: int
@@ -47,9 +47,10 @@ class Committed(NamedTuple):
 class CommittedRecordsStay(Law):
     """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
 
-    The first replica that commits a batch says what it is. A partition's leader always has all
-    that was ever committed, but for what a recorded unclean election has cut: what its leader has
-    of it stays committed, and the others are compared again once they are in the ISR.
+    The first replica seen to commit a batch defines it. A partition's leader always has everything
+    that was ever committed, except for what a recorded unclean election has cut. After such an
+    election, what the new leader still has of it stays committed. The other replicas are compared
+    again once they are in the ISR.
     """
 
     name = "what is committed stays"
@@ -60,11 +61,13 @@ class CommittedRecordsStay(Law):
         self._metadata = metadata
         self._batches: dict[PartitionId, dict[int, Committed]] = {}  # by base offset
         self._ends: dict[PartitionId, int] = {}
-        self._unclean: dict[PartitionId, int] = {}  # elections of which all is known by now
-        # (log, its truncation generation, what to read next) of a replica in a process, which gets
-        # a new log when it is removed and added again.
+        # Unclean elections whose leader was already seen, so that their cut is known.
+        self._unclean: dict[PartitionId, int] = {}
+        # By process and partition: (log, its truncation generation, what to read next). A replica
+        # that is removed and added again gets a new log.
         self._read: dict[tuple[str, PartitionId], tuple[PartitionLog, int, Place]] = {}
-        # What was committed there when it was read: while that is so there is nothing to read.
+        # How far the replica was committed when it was last read: until this changes, there is
+        # nothing to read.
         self._compared: dict[tuple[str, PartitionId], int] = {}
 
     @classmethod
@@ -81,7 +84,7 @@ class CommittedRecordsStay(Law):
             if replica.machine.state.unclean_elections != elections or (
                 elections and node.id not in replica.machine.state.isr
             ):
-                continue  # it may have more than its leader, and has yet to hear of it
+                continue  # it may still have records that the unclean election has cut
             self._compare(cluster, node, replica, report)
             if image is not None and replica.machine.is_leader:
                 self._check_leader(node, replica, image, report)
@@ -89,7 +92,8 @@ class CommittedRecordsStay(Law):
     def _cut_by_unclean_elections(
         self, cluster: SimCluster, image: MetadataImage
     ) -> set[PartitionId]:
-        """Forget what they cut; partitions of which the elected leader was not seen yet."""
+        """Forget what unclean elections have cut. Returns the partitions whose newly elected leader
+        was not seen yet."""
         unseen = set()
         for topic, number, state in image.sorted_partitions():
             partition = PartitionId(topic.topic_id, number)
@@ -162,11 +166,11 @@ class CommittedRecordsStay(Law):
         return known == Committed.of(header)
 
     def batches_of(self, partition: PartitionId) -> Mapping[int, Committed]:
-        """All that were seen to be committed, by base offset; those that are gone since, too."""
+        """All batches ever seen to be committed, by base offset, also those that are gone now."""
         return self._batches.get(partition, {})
 
     def is_up_to(self, partition: PartitionId, state: PartitionState) -> bool:
-        """Whether all is known of what unclean elections have cut."""
+        """Whether it is known what all unclean elections have cut."""
         return state.unclean_elections == self._unclean.get(partition, 0)
 
     def last_batch(self, partition: PartitionId) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""What a leader of the quorum commits, by what it was told."""
+"""Compares what a leader of the quorum commits with what voters have told it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from stele.wire.v1.raft_pb2 import (
 
 
 class CommitsAreCounted(Law):
-    """A leader commits what it has on disk itself and what voters have told it that they have, in
-    its epoch and with the disk by which the quorum knows them: that of a node with another disk is
-    none, for it may have forgotten what the first one promised. And what earlier leaders have left
-    it commits only together with a record of its own epoch (Raft, §5.4.2)."""
+    """A leader commits only what a majority holds. It counts its own disk, and voters that have
+    told it in its epoch what they have.
+
+    A voter counts only with the disk by which the quorum knows it: with another disk it may have
+    forgotten what it promised. A leader commits records of earlier leaders only together with a
+    record of its own epoch (Raft, §5.4.2).
+    """
 
     name = "commits are counted"
     cadence = Cadence.TOLD
@@ -31,11 +34,11 @@ class CommitsAreCounted(Law):
     def __init__(self, cluster: SimCluster, report: Report) -> None:
         self._cluster = cluster
         self._report = report
-        # As far as each replica has said in an epoch that it has the log on disk.
+        # How far each replica has said that it has the log on disk, by epoch.
         self._told: dict[int, dict[ReplicaKey, int]] = {}
-        # High watermarks of candidates, which cannot rise, by node and epoch.
+        # High watermarks of candidates, by node and epoch. A candidate's cannot rise.
         self._stood_with: dict[tuple[int, int], int] = {}
-        self._judged: dict[tuple[int, int], int] = {}  # high watermarks by leader and epoch
+        self._judged: dict[tuple[int, int], int] = {}  # high watermarks, by leader and epoch
 
     @classmethod
     def of(cls, scene: Scene) -> Self:

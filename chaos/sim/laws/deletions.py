@@ -1,4 +1,4 @@
-"""What holds of records that an administrator was told are deleted."""
+"""Records that were confirmed as deleted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from chaos.sim.laws.scene import Report, Scene
 
 
 class DeletedRecordsStayDeleted(Law):
-    """Nobody who leads or may lead begins below an offset that a deletion was answered with.
+    """No replica that leads or may lead begins below an offset that confirmed a deletion.
 
-    But for partitions that were elected uncleanly: who leads them need not have been waited for.
+    Partitions with an unclean election are left out: the deletion need not have waited for the
+    replica that was elected.
     """
 
     name = "deleted records stay deleted"
@@ -30,7 +31,7 @@ class DeletedRecordsStayDeleted(Law):
         return cls(scene.metadata)
 
     def deleted(self, topic: str, partition: int, offset: int) -> None:
-        """An administrator was told. Of topics whose names are used once only."""
+        """An administrator was told of it. Only for topics whose names are never used again."""
         place = topic, partition
         self._starts[place] = max(self._starts.get(place, 0), offset)
 

@@ -1,4 +1,4 @@
-"""Segments that logs call synced, held against what a loss of power would leave."""
+"""Compares segments that logs call synced with what a power loss would leave."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report
 
-_LOOKED_AT = 3  # of a log's segments: what is behind them was looked at when it was new
+_LOOKED_AT = 3  # newest segments of a log; older ones were looked at when they were new
 
 
 class DurableIsDurable(Law):
-    """A segment with records that a log calls synced is on disk: its entry in the directory, and
-    of one that is full all bytes."""
+    """A segment with records that a log calls synced is on disk: its directory entry, and if it is
+    full, all its bytes."""
 
     name = "durable is durable"
     cadence = Cadence.SELDOM

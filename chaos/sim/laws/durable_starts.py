@@ -1,4 +1,4 @@
-"""Starts that logs call durable, held against what a loss of power would leave."""
+"""Compares log starts that replicas call durable with what a power loss would leave."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storage.checkpoints import LOG_START_FILE, decode_offsets
 
 
 class DurableStartsAreDurable(Law):
-    """A start that a replica calls durable, and tells its leader so, is in the file of the starts
-    that a loss of power would leave."""
+    """A start that a replica calls durable, and reports so to its leader, is in the file of log
+    starts that a power loss would leave."""
 
     name = "durable starts are durable"
     cadence = Cadence.SELDOM

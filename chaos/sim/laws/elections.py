@@ -1,4 +1,4 @@
-"""Who was elected, by the votes that were given."""
+"""Compares elected leaders with the votes that were given."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from stele.wire.v1.raft_pb2 import (
     VoteResponse,
 )
 
-# Of Kafka's LeaderChangeMessage: behind version and leader, and a voter with its tagged fields.
+# Kafka's LeaderChangeMessage: the lists follow version and leader; a voter is an id and its tagged
+# fields.
 _LISTS_AT = 2 + 4
 _VOTER_BYTES = 4 + 1
 
 
 class LeadersAreElected(Law):
-    """Who leads an epoch was elected by a majority of the newest voters that its log then held
-    (Ongaro's dissertation, §4.1), as the first record of the epoch says; and those have granted it
-    their votes. Its own is one if it is among them."""
+    """A leader was elected by a majority of the newest voters in its log (Ongaro's dissertation,
+    §4.1). The first record of its epoch lists who elected it, and these have granted their votes.
+    The leader's own vote counts if the leader is one of the voters."""
 
     name = "leaders are elected by their newest voters"
     cadence = Cadence.QUORUM
@@ -62,8 +63,8 @@ class LeadersAreElected(Law):
 
 
 def _granting(node: SimNode, start: int) -> set[int] | None:
-    """Who elected a leader, by the LeaderChangeMessage at the beginning of its epoch; None if that
-    is not in the log."""
+    """The voters that elected a leader, by the LeaderChangeMessage at the beginning of its epoch.
+    None if the log on disk does not have it."""
     for _, inode in node.machine.disk.files(node.metadata_log, ".log"):
         for position, header in whole_batches(inode.data):
             if header.base_offset == start:
@@ -72,7 +73,7 @@ def _granting(node: SimNode, start: int) -> set[int] | None:
 
 
 def _granting_voters(message: bytes) -> set[int]:
-    """Version 0: the second of two lists of voters, each an id."""
+    """The voters in a message of version 0: the second of its two lists."""
     position, voters = _LISTS_AT, set[int]()
     for _ in range(2):
         size, position = read_uvarint(message, position)

@@ -1,4 +1,4 @@
-"""What brokers without a lease acknowledge."""
+"""Acknowledgements by brokers without a lease."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chaos.sim.laws.scene import Report, Scene
 
 
 class FencedBrokersAcknowledgeNothing(Law):
-    """Who has been fenced for longer than a session lasts has no lease, and acknowledges no
-    acks=all write that was sent to it since."""
+    """A broker that has been fenced for longer than its session has no lease. It acknowledges no
+    acks=all write that was sent to it after that."""
 
     name = "fenced brokers acknowledge nothing"
     cadence = Cadence.METADATA
@@ -33,7 +33,7 @@ class FencedBrokersAcknowledgeNothing(Law):
     def look(self, cluster: SimCluster, report: Report) -> None:
         image = newest_image(cluster)
         if image is None or image.offset < self._offset:
-            return  # controllers that have restarted do not know yet what is committed
+            return  # restarted controllers do not know yet what is committed
         self._offset = image.offset
         for registration in image.brokers.values():
             if registration.fenced:
@@ -42,7 +42,7 @@ class FencedBrokersAcknowledgeNothing(Law):
                 self._since.pop(registration.broker_id, None)
 
     def acknowledged(self, broker: int, waited_s: float) -> None:
-        """``broker`` has acknowledged a write that was sent to it so many seconds ago."""
+        """``broker`` has acknowledged a write that was sent to it ``waited_s`` ago."""
         self.looked += 1
         self.look(self._cluster, self._report)  # it may have been unfenced since the last look
         sent_at = self._cluster.simulation.now - waited_s

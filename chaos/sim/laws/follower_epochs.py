@@ -1,4 +1,4 @@
-"""Whom a leader counts on."""
+"""The followers that a leader counts on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from chaos.sim.laws.scene import Report
 
 
 class FollowersKnowTheEpoch(Law):
-    """A leader counts the position of a follower only if that follows it in the present epoch."""
+    """A leader counts the position of a follower only if the follower knows the present leader
+    epoch."""
 
     name = "followers know the epoch"
     cadence = Cadence.SELDOM
@@ -29,7 +30,7 @@ class FollowersKnowTheEpoch(Law):
                 assert node.node is not None
                 assert node.node.broker is not None
                 if progress.broker_epoch != node.node.broker.replicas.broker_epoch:
-                    continue  # of an earlier process
+                    continue  # the position is of an earlier process
                 self.looked += 1
                 if replica.machine.leader_epoch < machine.leader_epoch:
                     report(

@@ -11,7 +11,7 @@ from stele.ids import PartitionId
 
 
 class HighWatermarksOnlyRise(Law):
-    """A leader's high watermark never goes back within its epoch. Other laws learn from this one
+    """A leader's high watermark never goes back within its epoch. This law also tells other laws
     how far partitions are committed."""
 
     name = "high watermarks only rise"

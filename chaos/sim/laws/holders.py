@@ -1,4 +1,4 @@
-"""Who holds what is committed while others are down."""
+"""The replicas that hold what is committed while others are down."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class SomeoneHasEverything(Law):
 
     def __init__(self, committed: CommittedRecordsStay) -> None:
         self._committed = committed
-        # Of which every replica was damaged on purpose after its sync: nothing can hold it all.
+        # Partitions whose replicas were all damaged on purpose after a sync: none need hold all.
         self.damaged: set[str] = set()
-        # Where the batch was: the next one is behind it as a rule.
+        # Where the last committed batch was found. The next one is usually behind it.
         self._places: dict[tuple[int, str], Place] = {}
 
     @classmethod
@@ -39,7 +39,7 @@ class SomeoneHasEverything(Law):
     def look(self, cluster: SimCluster, report: Report) -> None:
         leading = cluster.established_controller
         if leading is None:
-            return  # the others may not know yet, or no more, what is committed
+            return  # other controllers may not know what is committed
         assert leading.node is not None
         assert leading.node.controller is not None
         image, newest = leading.node.controller.image, newest_image(cluster)
@@ -61,8 +61,8 @@ class SomeoneHasEverything(Law):
     def _has(
         self, cluster: SimCluster, node: SimNode, name: str, known: tuple[int, int, int]
     ) -> bool:
-        """Whether a broker has this batch, told by base offset, last offset and CRC; or had it, and
-        begins behind it: retention, which has a law of its own, has taken it."""
+        """Whether a broker has this batch (base offset, last offset, CRC), or begins behind it. In
+        the second case retention has taken it, and another law judges that."""
         place = self._places.get((node.id, name), START)
         if not self._begins_at_or_before(cluster, node, name, place, known[0]):
             place = START
@@ -76,6 +76,6 @@ class SomeoneHasEverything(Law):
     def _begins_at_or_before(
         self, cluster: SimCluster, node: SimNode, name: str, place: Place, offset: int
     ) -> bool:
-        """Whether a batch stands at ``place`` still, and it is not behind ``offset``."""
+        """Whether a batch still stands at ``place`` and does not begin behind ``offset``."""
         found = next(readable_batches_from(node, name, place), None)
         return found is not None and found[0] == place and found[1].base_offset <= offset

@@ -1,4 +1,4 @@
-"""All laws of the registry, looked at while a simulated cluster runs."""
+"""Checks all laws of the registry while a simulated cluster runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOKS_BETWEEN: Final = {Cadence.EVERY_LOOK: 1, Cadence.SELDOM: 10, Cadence.RARE
 
 
 class Invariants:
-    """Call ``check`` often. A violation stays: what one look saw is held against the next."""
+    """Call ``check`` often. Laws compare each look with earlier ones; violations accumulate."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.looks = 0
@@ -35,14 +35,14 @@ class Invariants:
         self._at_quorum = self._of(Cadence.QUORUM)
         self._at_metadata = self._of(Cadence.METADATA)
         self._at_replicas = self._of(Cadence.REPLICAS)
-        # With the laws, at how many looks they look once.
+        # The laws that look once in so many looks.
         self._in_turn = [(looks, self._of(cadence)) for cadence, looks in _LOOKS_BETWEEN.items()]
 
     def check(self) -> None:
-        """Look at every node of which something has run since the last look."""
+        """Look at every node that has run something since the last look."""
         stirred = [node for node in self._cluster.nodes.values() if node.stirred()]
         if not stirred:
-            return  # it was the network, or a client
+            return  # only the network or a client has run
         self.looks += 1
         self._look_at(stirred)
         for looks, laws in self._in_turn:
@@ -50,7 +50,7 @@ class Invariants:
                 self._look(laws)
 
     def check_everything(self) -> None:
-        """All nodes and all laws at once, as at the end of a run."""
+        """Look at all nodes with all laws at once, as at the end of a run."""
         self._look_at(self._cluster.nodes.values())
         for _, laws in self._in_turn:
             self._look(laws)
@@ -60,7 +60,7 @@ class Invariants:
 
     @property
     def looked(self) -> dict[str, int]:
-        """By the name of each law, how often it has really looked at something."""
+        """How often each law has really looked at something, by the law's name."""
         return {law.name: law.looked for law in self._laws}
 
     def _look_at(self, stirred: Iterable[SimNode]) -> None:

@@ -1,4 +1,4 @@
-"""What members of an ISR have on disk, by the leader's own high watermark."""
+"""Compares the disks of an ISR's members with the leader's high watermark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class IsrHasTheHighWatermark(Law):
             return
         for node, replica in self._scene.leading:
             self._look_at_leader(cluster, node, replica, image, report)
-        if not self._scene.image_is_new:  # else all leaders were looked at
+        if not self._scene.image_is_new:  # with a new image, all leaders were looked at above
             for node, replica in self._scene.following:
                 self._look_at_member(cluster, node, replica, image, report)
 
@@ -62,7 +62,7 @@ class IsrHasTheHighWatermark(Law):
         image: MetadataImage,
         report: Report,
     ) -> None:
-        """It has run while perhaps its leader has not."""
+        """The member has run, perhaps without its leader."""
         state = image.partition(*replica.id)
         if state is None or state.leader < 0 or node.id not in state.isr:
             return
@@ -90,9 +90,9 @@ def _replica(node: SimNode, of: Replica) -> Replica | None:
 
 
 def _agree(state: PartitionState, leading: Replica, node: SimNode) -> bool:
-    """Whether the state is of this leader, and not older than what the leader goes by.
+    """Whether the state names this leader and is not older than the state that the leader goes by.
 
-    It may be older when the controller that told the leader was gone before it was looked at.
+    It is older if the controller that told the leader died before any law looked at it.
     """
     known = leading.machine.state
     return (

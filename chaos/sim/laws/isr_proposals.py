@@ -1,4 +1,4 @@
-"""ISRs that leaders propose and controllers take."""
+"""ISRs that leaders propose and controllers accept."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ARRIVALS_KEPT = 200
 
 
 class IsrProposalsAreFresh(Law):
-    """An ISR is taken from the leader of the present epoch only, on the present partition epoch,
-    with members under their present registrations; and whoever is in it has everything committed.
+    """A controller accepts an ISR only on the present partition epoch and with members in their
+    present registrations. Members that the present leader proposes have everything committed.
 
-    ``highest`` are the high watermarks ever seen, by partition.
+    ``highest``: the highest high watermark ever seen, by partition.
     """
 
     name = "ISR proposals are fresh"
@@ -42,7 +42,7 @@ class IsrProposalsAreFresh(Law):
         self._metadata = metadata
         self._report = report
         self._highest = highest
-        # The epochs of the brokers' registrations when a request came.
+        # The brokers' registration epochs at the moment when a request arrived.
         self._registered: dict[Said, dict[int, int]] = {}
 
     @classmethod
@@ -62,10 +62,11 @@ class IsrProposalsAreFresh(Law):
             self._check_answers(said, request)
 
     def _check_proposal(self, leader: int, proposal: AlterPartitionRequest.Partition) -> None:
-        """If it counts, its members have what is committed by now: those it adds, too.
+        """All members of a proposal that can still be accepted, new ones too, have what is
+        committed by now.
 
-        A member is a broker in one registration (KIP-903). What a later process of it has on disk
-        says nothing of that: a leader that repeats itself goes on naming the earlier one.
+        A member is a broker in one registration (KIP-903), and only that one is checked: a leader
+        that repeats its proposal still names the earlier registration of a restarted broker.
         """
         image = self._metadata.newest
         state = None if image is None else image.partition(proposal.topic_id, proposal.partition)
@@ -132,7 +133,7 @@ class IsrProposalsAreFresh(Law):
 
 
 def _registered_as(node: SimNode) -> int:
-    """The broker epoch that its process goes by; -1 before it is registered, or down."""
+    """The broker epoch that its process goes by; -1 if it is down or not registered yet."""
     running = node.running
     broker = None if running is None else running.broker
     return -1 if broker is None else broker.replicas.broker_epoch

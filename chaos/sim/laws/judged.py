@@ -1,4 +1,4 @@
-"""A simulated cluster of which all laws are looked at while it runs."""
+"""A simulated cluster whose laws are checked while it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_EVERY_S = 0.01
 
 
 class JudgedCluster(SimCluster):
-    """Fails a run that has broken a law."""
+    """Fails a run that breaks a law."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         """``options``: as ``SimCluster``."""
@@ -27,8 +27,8 @@ class JudgedCluster(SimCluster):
         ).acknowledged
 
     def run(self, scenario: Callable[[JudgedCluster], Coroutine[Any, Any, T]]) -> T:
-        """Start everything, run the scenario to its end, with the invariants looked at often."""
-        # What runs or stands still is looked at all the same.
+        """Start everything and run the scenario to its end. Check the invariants often."""
+        # The look comes at fixed times, even while nothing runs.
         self.simulation.scheduler.watch(_LOOK_EVERY_S, self.invariants.check)
         result = super().run(lambda _: scenario(self))
         if self.invariants.violations:

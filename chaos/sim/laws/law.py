@@ -1,7 +1,6 @@
-"""What a law is: something that always holds of a simulated cluster, looked at from outside.
+"""A law is something that always holds of a simulated cluster. It is checked from outside.
 
-A law reads what nodes hold in memory and what machines have on disk, hears what is said, and
-disturbs nothing.
+A law reads the memory of nodes and the disks of machines, hears their calls, and disturbs nothing.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ class Cadence(enum.Enum):
 
 
 class Proof(enum.Enum):
-    """What proves nothing if the law has never looked at anything in it."""
+    """A run, or a campaign of runs, proves nothing if the law had nothing to look at in it."""
 
     RUN = "each run"
     CAMPAIGN = "many runs with all faults"
 
 
 class Law:
-    """One file, one line in ``registry.LAWS``.
+    """A law has a file of its own and a line in ``registry.LAWS``.
 
-    ``looked`` counts how often the law has held something against what it says, and could have
-    found it broken: not how often it was called.
+    ``looked`` counts the comparisons that could have found the law broken. It does not count calls
+    that found nothing to compare.
     """
 
     name: ClassVar[str]
     cadence: ClassVar[Cadence]
-    hears: ClassVar[tuple[str, ...]] = ()  # ends of names of calls
+    hears: ClassVar[tuple[str, ...]] = ()  # the calls whose names end in one of these
     proof: ClassVar[Proof] = Proof.RUN
 
     looked = 0
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
-        """For one run. Laws may ask the scene for laws that stand before them in the registry."""
+        """The law for one run. It may ask the scene for laws that the registry lists before it."""
         return cls()
 
     def look(self, cluster: SimCluster, report: Report) -> None:
-        """Report where it does not hold."""
+        """Report where the law does not hold."""
 
     def hear(self, stage: Stage, said: Said) -> None:
-        """A call that it wants to hear is sent, arrives or is answered. Nothing may be stopped."""
+        """A call named in ``hears`` is sent, arrives or is answered. The law must not stop it."""

@@ -1,4 +1,4 @@
-"""What leaders go by."""
+"""The metadata that leaders go by."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from metadata.effective import min_insync_replicas
 
 
 class LeadersGoByTheirMetadata(Law):
-    """A leader's ISR, epochs and min.insync.replicas are those of one image, which its broker has
+    """A leader takes its ISR, epochs and min.insync.replicas from one image, which its broker has
     applied.
 
-    The controller decides on all of them together. With one of them ahead of the others a leader
-    commits what the controller holds to be impossible.
+    The controller decides on all of them together. A leader that has one of them ahead of the
+    others commits what the controller considers impossible.
     """
 
     name = "leaders go by their metadata"
@@ -39,11 +39,11 @@ class LeadersGoByTheirMetadata(Law):
         if running is None or running.broker is None:
             return
         if leading.state is not ReplicaState.ONLINE:
-            return  # it serves nothing, and is told nothing more until another leads
+            return  # it serves nothing, and hears nothing more until another replica leads
         image, machine = running.broker.image, leading.machine
         state = image.partition(*leading.id)
         if state is None:
-            return  # deleted: it is about to go
+            return  # the partition was deleted, and the replica will follow
         self.looked += 1
         needed = min(min_insync_replicas(image, leading.topic), state.replication_factor)
         if machine.state != state or machine.min_insync != needed:

@@ -1,4 +1,4 @@
-"""What a log remembers beside its records, held against a dumb reading of its bytes."""
+"""Compares what a log remembers beside its records with a simple reading of its bytes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class _Twin:
-    """What the batches of one replica's log say, read from its beginning, or from the first that
-    retention has left."""
+    """What the batches of one replica's log say, read from the first batch that retention has
+    left."""
 
-    log: PartitionLog  # it was read from: a replica removed and added again has another
-    generation: int  # of its truncations
-    is_whole: bool  # nothing was gone when it was begun
-    may_begin_anywhere: bool  # producers may have begun in another log
+    log: PartitionLog  # what it reads; a replica that is removed and added again has another log
+    generation: int  # the log's truncation generation
+    is_whole: bool  # it has read the log from offset 0 on without a gap
+    may_begin_anywhere: bool  # a producer's first sequence need not be 0: see ``remade_topics``
     place: Place = START  # what to read next
     end_offset: int = 0
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # (epoch, last sequence)
     epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, first offset)
 
     def take(self, header: BatchHeader) -> str | None:
-        """Read one more batch; what is wrong with it."""
+        """Read one more batch. Returns what is wrong with it."""
         wrong = None
         if header.base_offset > self.end_offset:
-            # Retention took what was between before it could be read.
+            # Retention may have deleted what lay between before it was read.
             if self.log.start_offset < header.base_offset:
                 wrong = f"offset {self.end_offset} is missing before {header.base_offset}"
             self.is_whole = False
@@ -63,23 +63,23 @@ class _Twin:
         return wrong
 
     def epochs_from(self, start_offset: int) -> list[tuple[int, int]]:
-        """As a log that begins there knows them."""
+        """The epochs that a log which begins at ``start_offset`` knows."""
         held = sum(start <= start_offset for _, start in self.epochs)
         if held == 0:
             return self.epochs
         return [(self.epochs[held - 1][0], start_offset), *self.epochs[held:]]
 
     def knows(self, producers: dict[int, tuple[int, int]]) -> bool:
-        """Whether these are the producers by the batches. Of one whose batches are gone a log may
-        still know."""
+        """Whether the batches say the same of these producers. A log may still know a producer
+        whose batches are gone."""
         if self.is_whole:
             return producers == self.producers
         return all(producers.get(each) == last for each, last in self.producers.items())
 
 
 class LogsRememberWhatTheyHold(Law):
-    """Producers' sequences follow each other in every log; and what it knows of producers and
-    leader epochs is what its batches say, at every moment and right after a truncation."""
+    """In every log, each producer's sequences follow each other. What the log knows of producers
+    and leader epochs is what its batches say, at every moment and right after a truncation."""
 
     name = "logs remember what they hold"
     cadence = Cadence.SELDOM
@@ -96,7 +96,8 @@ class LogsRememberWhatTheyHold(Law):
         self._committed = committed
         self._report = report
         self.remade_topics: set[str] = set()
-        """Where a producer may begin with any sequence: its first ones went to an earlier log."""
+        """Topics whose logs may begin with any sequence of a producer: its first batches went to an
+        earlier topic of the same name."""
         self.rolled = 0  # looks at logs of several segments
         self._twins: dict[tuple[str, PartitionId], _Twin] = {}
         self._cut: list[tuple[str, str]] = []  # (machine, partition) just truncated
@@ -133,11 +134,11 @@ class LogsRememberWhatTheyHold(Law):
         )
 
     def _check_cut(self, node: SimNode, partition: str, place: Place) -> None:
-        """What is cut was not committed. (Torn tails are cut before the replica is online.)
+        """Check that nothing committed is cut. (Torn tails are cut before the replica is online.)
 
-        What stands behind the log's end a write has left that found no room for all of it, maybe
-        with whole batches in it: the log does not have them, has told nobody of them, and takes
-        them back. The end falls only after a cut.
+        Batches behind the log's end are left out. A write that found too little room has left them:
+        the log has told nobody of them and removes them. The log's end itself falls only after the
+        cut.
         """
         for replica in self._replicas(node, partition):
             if _was_unclean(self._metadata, replica):
@@ -159,7 +160,7 @@ class LogsRememberWhatTheyHold(Law):
                 continue
             log = replica.log
             if log.start_offset == log.end_offset:
-                continue  # no record is left that an epoch could be told of
+                continue  # no record is left to compare the epochs with
             entries, told = log.epochs.entries, twin.epochs_from(log.start_offset)
             if entries != told and twin.end_offset == log.end_offset:
                 self._report(
@@ -205,7 +206,7 @@ class LogsRememberWhatTheyHold(Law):
             )
         entries = log.epochs.entries
         if entries and entries[-1][1] == log.end_offset:
-            entries = entries[:-1]  # of a leader that has written nothing yet
+            entries = entries[:-1]  # a leader's epoch in which it has written nothing yet
         told = twin.epochs_from(log.start_offset)
         if entries != told and log.start_offset < log.end_offset:
             report(

@@ -15,9 +15,9 @@ from stele.ids import PartitionId
 
 
 class MembersHaveEverything(Law):
-    """Every member of an ISR, and every eligible leader, has on disk whatever was committed.
+    """Every member of an ISR, and every eligible leader, has everything committed on disk.
 
-    ``highest`` are the high watermarks ever seen, by partition.
+    ``highest``: the highest high watermark ever seen, by partition.
     """
 
     name = "members have everything"
@@ -45,7 +45,7 @@ class MembersHaveEverything(Law):
                 replica.machine.state.partition_epoch > state.partition_epoch
                 for _, replica in running
             ):
-                continue  # or a controller told it what none was seen with
+                continue  # its partition epoch is newer than any that a controller was seen with
             committed = self._highest.get(partition, 0)
             for node, replica in running:
                 if not committed or node.id not in (*state.isr, *state.elr):

@@ -1,13 +1,14 @@
-"""What administrators were told and what readers saw of the metadata, held against each other.
+"""Compares what administrators were told about the metadata with what readers saw of it.
 
 A linearizable answer is the metadata of one moment between question and answer. So:
 
-- a topic and its config are what a single register may be (``register``): a change that was
-  confirmed before the question is seen, one that was refused never, one of unknown outcome from
-  some moment on; and what one answer has shown, no later question misses;
-- nothing that only grows (the epochs of partitions and brokers, the metadata offset) is below what
-  an earlier answer has shown, or what any node knew as committed when the question was sent;
-- in one partition epoch, a partition is what it is.
+- A topic, and its config, behaves like a single register (``register``). Readers see a change that
+  was confirmed before the question. They never see a refused change. They may see a change of
+  unknown outcome from some moment on. What one answer has shown, no later question misses.
+- Numbers that only grow (the epochs of partitions and brokers, the metadata offset) are not below
+  what an earlier answer has shown, nor below what any node knew as committed when the question was
+  sent.
+- A partition is the same in all answers that show the same partition epoch.
 """
 
 from __future__ import annotations
@@ -35,37 +36,37 @@ Grown = tuple[object, ...]
 
 @dataclass(slots=True)
 class _TopicHistory:
-    """Of a topic that an administrator has asked for: made at most once, deleted at most once."""
+    """The history of a topic that is created at most once and deleted at most once."""
 
     existence: Register = field(default_factory=lambda: Register(ABSENT))
     config: Register = field(default_factory=lambda: Register(UNSET))
-    made_at: int | None = None  # when that was confirmed
-    partitions_asked: int = 0  # the most that it may have; 0: nobody has said
+    made_at: int | None = None  # when the creation was confirmed
+    partitions_asked: int = 0  # the most partitions that it may have; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A linearizable read under way."""
 
-    who: str  # is asked
+    who: str  # the node or client that is asked
     began: int
-    floor: Mapping[Grown, int]  # the answer has to reach it
+    floor: Mapping[Grown, int]  # the answer has to reach these numbers
 
 
 class MetadataHistory(Law):
-    """Changes: ``asked``, then one of ``confirmed``, ``refused`` or nothing. Reads: ``question``,
-    then what the answer showed."""
+    """For a change, call ``..._asked``, then ``confirmed``, ``refused`` or neither. For a read,
+    call ``question``, then ``..._read`` with the answer."""
 
     name = "answers are the metadata of one moment"
     cadence = Cadence.TOLD
 
     def __init__(self, committed: Callable[[], Iterable[MetadataImage]], report: Report) -> None:
-        """``committed``: the metadata as each node that runs knows it, all of it committed."""
+        """``committed``: the committed metadata as each running node knows it."""
         self._committed = committed
         self._report = report
         self._moments = itertools.count()
         self._topics: dict[str, _TopicHistory] = {}
-        self._grown: dict[Grown, int] = {}  # as the answers so far have shown
+        self._grown: dict[Grown, int] = {}  # the largest that answers or confirmations have shown
         self._partitions: dict[tuple[bytes, int, int], PartitionDescription] = {}
 
     @classmethod
@@ -76,7 +77,7 @@ class MetadataHistory(Law):
 
     @property
     def topics(self) -> list[str]:
-        """All that anybody has asked for."""
+        """All topics that anybody has asked for."""
         return list(self._topics)
 
     def was_configured(self, topic: str, value: str) -> bool:
@@ -98,7 +99,7 @@ class MetadataHistory(Law):
         history.partitions_asked = max(history.partitions_asked, count)
 
     def partitions_confirmed(self, topic: str, count: int) -> None:
-        """Every later question finds so many, as long as it finds the topic."""
+        """Every later answer has at least so many partitions, as long as the topic exists."""
         name = _count_of(topic)
         self._grown[name] = max(self._grown.get(name, 0), count)
 
@@ -120,7 +121,7 @@ class MetadataHistory(Law):
 
     def question(self, who: str) -> Question:
         floor = dict(self._grown)
-        # What grows has grown most in the newest.
+        # The newest image has the largest numbers.
         newest = max(self._committed(), key=lambda image: image.offset, default=EMPTY)
         for name, number in _numbers(newest):
             floor[name] = max(floor.get(name, number), number)
@@ -133,7 +134,7 @@ class MetadataHistory(Law):
             self._has_grown(question, ("the epoch of broker", broker), epoch)
 
     def topics_read(self, question: Question, topics: Collection[TopicDescription]) -> None:
-        """All that there were."""
+        """The answer listed exactly these topics."""
         found = {topic.name for topic in topics}
         for name in self._topics:
             if name not in found:
@@ -149,7 +150,7 @@ class MetadataHistory(Law):
                 self._is_itself(question, topic, each)
 
     def _count_read(self, question: Question, topic: TopicDescription) -> None:
-        """Partitions are only added, and only as many as were asked for."""
+        """A topic never loses partitions, and has no more than were asked for."""
         history = self._topics.get(topic.name)
         if history is None or not history.partitions_asked:
             return
@@ -168,18 +169,18 @@ class MetadataHistory(Law):
         value = THERE if is_there else ABSENT
         if not is_there and GONE in history.existence:
             if history.made_at is None or history.made_at > question.began:
-                return  # so long a read may have been before the creation, or after the deletion
+                return  # so long a read may precede the creation or follow the deletion
             value = GONE
         self._judge(question, f"topic {name}", history.existence, value)
 
     def config_read(self, question: Question, name: str, value: str) -> None:
-        """``CONFIG`` as set on a topic that is there, or UNSET."""
+        """``value``: ``CONFIG`` as set on an existing topic, or UNSET."""
         if (history := self._topics.get(name)) is not None:
             self._judge(question, f"{CONFIG} of {name}", history.config, value)
 
     def own_read(self, who: str, name: str, *, is_there: bool, config: str) -> None:
-        """What the client that has asked for all changes of a topic read after the last of them,
-        not linearizably."""
+        """A read, not linearizable, by the client that asked for all changes of the topic, after
+        the last of these changes."""
         history = self._topics[name]
         absent = GONE if history.made_at is not None else ABSENT
         wrongs = [history.existence.own_read(THERE if is_there else absent)]
@@ -189,7 +190,7 @@ class MetadataHistory(Law):
             self._report(f"{who} reads of its own topic {name}: {wrong}")
 
     def own_count_read(self, who: str, topic: TopicDescription) -> None:
-        """What the client that has asked for all partitions of a topic read after the last."""
+        """A read by the client that asked for all partitions of the topic, after it asked last."""
         count, most = len(topic.partitions), self._topics[topic.name].partitions_asked
         least = self._grown.get(_count_of(topic.name), 0)
         if not least <= count <= most:
@@ -247,7 +248,7 @@ class Change:
         self.history.confirmed(self)
 
     def refused(self) -> None:
-        """It has not been done, and never will be."""
+        """The change has no effect and never will."""
         self.history.refused(self)
 
 

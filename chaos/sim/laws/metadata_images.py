@@ -1,4 +1,4 @@
-"""The metadata as nodes have it in memory."""
+"""The metadata that nodes have in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IMAGES_KEPT = 200
 
 
 class MetadataIsTheSame(Law):
-    """The committed metadata up to an offset is the same on every node that has got so far."""
+    """The committed metadata up to an offset is the same on every node that has reached it."""
 
     name = "metadata are the same everywhere"
     cadence = Cadence.NODES
@@ -22,7 +22,7 @@ class MetadataIsTheSame(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._images: dict[int, MetadataImage] = {}  # by offset
-        self._compared: dict[int, MetadataImage] = {}  # with those, the last one of each node
+        self._compared: dict[int, MetadataImage] = {}  # the last compared image, by node
 
     @classmethod
     def of(cls, scene: Scene) -> Self:

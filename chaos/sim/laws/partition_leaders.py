@@ -1,4 +1,4 @@
-"""Who leads partitions."""
+"""The leaders of partitions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stele.ids import PartitionId
 
 
 class OneLeaderPerPartitionEpoch(Law):
-    """One process leads a partition in a leader epoch: a restarted broker is another one, and may
-    not continue its epoch."""
+    """One process leads a partition in a leader epoch. A restarted broker is another process, so it
+    may not go on leading in the same epoch."""
 
     name = "one leader per epoch of a partition"
     cadence = Cadence.REPLICAS

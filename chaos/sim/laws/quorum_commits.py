@@ -1,4 +1,4 @@
-"""What the quorum has committed, held against the disks of its voters."""
+"""Compares what the quorum has committed with the disks of its voters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from raft.ready import Role
 
 
 class MajorityHolds(Law):
-    """What is below the quorum's high watermark is durable on a majority; it never goes back."""
+    """A majority has everything below the quorum's high watermark on disk. The high watermark never
+    goes back."""
 
     name = "a majority holds what is committed"
     cadence = Cadence.QUORUM

@@ -1,4 +1,4 @@
-"""Who leads the quorum."""
+"""The leaders of the quorum."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class OneLeaderPerQuorumEpoch(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._leaders: dict[int, int] = {}  # the one node that ever led, by epoch
-        # The highest that each process was seen in. (One that dies may have known of an epoch that
-        # it had not written down yet.)
+        # The highest epoch of each process. (By process: one that dies may have been in an epoch
+        # that it had not written to disk yet.)
         self._epochs: dict[str, int] = {}
-        self._statuses: dict[int, Status] = {}  # of each node, the one that was looked at last
+        self._statuses: dict[int, Status] = {}  # the last status looked at, by node
 
     @classmethod
     def of(cls, scene: Scene) -> Self:

@@ -11,7 +11,8 @@ from chaos.sim.laws.scene import Report, Scene
 
 
 class ReadsAreLinearizable(Law):
-    """A linearizable answer is never older than what was known as committed when it was asked."""
+    """A linearizable answer is never older than what was known to be committed when the question
+    was sent."""
 
     name = "reads are linearizable"
     cadence = Cadence.METADATA
@@ -20,7 +21,7 @@ class ReadsAreLinearizable(Law):
     def __init__(self, cluster: SimCluster, report: Report) -> None:
         self._cluster = cluster
         self._report = report
-        self._committed = -1  # of the metadata; never goes back
+        self._committed = -1  # the committed metadata offset; never goes back
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -32,7 +33,8 @@ class ReadsAreLinearizable(Law):
             self._committed = max(self._committed, image.offset)
 
     def asked(self) -> int:
-        """What an answer to a question of now has to know; to refuse it is right as well."""
+        """The metadata offset that the answer to a question sent now has to reach. A node may also
+        refuse to answer."""
         self.looked += 1
         self.look(self._cluster, self._report)
         return self._committed

@@ -1,9 +1,10 @@
-"""Whether what was read of one value, while it was changed, is linearizable.
+"""Decides whether reads of one register, beside its writes, are linearizable.
 
-Decided exactly, after Gibbons and Korach (Testing Shared Memories, 1997): if no value is written
-twice, each value with its write and its reads is one block of the order, and all that matters of a
-block is its zone, from the first end to the last beginning of an operation in it. Where the end is
-before the beginning, the value has been there all that time.
+The test is exact (Gibbons and Korach, Testing Shared Memories, 1997). If no value is written twice,
+each value with its write and its reads is one block of the order. Only the block's zone matters: it
+lies between the first end and the last beginning of the block's operations. If the first end comes
+before the last beginning, the register held the value throughout the zone. Example: a write of
+``a`` ends at 3 and a read of ``a`` begins at 7, so the register held ``a`` from 3 to 7.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _NEVER = 1 << 62
 
 @dataclass(slots=True)
 class _Block:
-    """A value's write and its reads. Moments are counted, not timed: no two are the same."""
+    """A value's write and its reads. Moments are numbers from a counter, so no two are equal."""
 
     written_from: int
     is_confirmed: bool = False
@@ -30,11 +31,11 @@ class _Block:
 
     @property
     def has_lasted(self) -> bool:
-        """For sure, from ``first_end`` to ``last_beginning``."""
+        """Whether the register held it throughout, from ``first_end`` to ``last_beginning``."""
         return self.first_end < self.last_beginning
 
     def excludes(self, other: _Block) -> bool:
-        """Whether this value was there for sure at a moment at which the other had to be."""
+        """Whether the register held this value at a moment at which it must have held the other."""
         if not self.has_lasted:
             return False
         if other.has_lasted:
@@ -53,7 +54,7 @@ class Register:
     """
 
     initial: str
-    _confirmed: str = ""  # last
+    _confirmed: str = ""  # the value confirmed last
     _blocks: dict[str, _Block] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,13 +76,13 @@ class Register:
         self._confirmed = value
 
     def refuse(self, value: str) -> str | None:
-        """The write has no effect, and never will have; what is wrong with that."""
+        """The write has no effect and never will. Returns what contradicts that."""
         block = self._blocks[value]
         block.is_refused = True
         return f"{value} was refused, and has been read before" if block.is_read else None
 
     def read(self, value: str, began: int, ended: int) -> str | None:
-        """What is wrong with a read, by all that is known by now; one that is right is kept."""
+        """What is wrong with a read, by what is known so far. A correct read is remembered."""
         block = self._blocks.get(value)
         if block is None or ended < block.written_from:
             return f"{value} was read, which nobody had asked for"

@@ -1,6 +1,6 @@
-"""Every law there is: a new one is a file and a line here.
+"""All laws. A new law is a file and a line here.
 
-A law may use what those before it have found out.
+A law may use what the laws before it have found out.
 """
 
 from __future__ import annotations

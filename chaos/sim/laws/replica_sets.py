@@ -1,4 +1,4 @@
-"""The replicas of partitions, as the committed metadata has them."""
+"""The replicas of partitions in the committed metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from metadata.image import MetadataImage
 
 
 class ReplicasFitTogether(Law):
-    """ISR and ELR are replicas; a reassignment has all its parts, or there is none."""
+    """ISR and ELR are disjoint sets of the partition's replicas. The original, target, adding and
+    removing replicas of a reassignment fit together."""
 
     name = "replicas fit together"
     cadence = Cadence.METADATA

@@ -1,4 +1,4 @@
-"""What of a log is gone, and whether it was allowed to go."""
+"""Records that retention has deleted, and whether it was allowed to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from storage.config import NO_LIMIT
 from storage.log import PartitionLog
 
 _SHORTENED = "extra-"
-"""Topics of which administrators delete records, however young."""
+"""Topics whose records administrators delete at any age."""
 
 
 class RetentionTakesNoMore(Law):
-    """A log begins later than before only for what was committed, and either is older than
-    ``retention.ms`` by the clock of some broker, or leaves ``retention.bytes`` behind it.
+    """Retention deletes only committed batches. Each is older than ``retention.ms`` by the clock of
+    some broker, or at least ``retention.bytes`` remain behind it.
 
-    It also counts what comes and goes.
+    The law also counts segments that begin and that are deleted.
     """
 
     name = "retention takes no more than it may"
@@ -30,16 +30,16 @@ class RetentionTakesNoMore(Law):
     proof = Proof.CAMPAIGN
 
     def __init__(self, scene: Scene, committed: CommittedRecordsStay) -> None:
-        self.rolled = 0  # segments begun behind another
+        self.rolled = 0  # segments that were begun behind another one
         self.deleted = 0
         self.starts: dict[PartitionId, int] = {}
         """The highest start that any replica was seen with."""
         self.named: dict[tuple[str, int], int] = {}
-        """The same by topic and number: of those that nobody makes anew."""
+        """The same by topic name and number, for topics that are never deleted and made anew."""
         self._scene = scene
         self._committed = committed
-        self._latest_ms = 0  # that any broker's wall clock was seen to show
-        # By replica in a process: its log, and the first and last of its segments.
+        self._latest_ms = 0  # the latest time that any broker's wall clock was seen to show
+        # By process and partition: the log, and the bases of its first and last segment.
         self._segments: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
 
     @classmethod
@@ -51,7 +51,7 @@ class RetentionTakesNoMore(Law):
             now_ms = node.machine.clock.time_ms()
             if now_ms > self._latest_ms:
                 self._latest_ms = now_ms
-        shortened: dict[PartitionId, int] = {}  # where they began before
+        shortened: dict[PartitionId, int] = {}  # the highest start before this look
         largest: dict[
             PartitionId, int
         ] = {}  # of the replicas of a partition: bytes behind the start
@@ -71,7 +71,8 @@ class RetentionTakesNoMore(Law):
                 largest[replica.id] = max(largest.get(replica.id, 0), left_bytes)
         for _, replica in online(cluster) if shortened else ():
             if replica.id in shortened and replica.log.start_offset == self.starts[replica.id]:
-                # Once for each: followers have less than the leader, which took what was too much.
+                # Once for each partition, with the bytes of the replica that holds most: followers
+                # hold less than the leader, which decided what goes.
                 self._judge(replica, shortened.pop(replica.id), largest[replica.id], report)
 
     def _count(self, key: tuple[str, PartitionId], log: PartitionLog) -> None:
@@ -101,8 +102,8 @@ class RetentionTakesNoMore(Law):
     def _judge_batches(
         self, replica: Replica, before: int, left_bytes: int, report: Report
     ) -> None:
-        """Newest first: what went by its age counts for those before it as left behind them, since
-        the oldest segments are looked at first."""
+        """Judges the deleted batches, newest first. A batch that went by its age counts among the
+        bytes left behind older batches, since retention looks at the oldest segments first."""
         start, config = replica.log.start_offset, replica.log.config
         young_ms = self._latest_ms - config.retention_ms
         batches = self._committed.batches_of(replica.id)
@@ -123,5 +124,5 @@ class RetentionTakesNoMore(Law):
 
 
 def _bytes_from(log: PartitionLog, start_offset: int) -> int:
-    """Of the segments that hold what a log beginning there has."""
+    """The size of the segments that a log beginning at ``start_offset`` needs."""
     return sum(each.size for each in log.segments if each.end_offset > start_offset)

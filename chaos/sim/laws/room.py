@@ -1,4 +1,4 @@
-"""Leadership is where there is room to write."""
+"""Leaders whose disk is full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report
 
 WITHIN_S: Final = 20.0
-"""A broker notices within a second, waits two for others, and its heartbeat may get lost."""
+"""A broker notices a full disk within one second and waits two more for others to report theirs.
+Its heartbeat may get lost."""
 
 
 class LeadersHaveRoom(Law):
@@ -22,7 +23,7 @@ class LeadersHaveRoom(Law):
     proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
-        # Since when each partition has been led so in a leader epoch: (topic id, number, epoch).
+        # When a broker without room was first seen to lead: by (topic id, number, leader epoch).
         self._since: dict[tuple[bytes, int, int], float] = {}
 
     def look(self, cluster: SimCluster, report: Report) -> None:

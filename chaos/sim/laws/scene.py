@@ -1,4 +1,4 @@
-"""What the laws of one run have in common."""
+"""What the laws of one run share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Report = Callable[[str], None]
 
 
 class Scene:
-    """What there is to look at, and what laws have found out for each other.
+    """What laws look at, and what they have found out for each other.
 
-    A process changes what it holds in memory only by running. So a look at the nodes of which
-    something ran sees all that a look at all nodes would see.
+    A process changes its memory only by running. So a look at the nodes that have run sees
+    everything that a look at all nodes would see.
     """
 
     def __init__(self, cluster: SimCluster, report: Report) -> None:
@@ -30,16 +30,16 @@ class Scene:
         self.report = report
         self.metadata = CommittedMetadata(cluster)
         self.high_watermarks: dict[PartitionId, int] = {}
-        """The highest ever seen of each partition."""
-        # As of the present look.
+        """The highest high watermark ever seen of each partition."""
+        # The fields below are as of the present look.
         self.image: MetadataImage | None = None
         self.image_is_new = False
-        self.ran: list[SimNode] = []  # live nodes of which something has run since the last one
-        self.hosted: list[tuple[SimNode, Replica]] = []  # all of theirs, and perhaps of others
-        self.leading: list[tuple[SimNode, Replica]] = []  # replicas that are not what they were
+        self.ran: list[SimNode] = []  # live nodes that have run since the last look
+        self.hosted: list[tuple[SimNode, Replica]] = []  # replicas of at least the nodes that ran
+        self.leading: list[tuple[SimNode, Replica]] = []  # only replicas that have changed
         self.following: list[tuple[SimNode, Replica]] = []
         self._laws: dict[type, object] = {}
-        # All that laws of replicas are about, as of the last look.
+        # Everything that laws of replicas look at, as of the last look.
         self._standings: dict[Replica, tuple[object, ...]] = {}
 
     def add(self, law: object) -> None:
@@ -59,7 +59,8 @@ class Scene:
         self.image = image
 
     def look_at_replicas(self) -> None:
-        """Other metadata may say of any replica what it is to be: then all of them count."""
+        """Find the replicas that have changed. New metadata may concern any replica, so after it
+        all replicas count as changed."""
         if self.image_is_new:
             self._standings.clear()
         self.leading, self.following = [], []

@@ -1,4 +1,4 @@
-"""What is not looked at must not need it: by fetch sessions, and by those who tell the time."""
+"""Fetch sessions and timers skip partitions. A skipped partition must not need attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from chaos.sim.laws.scene import Report
 
 
 class NothingGoesUnnoticed(Law):
-    """A follower hears of everything, and every leader that may have to act on time is told it."""
+    """A follower hears of every change. Every leader that may have to act at some time is told the
+    time."""
 
     name = "nothing goes unnoticed"
     cadence = Cadence.SELDOM
@@ -45,7 +46,8 @@ def unnoticed(replicas: Replicas, sessions: FetchSessions) -> Iterator[str]:
 
 
 def _held_in_vain(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:
-    """Why a partition need not wait for quota: only who is throttled and not in sync does."""
+    """Partitions that wait for quota without need: only a throttled follower that is not in sync
+    waits for it."""
     replica = replicas.by_id.get(entry.id)
     if (
         replica is None
@@ -57,7 +59,7 @@ def _held_in_vain(replicas: Replicas, session: FetchSession, entry: FetchEntry) 
 
 
 def _unseen(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Iterator[str]:
-    """What another look at a partition of a session would find."""
+    """What a session that skips this partition overlooks in it."""
     replica = replicas.by_id.get(entry.id)
     who = f"the session of broker {session.replica_id}"
     if replica is None or replica.state is not ReplicaState.ONLINE:

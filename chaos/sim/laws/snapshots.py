@@ -1,4 +1,4 @@
-"""A snapshot of the metadata equals the log that it stands for, held against a dumb replay."""
+"""Compares each metadata snapshot with a simple replay of the log that it stands for."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ _SUFFIX = ".checkpoint"
 
 
 class Content(NamedTuple):
-    """Of a snapshot."""
+    """The content of a snapshot."""
 
     records: tuple[bytes, ...]
     voters: VoterSet | None
 
 
 class SnapshotsEqualTheLog(Law):
-    """Each new snapshot is what the one before and the log between them make, the voters included;
-    the log beside a snapshot goes back to the end of the one before. Snapshots up to an offset are
-    all the same.
+    """Each new snapshot equals the snapshot before it plus the log between them, voters included.
+    All snapshots up to the same offset are equal.
+
+    This can be replayed because the log beside a snapshot reaches back to the end of the snapshot
+    before it.
     """
 
     name = "a snapshot equals the log it replaces"
@@ -75,8 +77,9 @@ class SnapshotsEqualTheLog(Law):
         self._known[snapshot] = content
 
     def _replayed(self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId) -> Content | None:
-        """By the log beside it. Where that has not all of it, or the storm has damaged it since,
-        by any log with the same last record, which has the same in front of it. None without one.
+        """Replay the log beside the snapshot. If that log is not whole, or the storm has damaged it
+        since, replay another log with the same last record: the two agree on everything before it.
+        None if there is no such log.
         """
         others = [each for each in cluster.nodes.values() if each is not node]
         for each in (node, *others):
@@ -88,8 +91,8 @@ class SnapshotsEqualTheLog(Law):
     def _replayed_by(
         self, cluster: SimCluster, node: SimNode, snapshot: SnapshotId
     ) -> tuple[Content, int] | None:
-        """What a log says, and the epoch of its last record up to there; None when it has not all
-        of it, and whole, from an earlier snapshot on."""
+        """The content by this node's log, and the epoch of its last record below the snapshot's
+        end. None if the log has a gap or damage since the last snapshot before."""
         earlier = [each for each in self._known if each.end_offset < snapshot.end_offset]
         before = max(earlier, key=lambda each: each.end_offset, default=None)
         image, end, epoch, voters = EMPTY, 0, 0, None

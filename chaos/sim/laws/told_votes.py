@@ -1,4 +1,4 @@
-"""Votes, at the moment they are told."""
+"""Votes at the moment when a voter tells them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _ARRIVALS_KEPT = 200
 
 
 class VotesAreKept(Law):
-    """A vote is on the voter's disk before it is told; it is the only one of its epoch, also across
-    a crash; it goes to nobody whose log is worse than the voter's; and where the candidate says
-    which disk is the voter's, that one gives it: an emptied disk has forgotten its promises."""
+    """A voter has its vote on disk before it tells it. It gives one vote per epoch, also across a
+    crash, and no vote to a candidate whose log is behind its own.
+
+    If the candidate names the voter's disk, the vote comes from that disk: an emptied disk has
+    forgotten its promises.
+    """
 
     name = "votes are kept"
     cadence = Cadence.TOLD
@@ -34,9 +37,9 @@ class VotesAreKept(Law):
     def __init__(self, cluster: SimCluster, report: Report) -> None:
         self._cluster = cluster
         self._report = report
-        # Candidate by (voter, its disk, epoch): a node with an emptied disk is another voter.
+        # The candidate, by (voter, its disk, epoch): a node with an emptied disk is another voter.
         self._told: dict[tuple[int, bytes, int], int] = {}
-        # The voter's log, (last epoch, end offset), when a request came to it.
+        # The voter's log, (last epoch, end offset), when a request arrived.
         self._logs: dict[Said, tuple[int, int]] = {}
 
     @classmethod
@@ -46,9 +49,9 @@ class VotesAreKept(Law):
     def hear(self, stage: Stage, said: Said) -> None:
         request = VoteRequest.FromString(said.request)
         if request.pre_vote:
-            return  # promises nothing
+            return  # a pre-vote promises nothing
         if stage is Stage.SENT:
-            # Asking for votes tells that the candidate has its own.
+            # A candidate that asks for votes tells that it votes for itself.
             self._vote_told(request.candidate_id, request)
         elif stage is Stage.ARRIVED:
             self._remember_log(said, request)
@@ -73,7 +76,7 @@ class VotesAreKept(Law):
             )
 
     def _vote_on_disk(self, node: SimNode) -> tuple[int, int]:
-        """(epoch, whom it voted for or -1) as a power loss would leave it; (-1, -1): nothing."""
+        """(epoch, candidate or -1) as a power loss would leave it; (-1, -1) if there is no file."""
         disk = node.machine.disk
         data = disk.durable_file(f"{node.metadata_log}/{QUORUM_STATE_FILE}")
         if not data:
@@ -95,7 +98,7 @@ class VotesAreKept(Law):
 
     def _remember_log(self, said: Said, request: VoteRequest) -> None:
         core, log = self._cluster.controllers[request.voter_id].core, None
-        if core is not None and not _has_voted(core, request):  # else it will repeat itself
+        if core is not None and not _has_voted(core, request):  # else it repeats an earlier vote
             log = core.log.last_epoch, core.log.end_offset
         if log is not None:
             self._logs[said._replace(answer=b"")] = log
@@ -103,7 +106,8 @@ class VotesAreKept(Law):
                 del self._logs[next(iter(self._logs))]
 
     def _check_log(self, said: Said, request: VoteRequest) -> None:
-        """The decision was between arrival and answer: at one of them the vote was right."""
+        """The voter decided between arrival and answer, so the vote is right if the candidate's log
+        was good enough at either moment."""
         theirs = request.last_epoch, request.last_offset
         then, now = self._logs.get(said._replace(answer=b"")), self._log_of(request.voter_id)
         if then is not None and now is not None and theirs < min(then, now):

@@ -9,13 +9,14 @@ from chaos.sim.laws.scene import Report
 from stele.ids import PartitionId
 
 _TRIES = 20
-"""So many reads of a bad sector may be on their way, or come from those who have not heard yet."""
+"""So many reads of a bad sector may still be under way, or come from callers that have not heard of
+it yet."""
 
 
 class UnreadableReplicasAreGivenUp(Law):
-    """A replica of which a sector cannot be read is not read again and again.
+    """Nobody reads a replica with a bad sector again and again.
 
-    It is given up as soon as another member of the ISR may lead.
+    Its broker gives it up as soon as the ISR has another member that can lead.
     """
 
     name = "unreadable replicas are given up"
@@ -23,7 +24,7 @@ class UnreadableReplicasAreGivenUp(Law):
     proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
-        # Reads that had failed when others were first seen in the ISR.
+        # How many reads had failed when the ISR was first seen with another member.
         self._failed: dict[tuple[str, PartitionId], int] = {}
 
     def look(self, cluster: SimCluster, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Steps from one set of voters to the next."""
+"""Changes from one set of voters to the next."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from raft.ready import Role
 
 
 class VotersChangeOneByOne(Law):
-    """Sets of voters that follow each other differ by one voter, and a leader appends one only when
-    those before it and a record of its own epoch are committed: else two majorities could decide
-    that have no voter in common (Ongaro's dissertation, §4.1, and raft-dev, July 2015)."""
+    """Consecutive sets of voters differ by one voter. A leader appends a set only when the set
+    before it and a record of its own epoch are committed.
+
+    Otherwise two majorities without a common voter could decide (Ongaro's dissertation, §4.1, and
+    raft-dev, July 2015).
+    """
 
     name = "voters change one by one"
     cadence = Cadence.QUORUM
     proof = Proof.CAMPAIGN
 
     def __init__(self) -> None:
-        # The sets that a leader made: (process and epoch, offset). Each is judged when it is new,
-        # for later a voter before it may have gone, or lost its disk.
+        # The sets that a leader made: (process and epoch, offset). Each set is judged once, when it
+        # is new: later a voter of the set before it may be gone or have lost its disk.
         self._judged: set[tuple[str, int]] = set()
         # The sets that each process had at the last look, in each epoch.
         self._seen: dict[str, list[VoterSet]] = {}
@@ -46,7 +49,7 @@ class VotersChangeOneByOne(Law):
         self._seen[what] = sets
         for before, after in pairwise(sets):
             self.looked += 1
-            # One that gets another disk leaves and joins; one whose disk becomes known stays.
+            # A voter with a new disk leaves and joins. A voter whose disk becomes known stays.
             changed = [voter for voter in before.voters if voter.key not in after]
             changed += [voter for voter in after.voters if voter.key not in before]
             if len(changed) > 1:
@@ -55,17 +58,17 @@ class VotersChangeOneByOne(Law):
     def _check_leader(self, cluster: SimCluster, core: RaftCore, what: str, report: Report) -> None:
         start, history = core.epoch_start_offset, core.voter_history
         if start is None or history.latest_offset < start:
-            return  # an earlier leader's
+            return  # an earlier leader made it
         recorded = history.recorded
         if len(recorded) < 2:
-            return  # the first record only says what the configuration said
+            return  # the first record only repeats the configuration
         before, _ = recorded[-2]
         if (what, history.latest_offset) in self._judged:
             return
         self._judged.add((what, history.latest_offset))
         self.looked += 1
-        # Its high watermark never goes back: what is not committed now was not then. And what it
-        # takes for committed by the newest voters, those before must have had.
+        # The high watermark never goes back: what is not committed now was not committed when the
+        # set was appended. A majority of the set before must have had that set's own record.
         cores = [each for node in cluster.controllers.values() if (each := node.core)]
         held = is_held(history.previous, durable_ends(cores), before + 1)
         if core.high_watermark <= max(before, start) or not held:

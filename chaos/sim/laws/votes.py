@@ -9,13 +9,13 @@ from raft.quorum import ReplicaKey
 
 
 class OneVotePerEpoch(Law):
-    """A vote is never given twice in an epoch, also across a crash."""
+    """A controller votes for one candidate in an epoch, also across a crash."""
 
     name = "one vote per epoch"
     cadence = Cadence.QUORUM
 
     def __init__(self) -> None:
-        # Only votes that are durable: an earlier one has promised nothing yet.
+        # Only durable votes: before its sync a vote promises nothing.
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
     def look(self, cluster: SimCluster, report: Report) -> None:
