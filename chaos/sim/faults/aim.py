@@ -1,8 +1,8 @@
-"""Aimed faults: not one blow at random but a few in the order in which they hurt.
+"""Aimed faults: several faults in the order in which they do harm, instead of one at random.
 
-Each sets up the schedule of one known way to lose records or to break a promise, and then leaves
-the cluster to it; there is luck in all of them. They hit what storms hit: processes, power, disks
-and the network, and besides they hold messages back.
+Each aim sets up one known way to lose records or to break a promise, and leaves the rest to chance.
+Aims strike what storms strike (processes, power, disks and the network), and also hold messages
+back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 from stele.world import RpcError
 
-_FAVOURITES = 3  # of a run, which it aims at most of the time
-_RISKY = "extra-risky"  # a topic of which nobody expects anything
-_PAUSE_S = 2.0  # between two aims, at most
+_FAVOURITES = 3  # aims that a run chooses most of the time
+_RISKY = "extra-risky"  # a topic whose records no law expects to stay
+_PAUSE_S = 2.0  # the longest pause between two aims
 _METADATA_HELD_S = 6.0
 
 
@@ -56,17 +56,17 @@ NAMES = (
 
 
 class Target(NamedTuple):
-    """A partition whose leader is known, and some of those that follow in its ISR."""
+    """A partition, its running leader and its running followers in the ISR."""
 
     topic: str
     partition: PartitionId
     leader: SimNode
-    followers: list[SimNode]  # in the ISR, in the order of the assignment
+    followers: list[SimNode]  # in the order of the assignment
     state: PartitionState
 
 
 class Aims(QuorumAims):
-    """``next`` carries out one aim, drawn by lot; it may be cancelled at any moment."""
+    """``next`` draws one aim and carries it out. It may be cancelled at any moment."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Aims(QuorumAims):
         counts: Counter[str],
         only: Collection[str] = (),
     ) -> None:
-        """``kill``, ``cut_power`` and ``revive`` do nothing and say so when there is nothing to.
+        """``kill``, ``cut_power`` and ``revive`` return False when there is nothing to do.
 
-        ``only``: these of ``NAMES``, if any.
+        ``only``: draw only these of ``NAMES``; all of them if it is empty.
         """
         super().__init__(
             cluster, kill=kill, cut_power=cut_power, revive=revive, watch=watch, damage=damage
@@ -94,11 +94,11 @@ class Aims(QuorumAims):
         self._favourites = self._rng.sample(self._aims, min(_FAVOURITES, len(self._aims)))
 
     def pause_s(self) -> float:
-        """How long to wait before the next one."""
+        """How long to wait before the next aim."""
         return self._rng.uniform(0.0, _PAUSE_S)
 
     async def next(self, number: int) -> None:
-        """``number`` is its place among all acts of the storm."""
+        """``number``: the aim's place among all acts of the storm."""
         aims = self._favourites if self._rng.random() < 0.8 else self._aims
         aim = self._rng.choice(aims)
         name = aim.__name__.strip("_")
@@ -133,7 +133,8 @@ class Aims(QuorumAims):
                 await self._wait(held_s, held_s + 0.5)
 
     async def _repeated_proposals(self) -> None:
-        """A follower leaves the ISR and joins it, and proposals come again when all is past."""
+        """A follower leaves the ISR and joins it again, twice. Copies of the leader's proposals
+        arrive later."""
         target = self._target(followers=1)
         lag_s = self._lag_s
         if target is None or lag_s > 3.5:
@@ -150,7 +151,8 @@ class Aims(QuorumAims):
         await self._wait(0.5, 2.0)
 
     async def _deposed_leader_proposes(self) -> None:
-        """What a leader asked for comes once more when another has been elected, and it lives."""
+        """A leader's proposals arrive once more when another replica has been elected. The deposed
+        leader still runs."""
         target = self._target(followers=2)
         if target is None or target.leader.id != target.state.preferred_leader:
             return
@@ -166,8 +168,8 @@ class Aims(QuorumAims):
             await self._wait(1.0, 4.0)
 
     async def _leader_in_the_dark(self) -> None:
-        """The controller takes a newcomer into the ISR; neither its answer nor the metadata gets
-        to the leader, and the newcomer falls behind."""
+        """The controller takes a newcomer into the ISR, but neither its answer nor the metadata
+        reaches the leader. Meanwhile the newcomer falls behind."""
         target = self._target(followers=2)
         lag_s = self._lag_s
         if target is None or lag_s > 3.5:
@@ -195,7 +197,8 @@ class Aims(QuorumAims):
                 self._join([newcomer], [target.leader])
 
     async def _late_high_watermark(self) -> None:
-        """The leader dies before its followers hear what leaving one behind has committed."""
+        """A smaller ISR lets the leader commit more. The leader dies before the other followers
+        hear of the new high watermark."""
         target = self._target(followers=2)
         if target is None:
             return
@@ -230,8 +233,8 @@ class Aims(QuorumAims):
             self._revive(follower)
 
     async def _raised_minimum(self) -> None:
-        """More replicas are required, and the leader hears of it after the answer to the smaller
-        ISR that it asks for: whoever leaves it is eligible still."""
+        """min.insync.replicas is raised, but the leader hears of it only after the answer to its
+        proposal of a smaller ISR. The follower that leaves the ISR stays an eligible leader."""
         target = self._target(followers=2)
         if target is None or self._lag_s > 1.5 or target.leader in self._controllers:
             return
@@ -239,7 +242,7 @@ class Aims(QuorumAims):
         needed = len(target.state.isr)
         before = 0 if image is None else min_insync_replicas(image, target.topic)
         if not 1 < before < needed:
-            return  # one alone would hold what was acknowledged
+            return  # with a minimum of 1, one replica alone may hold what was acknowledged
         behind = self._rng.choice(target.followers)
 
         def hold(said: Said) -> float:
@@ -248,7 +251,7 @@ class Aims(QuorumAims):
 
         try:
             with self._holding(hold):
-                await self._wait(0.5, 0.6)  # the fetch that was parked before comes back
+                await self._wait(0.5, 0.6)  # until the fetch that waits at the controller returns
                 await self._require(target.topic, needed)
                 self._part([behind], [target.leader])
                 shrunk = await self._until(
@@ -266,11 +269,11 @@ class Aims(QuorumAims):
         resource.resource.type, resource.resource.name = ConfigResourceType.TOPIC, topic
         resource.changes.add(name="min.insync.replicas", value=str(replicas))
         request = admin_pb2.AlterConfigsRequest(resources=[resource])
-        with suppress(RpcError, OSError):  # nobody is there to ask
+        with suppress(RpcError, OSError):  # no controller answers
             await self._cluster.client.administrate("AlterConfigs", request.SerializeToString())
 
     async def _unclean_election(self) -> None:
-        """Of a partition that may lose records the last one in sync is gone."""
+        """A partition that allows unclean elections loses the last member of its ISR."""
         target = await self._risky_target()
         if target is None:
             return
@@ -295,7 +298,8 @@ class Aims(QuorumAims):
     # ------------------------------------------------------------------------------ the log
 
     async def _diverge(self) -> None:
-        """A leader has what no other replica has, loses leadership, and has to give it up."""
+        """A leader has records that no other replica has. It loses leadership and has to truncate
+        them."""
         target = self._target(followers=2)
         if target is None:
             return
@@ -303,7 +307,7 @@ class Aims(QuorumAims):
         leader, brokers = target.leader, list(self._cluster.brokers.values())
         try:
             if self._rng.random() < 0.5:
-                # From the very beginning of its epoch.
+                # The leader is alone from the very beginning of its epoch.
                 self._part([first], rest)
                 self._strike(target.leader)
                 await self._until(lambda: self._is_led_by_another(target), 3.0)
@@ -324,7 +328,7 @@ class Aims(QuorumAims):
         await self._wait(0.5, 1.5)
 
     async def _follower_in_the_dark(self) -> None:
-        """Leadership goes away and comes back, and a follower has heard of neither."""
+        """Leadership moves to another broker and back. One follower hears of neither change."""
         target = self._target(followers=2)
         if target is None or target.leader.id != target.state.preferred_leader:
             return
@@ -343,7 +347,7 @@ class Aims(QuorumAims):
             self._join(self._controllers, [unaware])
 
     async def _part_planes(self) -> None:
-        """Brokers reach each other and their clients and no controller, for two sessions."""
+        """For two broker sessions, brokers reach each other and their clients but no controller."""
         brokers = list(self._cluster.brokers.values())
         if self._controllers[0] in brokers:
             return
@@ -357,7 +361,7 @@ class Aims(QuorumAims):
     # -------------------------------------------------------------------------- partitions
 
     def _target(self, *, followers: int, only: str = "") -> Target | None:
-        """A partition with so many followers in sync at least, all of them running."""
+        """A partition with at least so many followers that run and are in the ISR."""
         image = newest_image(self._cluster)
         found: list[Target] = []
         for topic, number, state in () if image is None else image.sorted_partitions():
@@ -375,7 +379,8 @@ class Aims(QuorumAims):
         return self._rng.choice(found) if found else None
 
     async def _risky_target(self) -> Target | None:
-        """A partition that allows unclean elections, all of it in sync; it is made if need be."""
+        """A partition that allows unclean elections and has two followers in sync. Creates its
+        topic if need be."""
         client = self._cluster.client
         configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         try:
@@ -388,7 +393,7 @@ class Aims(QuorumAims):
         return self._target(followers=2, only=_RISKY)
 
     async def _write(self, target: Target, leader: SimNode, number: int) -> None:
-        """One record, which only the leader has to have."""
+        """Write one record with acks=1."""
         value = b"<u%d-%f>" % (number, self._cluster.simulation.now)
         with suppress(ApiError, OSError):
             await self._cluster.client.produce(
@@ -398,15 +403,15 @@ class Aims(QuorumAims):
     # ---------------------------------------------------------------------------- the disks
 
     async def _rebuild_without_handles(self) -> None:
-        """A leader finds a sector that it cannot read, and has to begin its replica anew while it
-        finds no file handles either."""
+        """A leader finds a bad sector and has to rebuild its replica while file handles are
+        scarce."""
         target = self._target(followers=1)
-        if target is None or not target.leader.ready:  # a start needs handles
+        if target is None or not target.leader.ready:  # a node that starts needs handles
             return
         if not self._damage.spoil_sector(target.leader, only=target.partition):
             return
         faults = self._cluster.simulation.machine(target.leader.host).disk.faults
-        faults.no_handle = self._rng.choice([0.5, 0.8])  # the active segment's is open
+        faults.no_handle = self._rng.choice([0.5, 0.8])  # the active segment stays open
         reading = asyncio.get_running_loop().create_task(self._read(target))
         try:
             if await self._until(lambda: self._is_led_by_another(target), 3.0):
@@ -450,11 +455,11 @@ class Aims(QuorumAims):
         try:
             await self._cluster.client.administrate("ElectLeaders", request.SerializeToString())
         except (RpcError, OSError):
-            return  # nobody is there to ask: then it is not elected
+            return  # no controller answers: then nobody is elected
 
 
 def _proposes(said: Said, target: Target, newcomer: SimNode) -> bool:
-    """Whether the leader asks for an ISR with the newcomer in it, which it is not yet."""
+    """Whether the call is the target's leader proposing an ISR that contains the newcomer."""
     if said.method != ALTER_PARTITION or said.source != target.leader.host:
         return False
     for proposal in AlterPartitionRequest.FromString(said.request).partitions:

@@ -1,4 +1,4 @@
-"""What aims at anything are made of: strikes, cuts, waits, and ears on the wire."""
+"""The tools of aims: strikes, cuts, waits, and listeners on the wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.002
 
 
 class AimTools:
-    """Nothing here does anything by itself."""
+    """The base class of aims. It does nothing by itself."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class AimTools:
         self._watch = watch
         self._damage = damage
         self._reads = cluster.invariants.law(ReadsAreLinearizable)
-        self._controllers = list(cluster.controllers.values())  # those of the beginning
+        self._controllers = list(cluster.controllers.values())  # without those added later
 
     @property
     def _lag_s(self) -> float:
@@ -48,7 +48,7 @@ class AimTools:
         await asyncio.sleep(self._rng.uniform(least_s, most_s))
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether it came to hold in time."""
+        """Whether the condition became true in time."""
         end = self._cluster.simulation.now + timeout_s
         while not condition():
             if self._cluster.simulation.now >= end:
@@ -57,7 +57,8 @@ class AimTools:
         return True
 
     def _soon(self, action: Callable[[SimNode], object], node: SimNode) -> None:
-        """From outside of all processes, for who listens is within one."""
+        """Act from outside all processes. A listener is called within a process, which may be the
+        one that dies."""
         self._cluster.simulation.scheduler.at(0.0, action, node)
 
     def _strike(self, node: SimNode) -> None:
@@ -87,7 +88,7 @@ class AimTools:
 
     @contextmanager
     def _echoing(self, leader: SimNode) -> Iterator[None]:
-        """Every proposal of an ISR that this leader sends comes once more."""
+        """Every proposal of an ISR that this leader sends arrives once more, later."""
 
         def echo(said: Said) -> float | None:
             if said.method != ALTER_PARTITION or said.source != leader.host:

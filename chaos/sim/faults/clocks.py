@@ -1,4 +1,4 @@
-"""Wall clocks are set."""
+"""Wall clocks jump."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _JUMP_MAX_MS: Final = 100_000
 
 
 class JumpClock(Fault):
-    """Forward or back."""
+    """A node's wall clock jumps forward or back."""
 
     name, family, weight = "jump_clock", Family.CLOCK, 1
 

@@ -1,4 +1,4 @@
-"""How good the network and the disks are, for a whole storm."""
+"""The quality of the network and the disks during a whole storm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from chaos.sim.faults.field import Field
 
 
 class Conditions:
-    """Drawn before the storm; the network is good again after it."""
+    """``draw`` them before the storm. ``mend`` makes the network good again after it."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
@@ -18,7 +18,7 @@ class Conditions:
         network.lost_reply = rng.choice([0, 0.02])
         network.duplicate = rng.choice([0, 0.05])
         network.late_copy = rng.choice([0, 0.1, 0.5])
-        # Across a room, or across a continent: then there is time for much to cross on its way.
+        # Across a room or across a continent. With long latency more messages cross on their way.
         network.latency_s = rng.choice([network.latency_s, network.latency_s, (0.005, 0.03)])
         for node in self._field.nodes:
             disk = self._field.disk_faults(node)

@@ -1,14 +1,14 @@
-"""Damage to what was synced: bits flip, files and whole disks are lost.
+"""Damage to synced data: bits flip, files and whole disks are lost.
 
-What was promised must still be there afterwards. So only partitions with min.insync.replicas of 2
-or more are hurt, at most one replica at a time, and only while another one, in the ISR or the ELR,
-has all that it has, whole, on disk, and not given up; it counts as hurt until it is in the ISR
-again. A disk that fails all reads hurts each replica on it: its broker gives up what it reads in
-vain.
+The cluster must keep its promises in spite of all damage. So only partitions with
+min.insync.replicas of 2 or more are damaged, and only one replica of each at a time. Another member
+of the ISR or ELR must have everything that this replica has, whole, on disk, and not given up. The
+replica counts as hurt until it is in the ISR again. A disk that fails all reads hurts every replica
+on it, since a broker gives up a replica that it cannot read.
 
-Of a log only such bits flip as must be noticed: those under a CRC, in a batch that is below a
-checkpoint or has a whole one behind it (the end of a log looks like a torn write). Files are
-damaged while their node is down: a node that runs does not look at all of them again.
+Only bits flip that nodes must notice: bits under a CRC, in a batch that is below a checkpoint or
+has a whole batch behind it (a damaged end of a log looks like a torn write). Files are damaged
+while their node is down: a running node does not read all of them again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 ROOT = "/data"
 _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 _BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
-_LEAST_INSYNC = 2  # of a partition that may be hurt
-_LEAST_VOTERS = 3  # of fewer none is taken away
+_LEAST_INSYNC = 2  # the least min.insync.replicas of a partition that may be hurt
+_LEAST_VOTERS = 3  # no voter is taken from a smaller set
 _CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
 
 
@@ -58,16 +58,16 @@ class _Place(NamedTuple):
 
 
 class Damage:
-    """Done by lot; ``hurt`` knows where it has not been made good yet."""
+    """Draws and does damage. ``hurt`` tells which replicas have not recovered yet."""
 
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
         self.counts: Counter[str] = Counter()
-        # Nodes of which the metadata log was damaged: one that refuses to start is wiped.
+        # Nodes whose metadata log was damaged. A node that therefore refuses to start is wiped.
         self.metadata: set[int] = set()
-        # A voter whose disk or metadata log is lost: one at a time, until it was added again.
+        # The voter whose disk or metadata log is lost. It is the only one until it is added again.
         self.lost_voters: set[int] = set()
         self.voters_may_be_lost = False
-        # By partition, the broker with its one hurt replica, which is not in the ISR again since.
+        # By partition: the broker with the one hurt replica, until the replica is in the ISR again.
         self.hurt: dict[PartitionId, int] = {}
         self._cluster = cluster
         self._rng = rng
@@ -75,7 +75,7 @@ class Damage:
     # ----------------------------------------------------------------------------------- acts
 
     def flip_bit(self, node: SimNode) -> bool:
-        """In a batch of a replica, or of the metadata log of a broker. The node is down."""
+        """Flip a bit in a batch of a replica or of the node's metadata log. The node is down."""
         places = self._places_to_hurt(node)
         if self._may_hurt_metadata(node) and self._rng.random() < 0.3:
             return self._flip_metadata(node)
@@ -88,7 +88,8 @@ class Damage:
         return False
 
     def spoil_sector(self, node: SimNode, *, only: PartitionId | None = None) -> bool:
-        """In a segment of a replica. The node may run: the sector shows when it is read."""
+        """Spoil a sector in a segment of a replica. The node may run: it notices the sector when it
+        reads there."""
         places = [place for place in self._places_to_hurt(node) if only in (None, place.id)]
         while places:
             place = places.pop(self._rng.randrange(len(places)))
@@ -106,14 +107,15 @@ class Damage:
         return False
 
     def fail_reads(self, node: SimNode) -> bool:
-        """The disk gives nothing any more; the node may run. It counts for a broker as if each
-        replica on it were lost: one that is read in vain is given up where another may lead."""
+        """Fail all reads of the disk. The node may run. All replicas on it count as hurt: its
+        broker gives up a replica that it cannot read if another one may lead."""
         if node.id in self._cluster.brokers:
             self._forget_healed()
             image = self._image()
             if image is None:
                 return False
-            # Other partitions are damaged in no other way, and nobody gives up the only replica.
+            # Partitions with a smaller minimum are not damaged elsewhere, and a broker does not
+            # give up the only replica.
             places = [
                 place
                 for place in self._places(node, image)
@@ -127,7 +129,7 @@ class Damage:
         return True
 
     def lose_file(self, node: SimNode) -> bool:
-        """A file of a partition or of the directory, or the metadata log. The node is down."""
+        """Lose a file of a partition or of the directory, or the metadata log. The node is down."""
         lot = self._rng.random()
         if lot < 0.25:
             return self.lose_checkpoint(node)
@@ -142,7 +144,7 @@ class Damage:
         return self._lose_segment(node, place)
 
     def wipe(self, node: SimNode) -> bool:
-        """A broker gets an empty disk. It is down."""
+        """Give a broker an empty disk. The node is down."""
         if node.id not in self._cluster.brokers:
             return False
         if self._is_controller(node) and node.shares_metadata_disk:
@@ -156,10 +158,10 @@ class Damage:
         return True
 
     def lose_voter(self, node: SimNode) -> bool:
-        """A controller that may be lost goes down, and gets an empty disk."""
+        """Kill a controller and give it an empty disk, if the quorum can spare it."""
         if not self.may_lose_voter(node):
             return False
-        # While nobody is active any more, nobody can tell.
+        # This asks before the kill: without an active controller it cannot be told.
         held = self._replicas_to_wipe(node) if node.shares_metadata_disk else None
         if node.alive:
             node.kill()
@@ -169,7 +171,7 @@ class Damage:
         return True
 
     def wipe_voter(self, node: SimNode) -> None:
-        """A controller gets an empty disk for its metadata. It is down."""
+        """Give a controller an empty disk for its metadata. The node is down."""
         self._disk(node).lose(node.metadata_directory)
         self.lost_voters.add(node.id)
         self.metadata.discard(node.id)
@@ -182,7 +184,7 @@ class Damage:
         self.counts["disks wiped"] += 1
 
     def replace_metadata(self, node: SimNode) -> None:
-        """What an operator does with a node that refuses to start for its metadata log."""
+        """Wipe a node that refuses to start because of its metadata log, as an operator does."""
         if self._is_controller(node):
             self.wipe_voter(node)
             return
@@ -199,32 +201,35 @@ class Damage:
         return node.id in self._cluster.controllers
 
     def may_lose_voter(self, node: SimNode) -> bool:
-        """Whether the other voters are a majority without it that holds everything committed, and
-        other brokers have what it holds of partitions.
+        """Whether the other voters are a majority that holds everything committed, and other
+        brokers have the replicas on this disk.
 
-        Every majority that committed something overlaps every majority of the others, if only
-        this one is lost, and the quorum knows its disk from the one that takes its place.
+        The voter must be the only one that is lost, and the quorum must know its disk: then it can
+        tell the empty disk from the lost one, and every majority that committed something overlaps
+        every majority of the others.
         """
         if not (self.voters_may_be_lost and self.has_voter_to_spare(node)):
             return False
         return not node.shares_metadata_disk or self._replicas_to_wipe(node) is not None
 
     def has_voter_to_spare(self, node: SimNode) -> bool:
-        """The same where somebody else sees to it that a lost voter is replaced."""
+        """The same without regard to replicas and ``voters_may_be_lost``, for callers that replace
+        the lost voter themselves."""
         voters = self._cluster.settled_voters
         return not self.lost_voters and node.id in voters.ids and self.is_one_to_lose(node, voters)
 
     def is_one_to_lose(self, node: SimNode, voters: VoterSet) -> bool:
-        """Whether the others stay a majority, whichever removals that were asked for take effect.
+        """Whether the others stay a majority, whichever of the requested removals take effect.
 
-        Of three voters, one lost and another one removed leave no majority.
+        Example: if one of three voters is lost and another one is removed, no majority is left.
         """
         staying = self._cluster.removals.spared(voters)
         return len({node.id, *staying.ids}) >= _LEAST_VOTERS
 
     def _may_hurt_metadata(self, node: SimNode) -> bool:
-        """A voter whose metadata is damaged is replaced with its disk, some time after that. If
-        there are replicas on that disk, nobody can tell now whether they will be spared then."""
+        """Whether the cluster can spare the node's metadata log. A voter with damaged metadata gets
+        a new disk some time later. Replicas on the same disk are lost then, and it cannot be told
+        now whether other brokers will have them."""
         if not self._disk(node).names(node.metadata_log):
             return False
         if self._is_controller(node):
@@ -239,7 +244,7 @@ class Damage:
         return True
 
     def _image(self) -> MetadataImage | None:
-        """The committed metadata; None while nobody can tell for sure."""
+        """The committed metadata; None while no established controller runs that knows it."""
         leading = self._cluster.established_controller
         if leading is None or leading.process is None or leading.process.paused:
             return None
@@ -256,7 +261,8 @@ class Damage:
         ]
 
     def _replicas_to_wipe(self, node: SimNode) -> list[_Place] | None:
-        """All that a broker holds, if others have all of it; None if not, or if nobody can tell."""
+        """All replicas of a broker, if other brokers have everything in them. None if not, or if
+        the committed metadata are unknown."""
         self._forget_healed()
         image = self._image()
         if image is None:
@@ -285,11 +291,12 @@ class Damage:
         return self._another_has_all(node, place)
 
     def _may_be_given_up(self, node: SimNode, place: _Place) -> bool:
-        """The same of one that may be hurt already."""
+        """The same for a replica that may be hurt already."""
         return self.hurt.get(place.id, node.id) == node.id and self._another_has_all(node, place)
 
     def _another_has_all(self, node: SimNode, place: _Place) -> bool:
-        """Whether somebody who may lead has all that this replica has, whole and on disk."""
+        """Whether another replica that may lead has everything that this one has, whole and on
+        disk."""
         mine = self._batches(node, place.name)
         for broker in (*place.state.isr, *place.state.elr):
             other = self._cluster.brokers[broker]
@@ -301,8 +308,8 @@ class Damage:
         return False
 
     def _is_given_up(self, node: SimNode, place: _Place) -> bool:
-        """By its broker, or any moment now. The metadata tell of it only once a controller has
-        heard of it."""
+        """Whether the broker has given up its replica, or will as soon as it reads it. The metadata
+        show this only once a controller has heard of it."""
         disk = self._disk(node)
         if disk.faults.failing_read or disk.find(f"{ROOT}/{place.name}/{CORRUPT_FILE}") is not None:
             return True
@@ -313,7 +320,7 @@ class Damage:
         )
 
     def _batches(self, node: SimNode, name: str) -> list[tuple[int, int]]:
-        """Base offset and CRC of every batch that is on disk whole."""
+        """Base offset and CRC of every whole batch on disk."""
         return [
             (header.base_offset, header.crc)
             for path in self._segments(node, f"{ROOT}/{name}")
@@ -325,7 +332,8 @@ class Damage:
         return [f"{directory}/{each}" for each in names if each.endswith(".log")]
 
     def _floor(self, node: SimNode, name: str) -> int:
-        """Below it a cut is corruption for sure: by the checkpoints on disk."""
+        """The offset below which missing records are surely corruption, by the checkpoints on
+        disk."""
         topic, _, number = name.rpartition("-")
         key = TopicPartition(topic, int(number))
         return max(
@@ -334,8 +342,8 @@ class Damage:
         )
 
     def _checkpointed(self, node: SimNode, path: str, key: TopicPartition) -> int:
-        """What the node's checkpoint says at least, however the node comes back: a power loss takes
-        back one that was renamed into its place while the directory was not synced."""
+        """The least that the node's checkpoint may say when the node is back. A power loss undoes
+        the rename of a new checkpoint if the directory was not synced after it."""
         disk = self._disk(node)
         if disk.find(path) is None:
             return 0
@@ -343,7 +351,7 @@ class Damage:
         return min(decode_offsets(each.decode(), path).get(key, 0) if each else 0 for each in found)
 
     def _forget_healed(self) -> None:
-        """Replicas that are in the ISR again, and whole, and those of deleted partitions."""
+        """Forget hurt replicas that are whole and in the ISR again, or that were removed."""
         image = self._image()
         if image is None:
             return
@@ -357,7 +365,8 @@ class Damage:
                 del self.hurt[partition]
 
     def _is_whole(self, broker: int, partition: PartitionId) -> bool:
-        """What was damaged in an old segment may go unnoticed until somebody reads there."""
+        """Whether no damage is left. Damage in an old segment stays unnoticed until somebody reads
+        there, so the ISR alone does not tell."""
         node = self._cluster.brokers[broker]
         if node.node is None or node.node.broker is None or not node.ready:
             return False
@@ -394,7 +403,8 @@ class Damage:
         if not noticed:
             return False
         path, position, header = self._rng.choice(noticed)
-        # Where it may go unnoticed for long, laws read the headers: in what recovery skips.
+        # Recovery skips older segments, and all segments after a clean shutdown. Damage may stay
+        # unnoticed there for long, and laws read the headers meanwhile: so headers stay whole.
         is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
         start = _CRC_POSITION if path == paths[-1] and not is_clean else HEADER_SIZE
         at = position + self._rng.randrange(start, header.size_bytes)
@@ -409,8 +419,9 @@ class Damage:
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
     def lose_checkpoint(self, node: SimNode) -> bool:
-        """They only tell where recovery may begin, and what damage is for sure no torn write; and
-        where logs begin, which their first segments tell, too, unless they hold deleted records."""
+        """Lose one checkpoint file. Recovery point and high watermark only tell where recovery may
+        begin and which damage is no torn write. Log starts follow from the first segments, unless
+        these hold deleted records: then the file is kept."""
         if node.id in self.hurt.values():
             return False
         present = set(self._disk(node).names(ROOT))
@@ -424,8 +435,8 @@ class Damage:
         return True
 
     def _holds_deleted_records(self, node: SimNode) -> bool:
-        """Whether records lie below the start of a log. Without the file of the starts, which alone
-        tells that (as in Kafka), they would be back, and shown by the broker if it is elected."""
+        """Whether a log holds records below its start. Only the file of log starts tells that (as
+        in Kafka). Without it the deleted records would be readable again."""
         disk, path = self._disk(node), f"{ROOT}/{LOG_START_FILE}"
         for content in (bytes(disk.file(path).data), disk.durable_file(path)):
             starts = decode_offsets(content.decode(), path) if content else {}
@@ -435,7 +446,7 @@ class Damage:
         return False
 
     def _bases(self, node: SimNode, directory: str) -> list[int]:
-        """Base offsets of the segments that are there, or may be after a power loss."""
+        """Base offsets of the segments that exist, or may exist again after a power loss."""
         if self._disk(node).find(directory) is None:
             return []
         found = self._disk(node).directory(directory)
@@ -443,7 +454,8 @@ class Damage:
         return [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
 
     def _lose_beside(self, node: SimNode, place: _Place) -> bool:
-        """Indexes, producer snapshots, leader epochs: the log tells them anew."""
+        """Lose an index, a producer snapshot or another file that the broker can make from the log
+        and the metadata."""
         directory = f"{ROOT}/{place.name}"
         names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
         if not names:
@@ -453,7 +465,8 @@ class Damage:
         return True
 
     def _lose_segment(self, node: SimNode, place: _Place) -> bool:
-        """Only one of which a checkpoint knows: else it is as if it had never been made."""
+        """Lose a segment that a checkpoint knows of. The loss of another one could not be noticed:
+        it would be as if the segment had never been made."""
         floor = self._floor(node, place.name)
         known = [
             path
@@ -468,9 +481,8 @@ class Damage:
         return True
 
     def _lose_metadata(self, node: SimNode) -> bool:
-        """A broker's copy of the metadata log, or a file of it; of a voter, its state.
-
-        A voter that finds neither state nor log would take itself for a new one.
+        """Lose a broker's copy of the metadata log, or one of its files. A voter loses only its
+        quorum state: without state and log it would take itself for a new voter.
         """
         names, votes = self._disk(node).names(node.metadata_log), self._is_controller(node)
         if votes:
@@ -485,12 +497,12 @@ class Damage:
 
 
 def _sound(data: bytes | bytearray) -> list[tuple[int, BatchHeader]]:
-    """The whole batches from a file's beginning to what is none; not those of another CRC."""
+    """The whole batches with the right CRC, up to the first bytes that are no batch."""
     found = []
     try:
         for position, header in batches(data):
             if check_crc(data, position, header):
                 found.append((position, header))
     except BatchError:
-        pass  # what lies behind cannot be told
+        pass  # batches behind this place cannot be found
     return found

@@ -1,4 +1,4 @@
-"""Disks do not do what they are asked for."""
+"""Disks fail, fill up, slow down or run out of file handles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROOM_MAX_BYTES: Final = 2000
 
 
 class FailSyncs(Fault):
-    """What is not on disk by now never gets there, though it can be read until a reboot."""
+    """Syncs fail. Unsynced bytes never reach the disk, but can be read until a reboot."""
 
     name, family, weight = "fail_syncs", Family.DEVICE, 1
 
@@ -42,7 +42,7 @@ class FailWrites(Fault):
 
 
 class FillDisk(Fault):
-    """There is next to no room."""
+    """The disk has next to no free room."""
 
     name, family, weight = "fill_disk", Family.DEVICE, 1
 
@@ -54,8 +54,8 @@ class FillDisk(Fault):
 
 
 class ExhaustHandles(Fault):
-    """Clients have taken the node's file handles, most of them or all. It runs on; one that is
-    started anew begins with handles enough."""
+    """Clients hold most or all of the node's file handles. The node runs on. A restarted node has
+    enough handles again."""
 
     name, family, weight = "exhaust_handles", Family.DEVICE, 1
 
@@ -78,7 +78,7 @@ class SlowDisk(Fault):
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
-        self._sync_s: dict[int, tuple[float, float]] = {}  # by node, as it was before
+        self._sync_s: dict[int, tuple[float, float]] = {}  # the times before the fault, by node
 
     def strike(self, node: SimNode) -> bool:
         faults = self.field.disk_faults(node)

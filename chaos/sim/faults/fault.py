@@ -1,4 +1,4 @@
-"""What a fault is: one kind of thing that goes wrong in a storm."""
+"""A fault: one kind of thing that goes wrong in a storm."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from chaos.sim.faults.field import Field
 
 
 class Family(enum.IntEnum):
-    """What goes wrong. Runs decide by lot which kinds they leave out, family by family."""
+    """The families of faults. Each run draws which kinds it leaves out, family by family."""
 
     PROCESS = enum.auto()
     NETWORK = enum.auto()
     CLOCK = enum.auto()
-    DEVICE = enum.auto()  # a disk does not do what it is asked for
-    DAMAGE = enum.auto()  # of what was on a disk
-    OPERATION = enum.auto()  # people at work
+    DEVICE = enum.auto()  # a disk does not do what it is asked to do
+    DAMAGE = enum.auto()  # data on a disk is damaged or lost
+    OPERATION = enum.auto()  # operators work on the cluster
 
 
 class Fault:
-    """One class, and one line in ``registry.FAULTS``."""
+    """A fault is a class, and a line in ``registry.FAULTS``."""
 
     name: ClassVar[str]
     family: ClassVar[Family]
-    weight: ClassVar[int]  # how often it is drawn, against the others
+    weight: ClassVar[int]  # how often it is drawn, relative to the others
     seen_as: ClassVar[tuple[str, ...]] = ()
-    """The counts which show that it came to something; none: that of its name."""
+    """The counts which show that it had an effect; if empty, the count of its name."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
 
     def strike(self, node: SimNode) -> bool:
-        """Do it to a node, or from there; False when there is nothing to do."""
+        """Strike a node, or from this node on. False if there is nothing to do."""
         raise NotImplementedError
 
     def mend(self) -> None:
-        """End it everywhere, now and then and after the storm. What keeps nodes down ends when they
-        are revived, and cuts of the network are healed all together."""
+        """End the fault everywhere: now and then, and after the storm. This is for faults that
+        neither the revival of nodes nor the healing of the network ends."""

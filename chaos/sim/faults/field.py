@@ -1,4 +1,4 @@
-"""The field of a storm: the nodes, what has been done to each, and how that is undone."""
+"""The field of a storm: the nodes, the faults in force on each, and how these are undone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STOP_TIMEOUT_S = 30.0
 
 
 class Field:
-    """What all faults of a storm have in common. ``kill``, ``cut_power`` and ``revive`` do nothing
-    and say so when there is nothing to."""
+    """What all faults of a storm share. ``kill``, ``cut_power`` and ``revive`` return False when
+    there is nothing to do."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.simulation = cluster.simulation
         self.rng: random.Random = cluster.simulation.streams.stream("storm")
         self.damage = Damage(cluster, cluster.simulation.streams.stream("damage"))
-        self.is_calm = False  # nothing more is to go wrong
+        self.is_calm = False  # True: no more faults may begin
         self.dark: set[int] = set()  # nodes without power
         self.paused: set[int] = set()
         self.broken: set[int] = set()  # nodes whose disk fails or is full
@@ -41,15 +41,15 @@ class Field:
     # -------------------------------------------------------------------- beside further acts
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have it go on beside whatever else happens."""
+        """Run the work beside whatever else happens."""
         self._tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def finish(self) -> None:
-        """What goes on comes to its end."""
+        """Wait for all work begun by ``go_on``."""
         await asyncio.gather(*self._tasks)
 
     async def stop(self, node: SimNode) -> None:
-        """An orderly shutdown; a process that does not come to its end is killed."""
+        """Shut a node down in order. A process that does not end in time is killed."""
         process = node.process
         assert process is not None
         try:
@@ -77,7 +77,7 @@ class Field:
         return True
 
     def revive(self, node: SimNode) -> bool:
-        """Mend what keeps a node down, and start it."""
+        """Mend what keeps a node down, and start or resume it."""
         if node.id in self.broken:
             self._mend_disk(node)
         was_paused = node.id in self.paused
@@ -97,7 +97,8 @@ class Field:
         return True
 
     def _mend_disk(self, node: SimNode) -> None:
-        """A new cable or an emptied disk, and a reboot: only that tells what was not written."""
+        """Repair the disk or free its room, and cut power: only a reboot shows which writes were
+        lost."""
         faults = self.disk_faults(node)
         faults.failing_sync = faults.failing_read = faults.failing_write = False
         faults.quota_bytes = None

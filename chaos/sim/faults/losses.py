@@ -1,4 +1,4 @@
-"""What was synced is damaged or lost, where others have it (``damage``)."""
+"""Synced data is damaged or lost, but only where other replicas have it (``damage``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments as part of a simulated cluster's life: drawn by lot, and what must hold of them."""
+"""Random reassignments in a simulated cluster, and what must hold of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PATIENCE_S = 5.0
 
 
 class Moves:
-    """Starts, redirects and cancels moves of some partitions; ``counts`` tells what came of it.
+    """Starts, redirects and cancels moves of some partitions. ``counts`` tells the outcomes.
 
-    Life: ``move`` now and then, among faults; ``settle`` once all is mended.
+    Call ``move`` now and then during faults, and ``settle`` once everything is mended.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Moves:
         replication_factor: int = 3,
         stream: str = "moves",
     ) -> None:
-        """``replication_factor``: in the end; on the way there may be one replica more or less."""
+        """``replication_factor``: after ``settle``. Before, moves may ask for one more or less."""
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._partitions = list(partitions)
@@ -38,9 +38,9 @@ class Moves:
         self._rng: random.Random = cluster.simulation.streams.stream(stream)
 
     async def move(self) -> str:
-        """One decision for one partition: what it was, and how it ended, also where it failed.
+        """Ask for one move or cancellation of one partition. Returns what it was and how it ended.
 
-        Faults of the cluster raise nothing: a refusal, or an outcome that nobody knows, is counted.
+        Faults of the cluster raise nothing: refusals and unknown outcomes are counted.
         """
         topic, partition = self._rng.choice(self._partitions)
         target = None if self._rng.random() < 0.2 else self._draw_target()
@@ -51,7 +51,7 @@ class Moves:
                 await self._cluster.client.reassign(topic, partition, target)
         except ApiError as error:
             outcome = f"{what}: {error.code.name}"
-        except (RpcError, OSError):  # of which a TimeoutError is one
+        except (RpcError, OSError):  # a TimeoutError is an OSError
             outcome = f"{what}: no answer"
         else:
             outcome = what
@@ -66,7 +66,7 @@ class Moves:
     async def settle(self) -> None:
         """Give every partition its replication factor, and wait until nothing moves any more.
 
-        All brokers must be up. Raises AssertionError where it comes to no end.
+        All brokers must be up. Raises AssertionError if that takes too long.
         """
         for topic, partition in self._partitions:
             brokers = sorted(self._cluster.brokers)
@@ -79,9 +79,10 @@ class Moves:
         )
 
     async def _bring(self, topic: str, partition: int, target: tuple[int, ...]) -> None:
-        """Ask again now and then: a move that nobody waited for may be decided late, after ours.
+        """Ask repeatedly: an earlier move without an answer may be decided late and replace ours.
 
-        A refusal says that too few would have every record: with all brokers up that passes.
+        A refusal means that too few replicas would have every record. That passes with all brokers
+        up.
         """
         problem: Exception | None = None
         deadline = self._cluster.simulation.now + SETTLE_TIMEOUT_S
@@ -97,13 +98,13 @@ class Moves:
 
     def _is_on(self, topic: str, partition: int, target: tuple[int, ...]) -> bool:
         if self._cluster.active_controller is None:
-            return False  # the others may not know the newest
+            return False  # the other controllers may have old metadata
         state = self._cluster.partition(topic, partition)
         return state.replicas == target and not state.is_reassigning
 
 
 def strays(cluster: SimCluster) -> Iterator[str]:
-    """Directories of replicas that running brokers have and should not have."""
+    """Replica directories that running brokers have but should not have."""
     image = cluster.image
     for node in cluster.brokers.values():
         if not node.ready:
@@ -119,7 +120,8 @@ def strays(cluster: SimCluster) -> Iterator[str]:
 
 
 def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
-    """But for those that only wait to be deleted, and for corrupt ones kept aside."""
+    """A broker's replica directories, without those that wait to be deleted and corrupt ones that
+    are kept aside."""
     disk = node.machine.disk
     return [
         name

@@ -32,7 +32,7 @@ class CutOneWay(Fault):
 
 
 class Bridge(Fault):
-    """Two halves that reach each other through one node only."""
+    """Two halves of the cluster share only one node, which reaches both."""
 
     name, family, weight = "bridge", Family.NETWORK, 1
 

@@ -1,4 +1,4 @@
-"""What people do to a cluster while it is in a storm: change voters, move partitions."""
+"""Operators change voters and move partitions while the cluster is in a storm."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from stele.world import RpcError
 
 SETTLE_TIMEOUT_S = 180.0
 _PATIENCE_S = 15.0
-_LEAST_VOTERS = 3  # of fewer none is taken away
+_LEAST_VOTERS = 3  # no voter is taken from a smaller set
 _EXTRA_CONTROLLERS = 2
 
 
 class Operators:
-    """Life: ``start``, ``stop``; ``settle`` once all is mended. ``counts``: what was done."""
+    """Call ``start`` and ``stop``, and ``settle`` once everything is mended. ``counts`` tells what
+    was done."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class Operators:
         pace_s: float,
         limit: int | None = None,
     ) -> None:
-        """``kinds``: ``voters``, ``moves``. ``limit``: none of it when 0, as for the storm."""
+        """``kinds``: ``voters``, ``moves`` or both. ``limit``: the storm's; 0 means no changes."""
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._storm = storm
@@ -43,7 +44,7 @@ class Operators:
         self._voters = "voters" in kinds and limit != 0
         self._first_voters = len(cluster.controllers)
         self._task: asyncio.Task[None] | None = None
-        # A voter that lost its disk counts as lost until it was removed and added again.
+        # The storm may take voters' disks only if these operators replace the lost voters.
         storm.damage.voters_may_be_lost = self._voters and self._first_voters >= _LEAST_VOTERS
 
     def start(self) -> None:
@@ -55,7 +56,7 @@ class Operators:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def settle(self) -> None:
-        """Make lost voters whole again, and let partitions come to rest. All nodes are up."""
+        """Replace lost voters, and wait until partitions stop moving. All nodes are up."""
         end = self._cluster.simulation.now + SETTLE_TIMEOUT_S
         while self._storm.damage.lost_voters:
             if self._cluster.simulation.now > end:
@@ -119,7 +120,7 @@ class Operators:
             await self._remove(self._rng.choice(voters))
 
     def _lose(self) -> None:
-        """A disk is replaced by an empty one; the storm starts the node again some time."""
+        """Replace a disk by an empty one. The storm starts the node again at some time."""
         damage = self._storm.damage
         able = [node for node in self._cluster.controllers.values() if damage.may_lose_voter(node)]
         if able:
@@ -132,7 +133,7 @@ class Operators:
                 self.counts["voters replaced"] += 1
 
     async def _replace(self, node_id: int) -> bool:
-        """Remove and add, so that its present disk is a voter's; whether it is for sure."""
+        """Remove the voter and add it with its present disk. True if it surely is a voter then."""
         if not self._cluster.controllers[node_id].ready:
             return False
         if node_id in self._cluster.voter_ids:
@@ -148,12 +149,12 @@ class Operators:
     async def _attempt(
         self, what: str, change: Callable[[int], Awaitable[None]], node_id: int
     ) -> bool:
-        """Whether it was done for sure."""
+        """Make one change. True if it was surely made."""
         self._cluster.simulation.note("operators", "change", f"{what}: {node_id}")
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await change(node_id)
-        except (ApiError, RpcError, OSError) as error:  # refused, or nobody knows the outcome
+        except (ApiError, RpcError, OSError) as error:  # refused, or of unknown outcome
             self._cluster.simulation.note("operators", "failed", str(error))
             return False
         self.counts[what] += 1

@@ -29,7 +29,7 @@ class CutAllPower(Fault):
 
 
 class Stop(Fault):
-    """An orderly shutdown; it goes on beside further acts, which may catch it half-way."""
+    """An orderly shutdown. It runs beside further acts, which may interrupt it."""
 
     name, family, weight = "stop", Family.PROCESS, 2
 

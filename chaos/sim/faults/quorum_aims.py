@@ -1,4 +1,4 @@
-"""Aims at the quorum: its elections, its voters, and what a deposed leader answers."""
+"""Aims at the quorum: its elections, its voters, and the answers of a deposed leader."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
 from stele.wire.v1.raft_pb2 import RemoveVoterRequest, VoteRequest, VoteResponse
 from stele.world import RpcError
 
-_NEWS = "extra-news"  # a topic of which nobody expects anything
-_PATIENCE_S = 6.0  # of whoever asks a controller
+_NEWS = "extra-news"  # a topic that no law expects to stay
+_PATIENCE_S = 6.0  # how long callers wait for a controller
 _LONG_S = 5.0  # longer than an election
 
 QUORUM_NAMES = (
@@ -40,12 +40,12 @@ QUORUM_NAMES = (
 
 
 class QuorumAims(AimTools):
-    """One method each; they may be cancelled at any moment."""
+    """Each aim is a method, which may be cancelled at any moment."""
 
     async def _two_candidates(self) -> None:
-        """Two stand in one epoch, and voters die with their votes hardly told.
+        """Two candidates stand in one epoch, and voters die right after they have told their votes.
 
-        Candidates hear of each other late, and the former leader, back at once, has to choose.
+        Candidates hear of each other late. The former leader is back at once and has to choose.
         """
         active = self._cluster.active_controller
         if active is None or len(self._controllers) < 3:
@@ -56,7 +56,7 @@ class QuorumAims(AimTools):
             nonlocal deaths
             if stage is Stage.ANSWERED and deaths and _is_vote(said):
                 deaths -= 1
-                # The one that was voted for must not lead before the next one asks.
+                # Keep the candidate that got the vote from leading before the other one asks.
                 self._part([self._node(said.source)], self._controllers)
                 self._soon(self._strike_shortly, self._node(said.target))
 
@@ -70,7 +70,7 @@ class QuorumAims(AimTools):
         self._slow_down_quorum(self._rng.uniform(0.02, 0.06))
         try:
             with self._listening(hear), self._holding(hold):
-                self._kill(active)  # its peers see the connections break, and do not wait
+                self._kill(active)  # its peers see the connections break and do not wait
                 await self._wait(0.0, 0.02)
                 self._revive(active)
                 await self._wait(1.0, 2.0)
@@ -79,7 +79,8 @@ class QuorumAims(AimTools):
             self._join(self._controllers, self._controllers)
 
     async def _voter_with_more(self) -> None:
-        """A leader alone takes decisions that nobody else gets, and is then asked for its vote."""
+        """A leader that is cut off appends decisions that no other voter gets. Then a candidate
+        asks for its vote."""
         active = self._cluster.active_controller
         if active is None or len(self._controllers) < 3:
             return
@@ -94,7 +95,7 @@ class QuorumAims(AimTools):
                 asked = True
                 self._join([active], others)
 
-        # Something to decide: a broker comes and goes.
+        # A broker goes and comes back, so that the leader has something to decide.
         brokers = [node for node in self._cluster.brokers.values() if node.alive]
         brokers = [node for node in brokers if node is not active]
         if not brokers:
@@ -114,10 +115,11 @@ class QuorumAims(AimTools):
     # ------------------------------------------------------------------------------ the voters
 
     async def _wiped_after_its_vote(self) -> None:
-        """A voter loses its disk as soon as it has voted, and is asked again in that epoch.
+        """A voter loses its disk right after it has voted. Then another candidate asks it for its
+        vote in the same epoch.
 
-        The former leader asks, which has not heard of the election; the one that got the vote is
-        alone with it.
+        That candidate is the former leader, which has not heard of the election. The candidate that
+        got the vote is cut off.
         """
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
@@ -149,9 +151,9 @@ class QuorumAims(AimTools):
         await self._restore_voters()
 
     async def _changes_at_once(self) -> None:
-        """A leader with too few voters is asked to remove the others, all at once.
+        """A leader that reaches only a minority of voters is asked to remove others all at once.
 
-        By the set that is left it would be a majority, while the others still are one by theirs.
+        By the set that is left it would have a majority. The others still have one by their set.
         """
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
@@ -175,8 +177,8 @@ class QuorumAims(AimTools):
         await self._restore_voters()
 
     async def _change_by_a_new_leader(self) -> None:
-        """A new leader is asked to change the voters at once. It hears each of the others, and
-        knows that they live, but not soon that they have a record of its own."""
+        """A new leader is asked at once to change the voters. It hears one fetch of each voter, so
+        it knows that they live. It hears late that they have a record of its epoch."""
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
             return
@@ -204,21 +206,23 @@ class QuorumAims(AimTools):
         await self._restore_voters()
 
     def _leader_but(self, former: SimNode) -> SimNode | None:
-        """Of the newest epoch, whether it is established or not."""
+        """The leader of the newest epoch, established or not, if it is not the former one."""
         cores = [(node, core) for node in self._controllers if (core := node.core) is not None]
         leading = [(core.epoch, node) for node, core in cores if core.role is Role.LEADER]
         _, leader = max(leading, key=lambda each: each[0], default=(0, None))
         return None if leader is former else leader
 
     async def _half_of_a_grown_quorum(self) -> None:
-        """A voter more makes their number even; then the leader reaches no more than half of them.
+        """One more voter makes their number even. Then the leader reaches only half of the voters.
 
-        Of the voters before they would be a majority.
+        Half of the new set would be a majority of the set before: 2 of 4 voters, of which there
+        were 3.
         """
         await self._while_grown(lambda active: self._cut_in_half())
 
     async def _election_of_a_grown_quorum(self) -> None:
-        """Their number is even, so that it takes one vote more than before, and the leader goes."""
+        """One more voter makes their number even, so an election needs one more vote than before.
+        Then the leader goes."""
         await self._while_grown(self._have_another_elected)
 
     async def _have_another_elected(self, active: SimNode) -> None:
@@ -227,7 +231,7 @@ class QuorumAims(AimTools):
         self._revive(active)
 
     async def _while_grown(self, act: Callable[[SimNode], Awaitable[None]]) -> None:
-        """With one voter more than before: ``act`` is given the active controller."""
+        """Add a voter, call ``act`` with the active controller, and remove the voter."""
         active = self._cluster.active_controller
         if active is None or not self._has_spare_voters(active):
             return
@@ -238,7 +242,8 @@ class QuorumAims(AimTools):
                 await self._try_to_remove(newcomer)
 
     async def _newcomer(self) -> SimNode | None:
-        """A voter that was none; None when there are as many as there may be, or it fails."""
+        """Make a controller a voter and return it. None if no more controllers are allowed, or the
+        change fails."""
         cluster = self._cluster
         idle = [node for node in cluster.controllers.values() if node.id not in cluster.voter_ids]
         if not idle:
@@ -276,7 +281,7 @@ class QuorumAims(AimTools):
 
     @contextmanager
     def _alone_with_the_voters(self) -> Iterator[None]:
-        """Nobody else takes a voter's disk meanwhile."""
+        """Keep other faults from taking a voter's disk meanwhile."""
         damage, before = self._damage, self._damage.voters_may_be_lost
         damage.voters_may_be_lost = False
         try:
@@ -285,22 +290,24 @@ class QuorumAims(AimTools):
             damage.voters_may_be_lost = before
 
     def _has_spare_voters(self, active: SimNode) -> bool:
-        """Whether the cluster can do without any one, where that takes no replicas along: who is
-        to be spared is known too late to look for those."""
+        """Whether the cluster can lose any one voter. False if a node has one disk for everything:
+        the aim learns its victim too late to look for other holders of the replicas on that disk.
+        """
         alone = not any(node.shares_metadata_disk for node in self._controllers)
         return alone and self._damage.has_voter_to_spare(active)
 
     def _wipe_shortly(self, node: SimNode) -> None:
         voters = self._cluster.newest_voters
         if not self._damage.is_one_to_lose(node, voters):
-            return  # a removal was asked for since the aim began
+            return  # somebody asked for a removal since the aim began
         self._kill(node)
         if not node.alive:
             self._damage.wipe_voter(node)
             self._cluster.simulation.scheduler.at(self._rng.uniform(0.0, 0.05), self._revive, node)
 
     async def _restore_voters(self) -> None:
-        """What an operator does then; what fails is left to others, and to the end."""
+        """Add lost and removed voters again, as an operator would. If that fails, the run's own
+        operators do it later."""
         await self._until(lambda: self._cluster.active_controller is not None, 5.0)
         for node in self._controllers:
             lost = node.id in self._damage.lost_voters
@@ -315,10 +322,10 @@ class QuorumAims(AimTools):
     # ----------------------------------------------------------------------------- the answers
 
     async def _deposed_controller_answers(self) -> None:
-        """A leader is deposed before it can know, and is asked at once for what is the newest.
+        """A leader is deposed before it knows. A client asks it at once for the newest metadata.
 
-        It hears the others' fetches so late that it feels sure of them when they have long given
-        it up; and of those who call it for another reason it hears nothing.
+        It hears the other voters' fetches so late that it still counts on them when they have long
+        given it up. It does not hear their other calls.
         """
         active = self._cluster.active_controller
         if active is None or len(self._controllers) < 3:
@@ -346,7 +353,7 @@ class QuorumAims(AimTools):
         return lambda: self._cluster.active_controller not in (None, than)
 
     async def _change_something(self, *, patience_s: float = _PATIENCE_S) -> None:
-        """A topic comes, or goes if it was there: then there is news."""
+        """Change the metadata: create a topic, or delete it if it exists."""
         active = self._cluster.active_controller
         image = newest_image(self._cluster)
         if active is None or image is None:
@@ -368,7 +375,7 @@ class QuorumAims(AimTools):
     async def _ask(
         self, node: SimNode, method: str, request: Message, patience_s: float = _PATIENCE_S
     ) -> bytes | None:
-        """One call to a controller's own port; None when there is no answer."""
+        """One call to a controller's own port; None if no answer comes."""
         listener = node.config.controller_listener
         assert listener is not None
         channel = self._cluster.client_world.network.channel(node.host, listener.port)

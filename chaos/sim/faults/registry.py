@@ -1,4 +1,4 @@
-"""Every fault there is: a new one is a class and a line here."""
+"""All faults. A new fault is a class and a line here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chaos.sim.faults.network import Bridge, CutOneWay, Isolate
 from chaos.sim.faults.processes import CutAllPower, CutPower, Kill, Pause, Stop
 from chaos.sim.faults.roll import Roll
 
-# The order decides what a seed draws: a new one at the end moves the fewest runs.
+# The order decides what a seed draws. A new fault at the end changes the fewest runs.
 FAULTS: Final[tuple[type[Fault], ...]] = (
     Kill,
     CutPower,
@@ -51,13 +51,13 @@ KINDS: Final = (
     "aimed",
     "conditions",
 )
-"""Of faults: acts, family by family; ``voters`` and ``moves``: what operators do meanwhile
-(``operators``); ``aimed``: several in the order in which they hurt (``aim``); and ``conditions``:
-bad networks, slow disks and torn pages all the time."""
+"""The kinds of faults. First come the acts, family by family. ``voters`` and ``moves`` are changes
+by operators (``operators``). ``aimed`` are several faults in the order in which they do harm
+(``aim``). ``conditions`` are bad networks, slow disks and torn pages all the time."""
 
 AIMED_AT: Final = "aimed:"
 ONE_AIM: Final = tuple(f"{AIMED_AT}{name}" for name in NAMES)
-"""Kinds, too, that no run draws by itself: of all aims only these."""
+"""Further kinds, which no run draws by itself: only the named aims."""
 
 SEEN_AS: Final[dict[str, tuple[str, ...]]] = {
     **{fault.name: fault.seen_as or (fault.name,) for fault in FAULTS},
@@ -66,4 +66,4 @@ SEEN_AS: Final[dict[str, tuple[str, ...]]] = {
     "aimed": ("aimed",),
     "conditions": (),
 }
-"""The counts which show that a kind came to something."""
+"""The counts which show that a kind had an effect."""

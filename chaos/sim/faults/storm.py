@@ -1,4 +1,4 @@
-"""A storm: faults of every kind against a simulated cluster, drawn from its seed."""
+"""A storm: random faults of all kinds in a simulated cluster, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from chaos.sim.laws.judged import JudgedCluster
 
 CALM_TIMEOUT_S = 180.0
 
-# What breaks is mended now and then: so often, against the weights of all faults.
+# The weights of mending among the acts, beside the weights of all faults.
 _HEAL_WEIGHT, _REVIVE_WEIGHT = 4, 7
-_LUCK = 0.7  # of each node that is down when some come back
+_LUCK = 0.7  # the chance of each node to come back in a revival
 
 
 class Storm:
-    """Life: ``draw_conditions``, ``rage``, ``calm``. ``counts`` tells what happened how often.
+    """Call ``draw_conditions``, ``rage`` and ``calm`` in this order. ``counts`` tells what happened
+    how often.
 
-    What is synced is damaged only where others have it (``damage``): what the cluster promised, it
-    must keep through all of this.
+    Synced data is damaged only where other replicas have it (``damage``), since the cluster must
+    keep its promises through the storm.
     """
 
     def __init__(
@@ -36,13 +37,13 @@ class Storm:
         kinds: Collection[str] = KINDS,
         limit: int | None = None,
     ) -> None:
-        """``pace_s``: the mean time between two acts; ``kinds``: of those acts and conditions.
+        """``pace_s``: the mean time between two acts. ``kinds``: the acts and conditions in use.
 
-        After ``limit`` acts there are no more: the same seed with a lower limit is the same run up
-        to there.
+        The storm ends after ``limit`` acts. The same seed with a lower limit gives the same run up
+        to that act.
         """
         self.counts: Counter[str] = Counter()
-        self.drawn = 0  # acts so far, also those that came to nothing
+        self.drawn = 0  # acts so far, also those that had nothing to do
         self.violations: list[str] = []
         self._cluster = cluster
         self._simulation = cluster.simulation
@@ -60,7 +61,7 @@ class Storm:
             "revive": self._revive,
             **{fault.name: fault.strike for fault in self._faults},
         }
-        # Each as often as its weight says: one of them is drawn.
+        # Each name stands here as often as its weight, so that a plain choice honours the weights.
         self._acts = [
             fault.name for fault in FAULTS if fault.name in self._kinds for _ in range(fault.weight)
         ]
@@ -79,17 +80,16 @@ class Storm:
         )
 
     def watch(self, node: SimNode) -> None:
-        """Every node is in the storm; a new one's failures are noted from now on, too."""
+        """Note the node's failures. Every node of the storm is watched, also one added later."""
         node.on_failed = self._node_failed
 
     def draw_conditions(self) -> None:
-        """How good the network and the disks are, for the whole storm."""
+        """Draw the quality of the network and the disks for the whole storm."""
         if "conditions" in self._kinds:
             self._conditions.draw()
 
     async def rage(self, duration_s: float) -> None:
-        """One act after another, each on a node drawn by lot; and beside them, one aim after the
-        other."""
+        """Do one act after another, each on a random node, and one aim after another beside them."""
         end = self._simulation.now + duration_s
         aiming = asyncio.get_running_loop().create_task(self._aim())
         while self._acts and self._may_act:
@@ -98,7 +98,7 @@ class Storm:
                 break
             await asyncio.sleep(pause_s)
             if self._limit is not None and self.drawn >= self._limit:
-                break  # an aim was the last one
+                break  # an aim was the last act
             self._act()
         await asyncio.sleep(max(0.0, end - self._simulation.now))
         if not aiming.done():
@@ -113,7 +113,7 @@ class Storm:
         self.strike(name, node)
 
     def strike(self, name: str, node: SimNode) -> bool:
-        """One fault, by its name; False when there was nothing to do."""
+        """Strike with one fault by name. False if there was nothing to do."""
         done = self._strikes[name](node)
         if done:
             self.counts[name] += 1
@@ -133,7 +133,7 @@ class Storm:
             await self._aims.next(self.drawn)
 
     def _target(self) -> SimNode:
-        """Half of the time somebody who matters: the active controller, or a partition's leader."""
+        """A random node. Half of the time it is the active controller or a partition's leader."""
         any_node, lot = self._rng.choice(self._field.nodes), self._rng.random()
         if lot < 0.25:
             return self._cluster.active_controller or any_node
@@ -149,7 +149,7 @@ class Storm:
         return any_node
 
     def _node_failed(self, node: SimNode) -> None:
-        """Nodes give up when their disk fails, or when they find what was damaged."""
+        """A node may give up only if its disk fails or its metadata log was damaged."""
         if node.id not in self._field.broken and node.id not in self.damage.metadata:
             self.violations.append(
                 f"at {self._simulation.now:.6f}: {node.host} gave up: {node.failure}"
@@ -168,7 +168,7 @@ class Storm:
             fault.mend()
 
     def _revive(self, _: SimNode) -> bool:
-        """Most of what is down comes back."""
+        """Bring most of the nodes that are down back."""
         lucky = [node for node in self._field.nodes if self._rng.random() < _LUCK]
         revived = [node for node in lucky if self._field.revive(node)]
         return bool(revived)
@@ -181,12 +181,12 @@ class Storm:
         self._simulation.note("storm", "calm")
         self._simulation.fabric.heal()
         self._conditions.mend()
-        self._mend()  # also slow disks: votes that take longer than an election elect nobody
+        self._mend()  # also slow disks: a vote that takes longer than an election elects nobody
         end = self._simulation.now + CALM_TIMEOUT_S
         for node in field.nodes:
             field.revive(node)
         while not all(node.ready for node in field.nodes):
-            for node in field.nodes:  # those that refuse to start have more to be mended
+            for node in field.nodes:  # a node that refuses to start needs more mending
                 field.revive(node)
             if self._simulation.now > end:
                 late = {node.id: node.failure for node in field.nodes if not node.ready}

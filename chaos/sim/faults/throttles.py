@@ -1,4 +1,4 @@
-"""Replication throttles as part of a simulated cluster's life: set, changed and lifted by lot."""
+"""Random replication throttles in a simulated cluster."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _ROLES = ("leader", "follower")
 
 
 class Throttles:
-    """All replicas of some topics are throttled at times. ``counts`` tells how often."""
+    """Throttles all replicas of some topics now and then. ``counts`` tells how often."""
 
     def __init__(self, cluster: SimCluster, topics: Collection[str]) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._topics = sorted(topics)
         self._rng: random.Random = cluster.simulation.streams.stream("throttles")
-        # Whether one may be in force; sure is it only of those that were lifted.
+        # Whether a throttle may be in force. False only when all were surely lifted.
         self._is_set = False
 
     async def change(self) -> None:
-        """Set a throttle or lift it, in part or whole. What fails is counted."""
+        """Set a throttle or lift it. ``counts`` counts what was surely done."""
         if self._is_set and self._rng.random() < 0.6:
             done = await self._lift()
             self.counts["throttles lifted"] += done
@@ -47,16 +47,16 @@ class Throttles:
         return str(self._rng.choice(_LOW_RATES))
 
     async def ease(self) -> None:
-        """Let whoever waits go on: without a list, without a rate, or with an ample one.
+        """Let throttled replicas go on: without a list, without a rate, or with an ample rate.
 
-        Of these one alone must be enough. Raises AssertionError where it cannot be decided.
+        Each of these alone must be enough. Raises AssertionError if the change cannot be made.
         """
         if not self._is_set:
             return
         await self._until_done(self._rng.choice([0, 1, 2]))
 
     async def end(self) -> None:
-        """Lift what ``ease`` has left."""
+        """Lift the part of the throttle that ``ease`` has left."""
         if self._is_set:
             await self._until_done(None)
             self._is_set = False
@@ -96,6 +96,6 @@ class Throttles:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._cluster.client.alter_configs(resource, values)
-        except (ApiError, RpcError, OSError):  # refused, or nobody knows the outcome
+        except (ApiError, RpcError, OSError):  # refused, or of unknown outcome
             return False
         return True
