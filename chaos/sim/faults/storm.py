@@ -89,7 +89,7 @@ class Storm:
             self._conditions.draw()
 
     async def rage(self, duration_s: float) -> None:
-        """Do acts, each on a random node, one after another. Beside them, do aims one after another."""
+        """Do one act after another, each on a random node. Meanwhile do one aim after another."""
         end = self._simulation.now + duration_s
         aiming = asyncio.get_running_loop().create_task(self._aim())
         while self._acts and self._may_act:
