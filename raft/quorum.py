@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stele.ids import encode_uuid
 
@@ -13,8 +14,7 @@ FeatureLevels = tuple[str, int, int]
 """A feature by its name, and the least and the greatest level of it that a node supports."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaKey:
+class ReplicaKey(NamedTuple):
     """A replica's identity: its node id, and which disk it lives on (KIP-853).
 
     A node that comes back with an empty disk is another replica: it has forgotten its votes. A

@@ -524,7 +524,8 @@ class LogDirectory:
 
     def durable_start_offset(self, log: PartitionLog) -> int:
         """The start that a log has after a power loss, at least."""
-        return min(log.start_offset, self._checkpoints.durable_start(log.key))
+        start = log.start_offset
+        return min(start, self._checkpoints.durable_start(log.key)) if start else 0
 
     async def persist_start_offsets(self) -> None:
         """Return when the starts that the logs have now are on disk. Raises StorageError."""

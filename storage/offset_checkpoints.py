@@ -65,9 +65,8 @@ class OffsetCheckpoints:
 
     def of(self, key: TopicPartition) -> tuple[int, int, int]:
         """Recovery point, high watermark and start of a partition, as the files say."""
-        held = self.recovery_points, self.high_watermarks, self.start_offsets
-        point, high_watermark, start = (offsets.get(key, 0) for offsets in held)
-        return point, high_watermark, start
+        point, high_watermark = self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)
+        return point, high_watermark, self.start_offsets.get(key, 0)
 
     def durable_start(self, key: TopicPartition) -> int:
         """What the file of the starts says of a partition, and still says after a power loss."""

@@ -126,16 +126,16 @@ class CommittedRecordsStay(Law):
     ) -> None:
         log = replica.log
         key = node.incarnation, replica.id
-        fresh = log, log.truncation_generation, START
-        read_log, generation, place = self._read.get(key, fresh)
-        if read_log is not log:
-            _, generation, place = fresh
-        elif generation != log.truncation_generation:
-            self.truncations += 1
-            _, generation, place = fresh
-        elif self._compared.get(key) == min(replica.machine.high_watermark, log.end_offset):
-            return
+        generation, place = log.truncation_generation, START
         committed = min(replica.machine.high_watermark, log.end_offset)
+        read = self._read.get(key)
+        if read is not None and read[0] is log:
+            if read[1] != generation:
+                self.truncations += 1
+            elif self._compared.get(key) == committed:
+                return
+            else:
+                place = read[2]
         known = self._batches.setdefault(replica.id, {})
         for at, header in batches_from(node, repr(replica), place):
             if header.next_offset > committed:

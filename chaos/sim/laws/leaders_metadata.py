@@ -10,6 +10,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
 from metadata.effective import min_insync_replicas
+from metadata.image import MetadataImage
 
 
 class LeadersGoByTheirMetadata(Law):
@@ -25,6 +26,8 @@ class LeadersGoByTheirMetadata(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        # By node and topic: what the last image that it was asked of says. Images do not change.
+        self._needed: dict[tuple[int, str], tuple[MetadataImage, int]] = {}
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -45,9 +48,15 @@ class LeadersGoByTheirMetadata(Law):
         if state is None:
             return  # the partition was deleted, and the replica will follow
         self.looked += 1
-        needed = min(min_insync_replicas(image, leading.topic), state.replication_factor)
+        needed = min(self._min_insync(node, image, leading.topic), state.replication_factor)
         if machine.state != state or machine.min_insync != needed:
             report(
                 f"{leading!r}: broker {node.id} goes by {machine.state} and needs "
                 f"{machine.min_insync} in sync; its metadata say {state} and {needed}"
             )
+
+    def _min_insync(self, node: SimNode, image: MetadataImage, topic: str) -> int:
+        known = self._needed.get((node.id, topic))
+        if known is None or known[0] is not image:
+            known = self._needed[node.id, topic] = image, min_insync_replicas(image, topic)
+        return known[1]

@@ -12,6 +12,9 @@ from raft.core import RaftCore
 from raft.quorum import VoterSet
 from raft.ready import Role
 
+_Reign = tuple[str, int]
+"""A process in an epoch."""
+
 
 class VotersChangeOneByOne(Law):
     """Consecutive sets of voters differ by one voter. A leader appends a set only when the set
@@ -28,34 +31,36 @@ class VotersChangeOneByOne(Law):
     def __init__(self) -> None:
         # The sets that a leader made: (process and epoch, offset). Each set is judged once, when it
         # is new: later a voter of the set before it may be gone or have lost its disk.
-        self._judged: set[tuple[str, int]] = set()
+        self._judged: set[tuple[_Reign, int]] = set()
         # The sets that each process had at the last look, in each epoch.
-        self._seen: dict[str, list[VoterSet]] = {}
+        self._seen: dict[_Reign, list[VoterSet]] = {}
 
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in cluster.controllers.values():
             core = node.core
             if core is None:
                 continue
-            what = f"{node.incarnation} in epoch {core.epoch}"
-            self._check_neighbours(core, what, report)
+            reign = node.incarnation, core.epoch
+            self._check_neighbours(core, reign, report)
             if core.role is Role.LEADER:
-                self._check_leader(cluster, core, what, report)
+                self._check_leader(cluster, core, reign, report)
 
-    def _check_neighbours(self, core: RaftCore, what: str, report: Report) -> None:
+    def _check_neighbours(self, core: RaftCore, reign: _Reign, report: Report) -> None:
         sets = [voters for _, voters in core.voter_history.recorded]
-        if sets == self._seen.get(what):
+        if sets == self._seen.get(reign):
             return
-        self._seen[what] = sets
+        self._seen[reign] = sets
         for before, after in pairwise(sets):
             self.looked += 1
             # A voter with a new disk leaves and joins. A voter whose disk becomes known stays.
             changed = [voter for voter in before.voters if voter.key not in after]
             changed += [voter for voter in after.voters if voter.key not in before]
             if len(changed) > 1:
-                report(f"{what}: the voters went from {before} to {after} at once")
+                report(f"{_named(reign)}: the voters went from {before} to {after} at once")
 
-    def _check_leader(self, cluster: SimCluster, core: RaftCore, what: str, report: Report) -> None:
+    def _check_leader(
+        self, cluster: SimCluster, core: RaftCore, reign: _Reign, report: Report
+    ) -> None:
         start, history = core.epoch_start_offset, core.voter_history
         if start is None or history.latest_offset < start:
             return  # an earlier leader made it
@@ -63,9 +68,9 @@ class VotersChangeOneByOne(Law):
         if len(recorded) < 2:
             return  # the first record only repeats the configuration
         before, _ = recorded[-2]
-        if (what, history.latest_offset) in self._judged:
+        if (reign, history.latest_offset) in self._judged:
             return
-        self._judged.add((what, history.latest_offset))
+        self._judged.add((reign, history.latest_offset))
         self.looked += 1
         # The high watermark never goes back: what is not committed now was not committed when the
         # set was appended. A majority of the set before must have had that set's own record.
@@ -73,6 +78,12 @@ class VotersChangeOneByOne(Law):
         held = is_held(history.previous, durable_ends(cores), before + 1)
         if core.high_watermark <= max(before, start) or not held:
             report(
-                f"{what} made {history.latest} the voters at {history.latest_offset}, with those "
-                f"at {before} and its epoch from {start} on committed to {core.high_watermark} only"
+                f"{_named(reign)} made {history.latest} the voters at {history.latest_offset}, "
+                f"with those at {before} and its epoch from {start} on committed to "
+                f"{core.high_watermark} only"
             )
+
+
+def _named(reign: _Reign) -> str:
+    process, epoch = reign
+    return f"{process} in epoch {epoch}"

@@ -439,8 +439,8 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             return cast("asyncio.Task[T]", self.create_future())
         number = self._next_task
         self._next_task += 1
-        task = asyncio.Task(
-            cast("Coroutine[Any, Any, T]", coro),
+        task: asyncio.Task[T] = asyncio.Task(
+            coro,
             loop=self,
             name=name or f"{self.name}-{number}",
             context=context,
