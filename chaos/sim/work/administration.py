@@ -1,4 +1,4 @@
-"""Administration as a part of a run's work: topics come and go, configs change, leaders move."""
+"""The administrator of a run: topics come and go, configs change, leaders move."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from stele.topic_names import LENGTH_MAX
 
 @dataclass(slots=True)
 class Administration:
-    """``run``; what it asks for and is told goes into the history, which judges what is read."""
+    """Call ``run``. It records what it asks for and is told in the history, which judges reads."""
 
     admin: Admin
     rng: random.Random
     history: MetadataHistory
-    # Topics under writers, with the min.insync.replicas that is restored after it was raised.
+    # Topics under writers, and the min.insync.replicas that each gets back after it was raised.
     insync: Mapping[str, int] = field(default_factory=dict)
-    # Of one's own topics: a batch of so many records, acknowledged by all, and its offset; and what
-    # is told of deletions.
+    # For own topics: ``write`` writes a batch of so many records with acks=all and returns its
+    # offset; ``deleted`` is told of confirmed deletions of records.
     write: Callable[[str, int, int], Awaitable[int]] | None = None
     deleted: Callable[[str, int, int], None] = lambda topic, partition, offset: None
     counts: Counter[str] = field(default_factory=Counter)
-    _asked: list[str] = field(default_factory=list)  # every topic there ever was to be
-    _raised: str = ""  # the topic of which more replicas are required than at rest
-    _present: list[str] = field(default_factory=list)  # those of them that are for sure
-    _partitions: dict[str, int] = field(default_factory=dict)  # how many those have for sure
+    _asked: list[str] = field(default_factory=list)  # every topic that it ever asked for
+    _raised: str = ""  # the topic whose min.insync.replicas is raised now
+    _present: list[str] = field(default_factory=list)  # topics that surely exist
+    _partitions: dict[str, int] = field(default_factory=dict)  # how many these have at least
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._create, self._create, self._delete, self._configure, self._elect]
@@ -42,14 +42,15 @@ class Administration:
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
             try:
                 if self._raised:
-                    await self._lower()  # it failed before
+                    await self._lower()  # the last attempt failed
                 await self.rng.choice(acts)()
-            except SteleError:  # refused, or nobody knows what came of it
+            except SteleError:  # refused, or of unknown outcome
                 self.counts["administration failed"] += 1
         await self.admin.close()
 
     async def _outcome(self, change: Change, call: Awaitable[object]) -> None:
-        """Only what is said to be unknown may be done although it failed (``stele.admin``)."""
+        """Record the outcome. After any error but OutcomeUnknownError the change has no effect and
+        never will (``stele.admin``)."""
         try:
             await call
         except OutcomeUnknownError:
@@ -64,7 +65,7 @@ class Administration:
     async def _create(self) -> None:
         name = self._new_name()
         self._asked.append(name)
-        # With two its replicas may be damaged: see chaos/sim/faults/damage.py.
+        # With a minimum of 2 its replicas may be damaged: see chaos/sim/faults/damage.py.
         configs = {"min.insync.replicas": str(self.rng.choice([1, 2]))}
         topic = NewTopic(name, partitions=1, replication_factor=3, configs=configs)
         change = self.history.creation_asked(name)
@@ -77,7 +78,7 @@ class Administration:
         await self.rng.choice([self._grow, self._delete_records])()
 
     def _new_name(self) -> str:
-        """Some are as long as they may be, or nearly."""
+        """A new topic name. Some names are about as long as allowed."""
         name = f"extra-{len(self._asked) + 1}"
         if self.rng.random() < 0.3:
             name = name.ljust(self.rng.randint(LENGTH_MAX - 40, LENGTH_MAX), "x")
@@ -106,7 +107,7 @@ class Administration:
         return str(self.rng.randint(100_000, 999_999))
 
     async def _raise_and_lower(self) -> None:
-        """Require one replica more of a topic, for a while."""
+        """Raise a topic's min.insync.replicas by one for a while."""
         topic = self.rng.choice(sorted(self.insync))
         self._raised = topic
         await self._require(topic, self.insync[topic] + 1)
@@ -139,7 +140,7 @@ class Administration:
             self.history.own_count_read("the administrator", topic)
 
     async def _elect_some(self) -> None:
-        """Of one's own topics, also uncleanly: nobody writes to them who could lose records."""
+        """Elect leaders of own topics, also uncleanly: no writer depends on records in them."""
         if self._present:
             name = self.rng.choice(self._present)
             places = [(name, number) for number in range(self._partitions[name])]
@@ -163,7 +164,8 @@ class Administration:
             self.counts["deletions of records"] += 1
 
     async def _look_at_own(self) -> None:
-        """Right after a change, not linearizably: even then a client sees what it has changed."""
+        """Read without ``linearizable`` right after a change. A client sees its own changes even
+        then."""
         found = {each.name: each for each in await self.admin.list_topics(linearizable=False)}
         for name in self._asked:
             topic = found.get(name)

@@ -1,5 +1,5 @@
-"""Clients with habits of their own: a producer that waits for nothing, one that breaks the rules,
-and an administrator who asks twice."""
+"""Unusual clients: a producer that does not wait for answers, a producer that breaks the rules, and
+an administrator who asks twice."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Promise = Callable[[str, int, int, bytes], None]
 Report = Callable[[str], None]
 
 _MOST_OUTSTANDING = 100
-_RUDE_ID = 9_000_000  # no broker has given out so many producer ids
+_RUDE_ID = 9_000_000  # higher than any producer id that brokers have given out
 _DAY_MS = 24 * 3600 * 1000
 _TIME_MS = EPOCH_MS - 2 * _DAY_MS
-"""Records that are old when they are written, as in a backfill."""
+"""A timestamp that is old when the record is written, as in a backfill."""
 
 
 @dataclass(slots=True)
 class Streamer:
-    """Sends one record after the other without waiting, so that several batches are on their way
-    to a partition whenever something goes wrong there."""
+    """Sends one record after another without waiting. So several batches are under way to a
+    partition whenever something goes wrong there."""
 
     producer: Producer
     topic: str
@@ -72,10 +72,10 @@ class Streamer:
 
 @dataclass(slots=True)
 class Rude:
-    """An idempotent producer that repeats what was acknowledged, leaves sequences out, and calls a
-    batch part of a transaction that it never began.
+    """An idempotent producer that repeats acknowledged batches, skips sequences, and marks batches
+    as part of a transaction that it never began.
 
-    A repetition is answered with the place of the original; the others are refused.
+    The broker must answer a repetition with the original's offset, and refuse the other two.
     """
 
     client: SimClient
@@ -123,7 +123,7 @@ class Rude:
         *,
         transactional: bool = False,
     ) -> int | None:
-        """One attempt; its offset if it was acknowledged."""
+        """Make one attempt. Returns the offset if it was acknowledged."""
         builder = BatchBuilder()
         builder.append(None, value, timestamp_ms=_TIME_MS)
         batch = builder.build(
@@ -159,8 +159,8 @@ class Rude:
 
 @dataclass(slots=True)
 class Impatient:
-    """Asks for each topic twice, with one request id: it takes effect once, and the second answer
-    is the first one again."""
+    """Asks for each topic twice with one request id. The request must take effect once, and the
+    second answer must repeat the first."""
 
     client: SimClient
     rng: random.Random
@@ -185,7 +185,7 @@ class Impatient:
     async def _ask(
         self, request: CreateTopicsRequest, is_done: Callable[[], bool]
     ) -> CreateTopicsResponse | None:
-        """Until there is an answer that says what became of it."""
+        """Ask until an answer tells the outcome."""
         while not is_done():
             try:
                 data = await self.client.administrate("CreateTopics", request.SerializeToString())

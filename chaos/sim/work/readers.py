@@ -1,4 +1,4 @@
-"""Readers of the metadata: linearizable questions to any node, all the time."""
+"""Readers of the metadata: they ask random nodes linearizable questions all the time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from stele.world import Channel, RpcError
 
 _ADMIN = "/stele.v1.Admin/"
 _PATIENCE_S = 5.0
-_BY_CLIENT = 0.2  # of the questions
+_BY_CLIENT = 0.2  # the share of questions that our client asks
 
 _Entry = ConfigEntry | pb.ConfigEntry
 
 
 @dataclass(slots=True)
 class Reader:
-    """Asks one node for one answer, or our client for one from anywhere; ``history`` judges.
+    """Asks a random node, or any node through our client. ``history`` judges the answers.
 
-    Any broker answers, and so does the active controller itself, by the rules of the same read
-    index: whoever cannot tell the newest has to say so.
+    Brokers answer, and so does the active controller, by the same read index. A node that cannot
+    tell the newest metadata has to refuse.
     """
 
     cluster: SimCluster
@@ -65,7 +65,7 @@ class Reader:
             self._config_read(question, name, entries)
 
     async def _ask_node(self) -> None:
-        """A controller may be asked, too, that is not active or not any more."""
+        """Ask a random broker or controller. The controller may be inactive or deposed."""
         ports = [(node, GRPC_PORT) for node in self.cluster.brokers.values()]
         ports += [(node, CONTROLLER_PORT) for node in self.cluster.controllers.values()]
         node, port = self.rng.choice(ports)

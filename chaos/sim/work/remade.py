@@ -1,4 +1,4 @@
-"""A topic that is deleted and made anew under its name, under its writers and readers."""
+"""A topic that is deleted and made anew under its name while clients write to it and read it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PLACE = TopicPartition(AGAIN, 0)
 _PATIENCE_S = 120.0
 _BURST, _LARGE_BYTES = 8, 500
 _LATEST_S = 40.0
-"""Nothing that was asked for takes effect later than this."""
+"""No request takes effect later than this after it was sent."""
 
 Report = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Remade:
-    """``prepare``; ``run`` until ``is_done``; then ``settle``, and ``judge`` what there is.
+    """Call ``prepare``, run the work until ``is_done``, then ``judge`` the records.
 
-    A record was promised to one topic, told by its id. That topic is gone with all its records;
-    what was promised to the last one must be there, and nothing that was written to another.
+    Each promise is of one topic id. A deleted topic is gone with all its records. The last topic
+    must have all records that were acknowledged for it, and none that were written to another one.
     """
 
     client: SimClient
@@ -38,10 +38,11 @@ class Remade:
     report: Report
     configs: Mapping[str, str]
     slow_disks: Callable[[], AbstractContextManager[None]]
-    """While it is entered, the brokers' syncs last: a checkpoint is nearly always under way."""
+    """While it is entered, the brokers' syncs are slow, so that a checkpoint is nearly always under
+    way."""
     counts: Counter[str] = field(default_factory=Counter)
     _promised: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
-    _may_come_late: bool = False  # a deletion that got no answer
+    _may_come_late: bool = False  # a deletion got no answer, and may be carried out late
 
     async def prepare(self) -> None:
         await self.client.create_topic(AGAIN, configs=self.configs)
@@ -49,8 +50,8 @@ class Remade:
     # ----------------------------------------------------------------------------- making
 
     async def make_anew(self, pause_s: float, is_done: Callable[[], bool]) -> None:
-        """Delete it and make it anew, at once as a rule, so that whatever is under way for the one
-        may meet the other."""
+        """Delete the topic and make it anew, usually at once, so that requests and files of the old
+        topic may meet the new one."""
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.2, 2.0) * pause_s)
             if is_done():
@@ -71,7 +72,7 @@ class Remade:
             await self._create()
 
     async def _create(self) -> None:
-        """Until it is there, whoever has made it."""
+        """Try until the topic exists, whoever has made it."""
         while True:
             try:
                 await self.client.create_topic(AGAIN, configs=self.configs)
@@ -87,8 +88,9 @@ class Remade:
     # ---------------------------------------------------------------------------- writing
 
     async def write(self, writer: int, pause_s: float, is_done: Callable[[], bool]) -> None:
-        """One record after the other, or several large ones at once, each in a batch of its own,
-        to the topic whose id the metadata tells. Small segments roll more than once in a sync."""
+        """Write one record after another, or several large ones at once, each in its own batch, to
+        the topic id in the metadata. Large batches roll small segments repeatedly within one
+        sync."""
         number = 0
         while not is_done():
             number += 1
@@ -118,8 +120,8 @@ class Remade:
             )
 
     async def stream(self, producer: Producer, is_done: Callable[[], bool]) -> None:
-        """As a program does that knows a name only. What comes of a record is for nobody to say;
-        but the producer goes on."""
+        """Write like a program that only knows the topic's name. Any record may fail or get lost
+        with the topic, but the producer must go on."""
         number = 0
         while not is_done():
             number += 1
@@ -128,7 +130,7 @@ class Remade:
         async with asyncio.timeout(_PATIENCE_S):
             while not await self._send(producer, b"<s-end>"):
                 await asyncio.sleep(0.1)
-        await producer.abort()  # of what has failed each record was told
+        await producer.abort()  # each failed record was reported already
 
     async def _send(self, producer: Producer, value: bytes) -> bool:
         try:
@@ -141,7 +143,7 @@ class Remade:
     # ---------------------------------------------------------------------------- reading
 
     async def read(self, consumer: Consumer, is_done: Callable[[], bool]) -> None:
-        """From wherever it is, and to the end once the topic stays what it is."""
+        """Read on while the topic changes. Reach its end once it is deleted no more."""
         consumer.assign([_PLACE])
         position = 0
         while not is_done():
@@ -171,12 +173,14 @@ class Remade:
     # ---------------------------------------------------------------------------- judging
 
     def judge_absence(self) -> None:
-        """A deletion that nobody answered may be carried out at any time, but no other."""
+        """The topic may be missing only if a deletion got no answer, for that one may be carried
+        out late."""
         if not self._may_come_late:
             self.report(f"{AGAIN} is gone, and each deletion was answered before it was made anew")
 
     def judge(self, topic_id: bytes, records: list[tuple[int, bytes]], start_offset: int) -> None:
-        """``records``: all that were read. ``start_offset``: what retention has left."""
+        """``records``: all records that were read. ``start_offset``: retention has deleted the
+        records below it."""
         found = dict(records)
         if len(set(found.values())) != len(records):
             self.report(f"{AGAIN}: a record is there twice")

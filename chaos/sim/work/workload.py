@@ -1,5 +1,5 @@
-"""The recorded work of a swarm run: producers, consumers and administration, and what they hold
-against the cluster in the end."""
+"""The recorded work of a swarm run: producers, consumers and administration. In the end it compares
+what clients were told with what the cluster holds."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _SEGMENT_BYTES = (2000, 10_000, 1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Wear:
-    """What does not stay as it was: topics that come again under their names, and logs that roll
-    and are cut from the front."""
+    """What changes during a run: a topic is made anew under its name, logs roll, and retention
+    deletes their old segments."""
 
-    remake_pause_s: float = 0.0  # of one topic; 0: it stays
-    segment_bytes: int | None = None  # instead of the load's
+    remake_pause_s: float = 0.0  # between two deletions of the topic; 0: there is no such topic
+    segment_bytes: int | None = None  # replaces the load's
     retention_ms: int | None = None
     retention_bytes: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def draw(cls, rng: random.Random) -> Wear:
-        """Half of the runs are spared from each."""
+        """Each of the two kinds of wear comes to half of the runs."""
         settings, wear = {}, cls()
         if rng.random() < 0.5:
             wear = replace(wear, remake_pause_s=rng.choice([0.5, 1.0, 3.0]))
@@ -91,13 +91,13 @@ class Load:
     partitions: int = 2
     min_insync: int = 2
     segment_bytes: int = 1 << 30
-    stream_pause_s: float = 0.0  # between records of a producer that waits for nothing; 0: none
+    stream_pause_s: float = 0.0  # between records of a ``Streamer``; 0: there is none
     rude_writers: int = 0
     wear: Wear = field(default_factory=Wear)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
-        """Five acks=all batches a second, one reader."""
+        """About five acks=all batches a second from one producer."""
         return cls(
             plain_writers=0,
             weak_writers=0,
@@ -131,7 +131,7 @@ Record = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(slots=True)
 class History:
-    """What clients were told."""
+    """What brokers told clients."""
 
     promised: dict[Record, bytes] = field(default_factory=dict)  # acknowledged with acks=all
     acknowledged_weakly: int = 0
@@ -141,7 +141,7 @@ class History:
 
 
 class Workload:
-    """``prepare``, ``start``, ``finish`` when the cluster is whole again, then ``judge``."""
+    """Call ``prepare``, ``start``, and when the cluster is whole again ``finish`` and ``judge``."""
 
     def __init__(self, cluster: JudgedCluster, load: Load) -> None:
         self.history = History()
@@ -188,7 +188,7 @@ class Workload:
 
     @contextmanager
     def _slow_disks(self) -> Iterator[None]:
-        """Of the brokers."""
+        """Make the syncs of all brokers slow."""
         machine = self._cluster.simulation.machine
         disks = [machine(node.host).disk for node in self._cluster.brokers.values()]
         for disk in disks:
@@ -200,7 +200,8 @@ class Workload:
                 disk.faults.extra_sync_s = 0.0
 
     async def _write_extra(self, topic: str, partition: int, times: int) -> int:
-        """A batch, to be deleted soon; its offset. Raises ApiError where nobody acknowledges it."""
+        """Write a batch that will be deleted soon, and return its offset. Raises ApiError if no
+        broker acknowledges it."""
         try:
             leader = await self._client.find_leader(topic, partition)
             return await self._client.produce(
@@ -210,7 +211,8 @@ class Workload:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
     def _raisable(self) -> dict[str, int]:
-        """Of three replicas: raised, never lowered below what acknowledgements have promised."""
+        """The topics whose minimum administrators may raise, to 3 of 3 replicas, and lower again.
+        They never lower it below the minimum that acknowledgements have promised."""
         if self._load.min_insync != 2:
             return {}
         return dict.fromkeys((PLAIN, EXACT, WEAK), self._load.min_insync)
@@ -268,7 +270,8 @@ class Workload:
         self._tasks = [asyncio.create_task(each) for each in work]
 
     def _remade_work(self, remade: Remade) -> list[Coroutine[Any, Any, None]]:
-        """Writers and readers go on for a while once the topic stays."""
+        """The work on the remade topic. Writers and readers go on for a while after its last
+        deletion."""
         producer = Producer(
             self._servers, world=self._world, on_wait=lambda _: None, delivery_timeout_ms=5000
         )
@@ -283,17 +286,17 @@ class Workload:
         ]
 
     def settle(self) -> None:
-        """Topics stay what they are from now on."""
+        """Stop making the topic anew."""
         self._settling = True
 
     def check_going(self) -> None:
-        """Raises what has ended some of the work before its time."""
+        """Raise the error that has ended any part of the work too early."""
         for task in self._tasks:
             if task.done() and not self._done:
                 task.result()
 
     async def finish(self, timeout_s: float) -> None:
-        """No new work; everything under way comes to its end."""
+        """Begin no new work, and wait until everything under way has ended."""
         self._done = True
         async with asyncio.timeout(timeout_s):
             await asyncio.gather(*self._tasks)
@@ -312,8 +315,9 @@ class Workload:
             )
 
     def _newest_start_of(self, topic: str, partition: int) -> int:
-        """As ``_start_of``, at this very moment. Who had the newest start may be down by now: a
-        broker acknowledges, deletes by retention and loses power, and its answer arrives then."""
+        """``_start_of`` at this very moment: the newest of what laws have seen and what brokers
+        hold now. The broker with the newest start may be down: it acknowledges a record, deletes it
+        by retention and loses power, and its answer arrives after that."""
         newest = self._retention.named.get((topic, partition), 0)
         for broker in self._cluster.brokers.values():
             for replica in hosted_by(broker):
@@ -396,7 +400,7 @@ class Workload:
             await self._pause(self._load.plain_pause_s)
 
     async def _write_weakly(self, writer: int) -> None:
-        """acks=1: on the leader's disk, and no promise that it outlives the leader."""
+        """Write with acks=1: the record is on the leader's disk, but may get lost with it."""
         number = 0
         while not self._done:
             number += 1
@@ -412,7 +416,8 @@ class Workload:
                 self.history.errors += 1
             else:
                 self.history.acknowledged_weakly += 1
-                # Who does not know yet of its successor may have to cut it right after.
+                # A deposed leader may have truncated the record already: check only if the broker
+                # still leads in the same epoch.
                 stands = offset >= self._newest_start_of(WEAK, partition)
                 if (
                     stands
@@ -425,7 +430,8 @@ class Workload:
             await self._pause(self._load.weak_pause_s)
 
     def _epoch_led(self, topic: str, partition: int, broker: int) -> int | None:
-        """By the committed metadata; None if another leads, or while no controller can tell."""
+        """The leader epoch by the committed metadata. None if another broker leads, or if no
+        established controller knows."""
         if self._cluster.established_controller is None:
             return None
         found = self._cluster.image.topic(topic)
@@ -462,7 +468,7 @@ class Workload:
     # --------------------------------------------------------------------------------- judging
 
     async def judge(self) -> int:
-        """Read everything back and compare; the number of records compared."""
+        """Read everything back and compare. Returns the number of records compared."""
         self.metadata.end(self._cluster.image)
         compared = 0
         read = [
@@ -471,7 +477,7 @@ class Workload:
         ]
         again = None if self.remade is None else self._cluster.image.topic(AGAIN)
         remade = await self._client.read_back(AGAIN) if again is not None else []
-        # Retention may have taken more since the last look.
+        # Retention may have deleted more since the last look.
         self._cluster.invariants.check_everything()
         for name, records in read:
             compared += self._judge(*name, records)
@@ -483,7 +489,7 @@ class Workload:
         return compared + len(remade)
 
     def _start_of(self, topic: str, partition: int) -> int:
-        """How far retention has come, which has a law of its own."""
+        """How far retention has deleted. A law of its own judges that (``retention``)."""
         found = self._cluster.image.topic(topic)
         assert found is not None
         key = PartitionId(found.topic_id, partition)
