@@ -1,4 +1,5 @@
-"""A small client for scenarios: one attempt is one attempt, and it remembers what was promised."""
+"""A small client for scenarios. It does not retry behind the caller's back, and it remembers
+acknowledged records."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class SimClient:
         """``brokers``: (host, Kafka port, gRPC port) by id."""
         self.acknowledged: list[Promise] = []
         self.sent = 0
-        # Told which broker acknowledged a write with acks=all, so many seconds after it was sent.
+        # Called with the broker that acknowledged an acks=all write, and the seconds it took.
         self.on_acknowledged: Callable[[int, float], None] = lambda broker, waited_s: None
         self._world = world
         self._brokers = brokers
@@ -57,9 +58,9 @@ class SimClient:
         topic_id: bytes | None = None,
         times: int = 1,
     ) -> int:
-        """One attempt to write one record at one broker; return its offset. With ``topic_id``, to
-        the topic of that id only, and without a word of it in ``acknowledged``. ``times``: so many
-        of it in one batch.
+        """Make one attempt to write a batch at one broker, and return its offset. The batch holds
+        the record ``times`` times. With ``topic_id``, write only to the topic of that id, and do
+        not note the record in ``acknowledged``.
 
         Raises ApiError (the broker refused, or no answer came: the outcome is unknown), OSError.
         """
@@ -97,10 +98,10 @@ class SimClient:
     async def produce_until_acknowledged(
         self, topic: str, value: bytes, *, partition: int = 0, give_up_s: float = 60.0
     ) -> int:
-        """Try at whoever leads until one attempt is acknowledged.
+        """Try at the present leader until one attempt is acknowledged.
 
-        Every attempt carries the value with its own number, so that a record which was written
-        by an attempt without an answer cannot be taken for a duplicate.
+        Every attempt adds its own number to the value. So a record written by an attempt without an
+        answer does not look like a duplicate.
         """
         deadline = self._world.clock.monotonic() + give_up_s
         attempt = 0
@@ -131,7 +132,7 @@ class SimClient:
         offset = 0
         while True:
             answer = await self._fetch(topic, partition, offset, leader)
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention was here
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted some
                 records, offset = [], answer.log_start_offset
                 continue
             data = b"".join(bytes(part) for part in _parts(answer.records))
@@ -187,7 +188,7 @@ class SimClient:
         raise AssertionError(f"{topic}-{partition} cannot be read")
 
     async def check_promises(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
-        """Read everything back: each acknowledged record is where it was promised, once."""
+        """Read everything back. Asserts that each acknowledged record is at its offset, once."""
         records = await self.read_back(topic, partition)
         found = dict(records)
         assert [offset for offset, _ in records] == list(range(len(records)))
@@ -203,7 +204,7 @@ class SimClient:
     # --------------------------------------------------------------------------------- cluster
 
     async def find_leader(self, topic: str, partition: int = 0) -> int:
-        """Ask any broker that answers. ApiError LEADER_NOT_AVAILABLE when there is none."""
+        """Ask any broker that answers. Raises ApiError LEADER_NOT_AVAILABLE without a leader."""
         leader, _ = await self.find_place(topic, partition)
         return leader
 
@@ -260,8 +261,9 @@ class SimClient:
             raise ApiError(ErrorCode(created.error), created.message)
 
     async def delete_topic(self, name: str) -> None:
-        """A broker that does not answer may pass the request on when the topic has been made anew:
-        by its id the controller knows that it was decided before."""
+        """Delete a topic. All brokers are asked with one request id: a broker that did not answer
+        may pass the request on after the topic was made anew. By the id the controller knows that
+        it was decided before."""
         self._deletions += 1
         request_id = b"scenario" + self._deletions.to_bytes(8)
         request = admin_pb2.DeleteTopicsRequest(names=[name], request_id=request_id)
@@ -277,8 +279,8 @@ class SimClient:
     async def reassign(self, topic: str, partition: int, target: Sequence[int] | None) -> None:
         """Move a partition to these brokers, or (None) cancel its move.
 
-        Returns when that is decided, not when it is done. Raises ApiError: what the controller
-        refuses, or that the outcome is unknown; RpcError where no broker answers.
+        Returns when the controller has decided, before the move is done. Raises ApiError if the
+        controller refuses or the outcome is unknown, RpcError if no broker answers.
         """
         wish = admin_pb2.AlterPartitionReassignmentsRequest.Partition(
             topic=topic, partition=partition
@@ -299,7 +301,7 @@ class SimClient:
     async def alter_configs(
         self, resource: ConfigResource, values: Mapping[str, str | None]
     ) -> None:
-        """Set keys of a topic or of brokers; None puts one back. Raises as ``reassign``."""
+        """Set keys of a topic or of brokers; None resets a key. Raises as ``reassign``."""
         request = admin_pb2.AlterConfigsRequest()
         changed = request.resources.add()
         changed.resource.type, changed.resource.name = resource.type, resource.name
@@ -315,8 +317,8 @@ class SimClient:
                 raise ApiError(ErrorCode(each.error), each.message)
 
     async def administrate(self, method: str, request: bytes) -> bytes:
-        """The answer of the first broker that gives one to a method of the gRPC service. Raises
-        RpcError where none does."""
+        """Call a method of the gRPC service at one broker after another until one answers. Raises
+        RpcError if none does."""
         problem: Exception = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
         for broker in self._brokers:
             try:
@@ -330,7 +332,7 @@ class SimClient:
     # ------------------------------------------------------------------------------ connections
 
     async def connection(self, broker: int) -> KafkaConnection:
-        """The connection to a broker; opened anew when the last one is gone."""
+        """The connection to a broker. Opens a new one if the last one is closed."""
         connection = self._connections.get(broker)
         if connection is not None and not connection.is_closed:
             return connection

@@ -1,4 +1,4 @@
-"""A whole simulated cluster: the real nodes, each on a machine of its own, and a client beside."""
+"""A whole simulated cluster: the real nodes, each on a machine of its own, and a client."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ READY_TIMEOUT_S = 60.0
 class SimCluster:
     """Controllers and brokers, as separate nodes, from one seed.
 
-    The scenario runs in the process of a client machine: what it awaits of the network goes the
-    client's way, and what it does to nodes happens at that instant.
+    The scenario runs in the process of a client machine. Its calls over the network start at that
+    machine. What it does to nodes happens at that instant.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class SimCluster:
     # --------------------------------------------------------------------------------- voters
 
     def add_controller(self) -> SimNode:
-        """A new machine with a controller, started, that observes until it is made a voter.
+        """Start a controller on a new machine. It observes the quorum until it is made a voter.
 
-        From their next start on, all nodes know it as one to ask for the quorum's leader.
+        From their next start on, all nodes also ask it for the quorum's leader.
         """
         node_id = max(FIRST_CONTROLLER_ID - 1, *self.controllers) + 1
         host = f"c{node_id}"
@@ -96,10 +96,10 @@ class SimCluster:
         return node
 
     async def add_voter(self, node_id: int) -> None:
-        """One attempt to make a controller that runs a voter, with the disk that it has now.
+        """Make one attempt to make a running controller a voter with its present disk.
 
-        Raises ApiError: refused, not caught up, or the outcome is unknown; RpcError: no broker
-        answers. So does ``remove_voter``.
+        Raises ApiError if it is refused or not caught up or the outcome is unknown, and RpcError if
+        no broker answers. So does ``remove_voter``.
         """
         node = self.controllers[node_id]
         await membership.add(self.client, node, f"{node.host}:{CONTROLLER_PORT}")
@@ -109,22 +109,23 @@ class SimCluster:
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
-        """By the newest voters that any controller knows; they may not be committed."""
+        """The ids of ``newest_voters``."""
         return self.newest_voters.ids
 
     @property
     def newest_voters(self) -> VoterSet:
-        """Of all that controllers know; they may not be committed."""
+        """The newest set that any running controller knows. It may not be committed."""
         return membership.newest_voters(self.controllers.values())
 
     @property
     def settled_voters(self) -> VoterSet:
-        """The committed voters, of which each disk is known; none while that cannot be told."""
+        """The committed voters if the quorum knows the disk of each, else an empty set. Empty, too,
+        while no controller is established."""
         leading = self.established_controller
         return VoterSet([]) if leading is None else membership.settled_voters(leading)
 
     def wipe(self, node: SimNode) -> None:
-        """A node that is down gets an empty disk. As a voter it has to be removed and added."""
+        """Give a node that is down an empty disk. A voter must be removed and added after that."""
         assert not node.alive, f"node {node.id} runs"
         for directory in directories_of(node.config):
             node.machine.disk.lose(directory)
@@ -132,7 +133,7 @@ class SimCluster:
     # -------------------------------------------------------------------------------- running
 
     def run(self, scenario: Callable[[SimCluster], Coroutine[Any, Any, T]]) -> T:
-        """Start everything, and run the scenario to its end."""
+        """Start everything and run the scenario to its end."""
 
         async def whole() -> T:
             for node in self.nodes.values():
@@ -153,7 +154,7 @@ class SimCluster:
         *,
         timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
-        """Wait in virtual time until a condition holds. Raises AssertionError when it does not."""
+        """Wait in virtual time until a condition holds. Raises AssertionError after the timeout."""
         start = self.simulation.now
         while not condition():
             if self.simulation.now - start > timeout_s:
@@ -170,7 +171,8 @@ class SimCluster:
 
     @property
     def active_controller(self) -> SimNode | None:
-        """The controller that is active and alive; of several that think so, the newest."""
+        """The live controller that considers itself active; of several, the one of the newest
+        epoch."""
         active = [
             node
             for node in self.controllers.values()
@@ -183,9 +185,9 @@ class SimCluster:
 
     @property
     def established_controller(self) -> SimNode | None:
-        """The active controller, if it is certain that no other one has taken its place.
+        """The active controller, if no other one can have taken its place.
 
-        One that stands still or is cut off may go by metadata and voters of long ago.
+        An active controller that is paused or cut off may know only old metadata and voters.
         """
         active = self.active_controller
         if active is None or not active.ready:
@@ -196,7 +198,8 @@ class SimCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata as the active controller has it, else the newest one's."""
+        """The committed metadata of the active controller, or else of the controller in the newest
+        epoch."""
         node = self.active_controller
         if node is None:
             alive = [each for each in self.controllers.values() if each.node is not None]
@@ -222,7 +225,7 @@ class SimCluster:
         )
 
     async def until_whole(self, topic: str, partition: int = 0) -> None:
-        """All replicas that it has by now, moved or not, are in sync."""
+        """Wait until all present replicas are in sync, whether a move goes on or not."""
 
         def whole() -> bool:
             state = self.partition(topic, partition)

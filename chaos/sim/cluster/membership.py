@@ -1,4 +1,4 @@
-"""Voters of a simulated quorum: changed as an administrator changes them, and disks replaced."""
+"""The voters of a simulated quorum, and their changes as an administrator makes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CATCH_UP_S = 10.0
 
 
 def directory_id(node: SimNode) -> bytes | None:
-    """Of the disk with the node's metadata as it is now; None while it is not formatted."""
+    """The directory id of the node's present metadata disk; None while it is not formatted."""
     disk = node.machine.disk
     path = f"{node.metadata_directory}/{META_PROPERTIES_FILE}"
     if disk.find(path) is None:
@@ -28,14 +28,14 @@ def directory_id(node: SimNode) -> bytes | None:
 
 
 def newest_voters(controllers: Iterable[SimNode]) -> VoterSet:
-    """The newest voters that any controller that runs knows of; they may not be committed."""
+    """The newest voters that any running controller knows. They may not be committed."""
     cores = [core for node in controllers if (core := node.core) is not None]
     newest = max(cores, key=lambda core: (core.log.last_epoch, core.voters_offset), default=None)
     return VoterSet([]) if newest is None else newest.voters
 
 
 def settled_voters(established: SimNode) -> VoterSet:
-    """The committed voters, of which each disk is known; none while that cannot be told."""
+    """The committed voters if the quorum knows the disk of each, else an empty set."""
     core = established.core
     if (
         core is None
@@ -47,7 +47,7 @@ def settled_voters(established: SimNode) -> VoterSet:
 
 
 def is_followed(controllers: Iterable[SimNode], leading: SimNode) -> bool:
-    """Whether a majority of the voters it goes by is in its epoch, and so has had no other leader
+    """Whether a majority of the leader's voters is in its epoch: then no other leader was elected
     since."""
     leader = leading.core
     cores = [core for node in controllers if (core := node.core) is not None]
@@ -67,7 +67,7 @@ async def add(client: SimClient, node: SimNode, endpoint: str) -> None:
 
 
 async def remove(client: SimClient, controllers: Mapping[int, SimNode], node_id: int) -> None:
-    """As the newest voters know it: with the directory id of a disk that may be lost."""
+    """Remove a voter by the directory id in the newest voters: that disk may be lost by now."""
     voter = newest_voters(controllers.values()).get(node_id)
     known = None if voter is None else voter.key.directory_id
     directory = known or directory_id(controllers[node_id]) or b""
@@ -76,10 +76,10 @@ async def remove(client: SimClient, controllers: Mapping[int, SimNode], node_id:
 
 
 class Removals:
-    """Whom anybody ever asked to be removed from the voters, node and disk.
+    """Every voter, by node and disk, whose removal was ever requested.
 
-    That may still take effect, even if it was answered and the voter added again: a copy of the
-    request may be under way, or wait in a process that stands still.
+    A request may take effect late, even after it was answered and the voter was added again: a copy
+    may be under way, or wait in a paused process.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -93,7 +93,7 @@ class Removals:
             self._asked.add(ReplicaKey(request.voter_id, directory))
 
     def spared(self, voters: VoterSet) -> VoterSet:
-        """Those of whom nobody asked for it."""
+        """The voters whose removal nobody has requested."""
         return VoterSet(
             voter
             for voter in voters.voters

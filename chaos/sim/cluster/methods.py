@@ -1,4 +1,4 @@
-"""Names of calls that laws listen to and faults hold back; those of the quorum have its runtime."""
+"""Names of calls that laws listen to and faults hold back. The quorum's are in its runtime."""
 
 from __future__ import annotations
 

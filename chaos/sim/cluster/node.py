@@ -1,4 +1,4 @@
-"""One node of a simulated cluster: its machine and disk stay, its process comes and goes."""
+"""One node of a simulated cluster: its machine and disk stay, its processes come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLUSTER_ID = "simulated-cluster-0000"
 
 
 class SimNode:
-    """One node of the cluster: its machine and disk stay, its process comes and goes."""
+    """A machine and disk that stay, and a process that starts, runs and dies."""
 
     def __init__(self, simulation: Simulation, config: NodeConfig, host: str) -> None:
         self.config = config
@@ -30,7 +30,7 @@ class SimNode:
         self.on_failed: Callable[[SimNode], None] | None = None
         self.incarnation = ""
         """The name of its present process, or of its last one."""
-        self.features = SUPPORTED_FEATURES  # as it tells them from its next start on
+        self.features = SUPPORTED_FEATURES  # what it supports from its next start on
         self.machine = simulation.machine(host)
         self._simulation = simulation
 
@@ -60,7 +60,7 @@ class SimNode:
 
     @property
     def broker(self) -> Broker | None:
-        """Once it has begun, while its process lives."""
+        """The broker, if it has begun and its process lives."""
         node, process = self.node, self.process
         if node is None or process is None or process.loop.dead:
             return None
@@ -68,8 +68,8 @@ class SimNode:
 
     @property
     def core(self) -> RaftCore | None:
-        """Of the metadata quorum, while its process lives."""
-        node, process = self.node, self.process  # asked for often, too
+        """The raft core of the metadata quorum, if it has begun and its process lives."""
+        node, process = self.node, self.process  # laws ask this often, too
         if node is None or node.quorum is None or process is None or process.loop.dead:
             return None
         return node.quorum.core
@@ -108,7 +108,7 @@ class SimNode:
             node = self.node = build(self.config, process.world, features=self.features)
             await node.start()
             failure: BaseException = await node.wait_failed()
-        except (SteleError, OSError) as error:  # it refuses to start
+        except (SteleError, OSError) as error:  # the node refuses to start
             failure = error
         self.failure = f"{type(failure).__name__}: {failure}"
         self._simulation.note(self.host, "failed", str(failure))
@@ -123,7 +123,7 @@ class SimNode:
             self._simulation.kill(process)
 
     async def stop(self) -> None:
-        """An orderly shutdown, then the end of the process."""
+        """Shut the node down in order, then end its process."""
         process, node = self.process, self.node
         assert process is not None
         assert node is not None

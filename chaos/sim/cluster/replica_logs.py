@@ -1,4 +1,4 @@
-"""Replicas' logs on the disks of a simulated cluster, read from outside: segments come and go."""
+"""Reads replicas' logs on the disks of a simulated cluster from outside."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
 
 
 class Place(NamedTuple):
-    """In a replica's log: a segment's file, and a position in it."""
+    """A position in a segment file of a replica's log."""
 
-    segment: str = ""  # the first there is
+    segment: str = ""  # empty: the first segment
     position: int = 0
 
     def behind(self, header: BatchHeader) -> Place:
-        """Where the batch that stands here ends."""
+        """The end of the batch that begins here."""
         return Place(self.segment, self.position + header.size_bytes)
 
 
@@ -28,8 +28,8 @@ START = Place()
 def batches_from(
     node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
-    """Each batch from a place on, as processes see them. Where its segment is gone, from the next
-    one on. Raises BatchError where there is something else."""
+    """Each batch from a place on, as processes see them. If the place's segment is gone, it begins
+    with the next one. Raises BatchError at bytes that are no batch."""
     segments = _segments(node, partition)
     first = bisect_left(segments, place.segment, key=lambda segment: segment[0])
     for name, inode in segments[first:]:
@@ -42,7 +42,8 @@ def batches_from(
 def sound_batches_from(
     node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
-    """The same up to what was damaged on purpose: no process may have looked there since."""
+    """The same up to the first batch with a wrong CRC: faults damage bytes, and no process may have
+    looked there since."""
     segments = _segments(node, partition)
     first = bisect_left(segments, place.segment, key=lambda segment: segment[0])
     for name, inode in segments[first:]:
@@ -57,7 +58,8 @@ def sound_batches_from(
 def readable_batches_from(
     node: SimNode, partition: str, place: Place = START
 ) -> Iterator[tuple[Place, BatchHeader]]:
-    """The same up to what a power loss has torn: the node may be down."""
+    """The same up to the first bytes that are no batch: a power loss may have torn them while the
+    node is down."""
     try:
         yield from batches_from(node, partition, place)
     except BatchError:
@@ -65,7 +67,7 @@ def readable_batches_from(
 
 
 def whole_batches(data: bytes | bytearray, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Up to what a power loss has torn: then ``data`` is of a node that is down."""
+    """Each batch in ``data`` up to the first bytes that are no batch, such as a torn tail."""
     try:
         yield from batches(data, position)
     except BatchError:
@@ -79,8 +81,8 @@ def first_base(node: SimNode, partition: str) -> int | None:
 
 
 def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
-    """Whether a power loss would leave it, file and all; it is near the end as a rule, and in one
-    segment."""
+    """Whether the value would survive a power loss, in a file that survives as well. The search
+    goes backwards, since the value is usually near the end of a segment."""
     for inode in node.machine.disk.durable_files(f"/data/{partition}", ".log"):
         if inode.durable.rfind(value) >= 0:
             return True

@@ -12,7 +12,7 @@ from stele.ids import PartitionId
 
 
 def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:
-    """The committed metadata as each part of each node that runs knows it."""
+    """The committed metadata as each controller and broker on a running node knows it."""
     for node in cluster.nodes.values():
         running = node.running
         if running is not None and running.controller is not None:
@@ -22,7 +22,8 @@ def images_of(cluster: SimCluster) -> Iterator[MetadataImage]:
 
 
 def newest_image(cluster: SimCluster) -> MetadataImage | None:
-    """Of the controllers that run now; others may have known more (``CommittedMetadata``)."""
+    """The newest metadata of the running controllers. Others may have known more
+    (``CommittedMetadata``)."""
     newest = None
     for node in cluster.controllers.values():
         running = node.running
@@ -34,13 +35,13 @@ def newest_image(cluster: SimCluster) -> MetadataImage | None:
 
 
 def hosted_by(node: SimNode) -> Collection[Replica]:
-    """Every replica of a broker that runs, online or not."""
+    """Every replica of a running broker, online or not."""
     broker = node.broker
     return () if broker is None else broker.replicas.hosted.by_id.values()
 
 
 def online(cluster: SimCluster) -> list[tuple[SimNode, Replica]]:
-    """The replicas of brokers that run, but for those without a log."""
+    """The replicas of running brokers that are online, and so have a log."""
     return [
         (node, replica)
         for node in cluster.brokers.values()
