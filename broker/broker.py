@@ -241,6 +241,8 @@ class Broker:
             world=world,
             directories=self._directories,
             config=config,
+            metadata=self._publisher,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
             alter_partition=self._controller.alter_partition,
             lease_valid=self._lease_valid,
             directory_failed=self._directory_failed,
@@ -315,7 +317,6 @@ class Broker:
             corrupt=self._replicas.corrupt_replicas,
             unsynced=self._replicas.unsynced_replicas,
             room=lambda: self._rooms.room,
-            on_epoch=self._replicas.set_broker_epoch,
             on_failure=self._on_fatal,
         )
 

@@ -101,15 +101,13 @@ class BrokerLifecycle:
         corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
         unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
         room: Callable[[], Room] = lambda: Room.ENOUGH,
-        on_epoch: Callable[[int], None] = lambda epoch: None,
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
         """``endpoints``: where this broker is found, once its ports are bound;
         ``registration_timeout_ms``: how long to ask again while another process holds the id;
         ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
         ``unsynced``: replicas to report at registration; ``room``: how the disks of this broker
-        are, told by every heartbeat; ``on_epoch``: told every new epoch;
-        ``on_failure``: told why this broker can never join.
+        are, told by every heartbeat; ``on_failure``: told why this broker can never join.
         """
         self.identity = identity
         self._clock = clock
@@ -122,7 +120,6 @@ class BrokerLifecycle:
         self._corrupt = corrupt
         self._unsynced = unsynced
         self._room = room
-        self._on_epoch = on_epoch
         self._on_failure = on_failure
 
         self._task: asyncio.Task[None] | None = None
@@ -135,7 +132,9 @@ class BrokerLifecycle:
         self._duplicate_since: float | None = None  # refused so ever since, by another process
         self._warned = ("", 0.0)  # the last reason that was logged, and when
 
+        # Of the newest registration. It is kept when the controller knows that one no more.
         self._epoch = NO_EPOCH
+        self._is_registered = False
         self._fenced = True
         # Whether a heartbeat of this registration has told each of these changes of the metadata.
         self._told_caught_up = False
@@ -160,7 +159,10 @@ class BrokerLifecycle:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of the present registration; -1 while not registered."""
+        """The epoch of the newest registration; -1 before the first.
+
+        While the broker registers again it is the old one: what is asked under it is refused.
+        """
         return self._epoch
 
     @property
@@ -183,7 +185,7 @@ class BrokerLifecycle:
             return BrokerState.SHUTTING_DOWN
         if self._want_shutdown:
             return BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        if self._epoch == NO_EPOCH:
+        if not self._is_registered:
             return BrokerState.STARTING
         return BrokerState.RECOVERY if self._fenced else BrokerState.RUNNING
 
@@ -205,7 +207,7 @@ class BrokerLifecycle:
 
     async def wait_registered(self) -> int:
         """Wait for the broker epoch. Raises ApiError when the controller refused for good."""
-        while self._epoch == NO_EPOCH:
+        while not self._is_registered:
             await self._wait_change()
         return self._epoch
 
@@ -269,7 +271,7 @@ class BrokerLifecycle:
         The same registration again, with its present lists: the epoch stays.
         """
         self._report_due = True
-        if self._epoch != NO_EPOCH:
+        if self._is_registered:
             self._end_stream()
 
     def fence(self) -> None:
@@ -287,7 +289,7 @@ class BrokerLifecycle:
         Returns False after ``timeout_s``, earlier when there is no controller any more, and at
         once where there is nothing to ask for.
         """
-        if self._task is None or self._epoch == NO_EPOCH:
+        if self._task is None or not self._is_registered:
             return False
         self._want_shutdown = True
         self._wake.set()
@@ -342,7 +344,7 @@ class BrokerLifecycle:
             known = self._controller.active_controller
             acknowledged = False
             try:
-                while self._epoch == NO_EPOCH or self._report_due:
+                while not self._is_registered or self._report_due:
                     await self._register()  # what was found meanwhile needs another one
                 acknowledged = await self._heartbeat()
             except ApiError as error:
@@ -371,14 +373,14 @@ class BrokerLifecycle:
             self._report_due = True
             raise
         self._duplicate_since = None
-        if answer.broker_epoch == self._epoch:
+        if self._is_registered and answer.broker_epoch == self._epoch:
             return  # the same registration: only the report was new
         self._epoch = answer.broker_epoch
+        self._is_registered = True
         self._fenced = True
         self._told_caught_up = self._told_unfenced = False
         self._acknowledged_sent_at = None
         logger.info("broker %d registered with epoch %d", self.identity.broker_id, self._epoch)
-        self._on_epoch(self._epoch)
         self._signal()
 
     def _warn(self, error: ApiError) -> None:
@@ -504,7 +506,7 @@ class BrokerLifecycle:
                 self._epoch,
                 _code(answer.error).name,
             )
-            self._epoch = NO_EPOCH
+            self._is_registered = False
             self._fenced = True
             self._signal()
             return False

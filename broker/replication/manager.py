@@ -28,7 +28,7 @@ from broker.replication.offsets import OffsetRequests
 from broker.replication.produce import ProduceRequests
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
-from broker.replication.replicas import ReplicaCounters, Replicas
+from broker.replication.replicas import Metadata, ReplicaCounters, Replicas
 from broker.replication.types import (
     Cancel,
     EpochQuery,
@@ -73,6 +73,8 @@ class ReplicaManager:
         world: World,
         directories: Sequence[LogDirectory],
         config: NodeConfig,
+        metadata: Metadata,
+        broker_epoch: Callable[[], int],
         alter_partition: AlterPartition,
         lease_valid: Callable[[], bool],
         directory_failed: Callable[[str], None],
@@ -83,6 +85,8 @@ class ReplicaManager:
     ) -> None:
         """``directories`` are opened already (recovery done); they are closed by ``stop``.
 
+        ``metadata`` holds the image to go by; before ``apply`` is called it has the new one.
+        ``broker_epoch``: of the newest registration; goes into Fetch and AlterPartition.
         ``alter_partition`` reaches the active controller; it raises RpcError or ApiError.
         ``lease_valid`` says, reading the Clock anew, whether the last acknowledged heartbeat
         was sent less than the session timeout ago; a leader without acknowledges nothing.
@@ -99,10 +103,10 @@ class ReplicaManager:
         self._directories = tuple(directories)
         self._directory_failed = directory_failed
         self._corruption_found = corruption_found
-        self._broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self._is_first = True  # nothing was applied yet
         self._stopped = False  # nothing is written to a log from then on
-        self._replicas = Replicas(broker_id, world.clock)
+        self._replicas = Replicas(broker_id, world.clock, metadata)
         self._replicas.on_led = self._led
         self._replicas.on_followed = self._followed
         self._replicas.on_proposed = self._proposed
@@ -153,7 +157,7 @@ class ReplicaManager:
             broker_id=self._broker_id,
             config=self._config,
             open_link=open_link,
-            broker_epoch=lambda: self._broker_epoch,
+            broker_epoch=self._broker_epoch,
             count_bytes=self._count_replicated,
             on_corrupt=self._found_corrupt,
         )
@@ -162,7 +166,7 @@ class ReplicaManager:
         return IsrProposer(
             broker_id=self._broker_id,
             alter_partition=alter_partition,
-            broker_epoch=lambda: self._broker_epoch,
+            broker_epoch=self._broker_epoch,
             registered_epoch=lambda member: self._replicas.status(member).epoch,
             still_wanted=self._still_wanted,
             answered=self._isr_answered,
@@ -194,7 +198,7 @@ class ReplicaManager:
 
     async def _close(self, directory: LogDirectory) -> None:
         lossy = self._relaxed[directory].lossy
-        await directory.close(broker_epoch=self._broker_epoch, is_reported=not lossy)
+        await directory.close(broker_epoch=self._broker_epoch(), is_reported=not lossy)
 
     def _answer_all(self) -> None:
         stopped = list(self._replicas)
@@ -215,17 +219,13 @@ class ReplicaManager:
 
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch of the registration in use; -1 before there is one."""
-        return self._broker_epoch
+        """The broker epoch under which this broker fetches and proposes; -1 before there is one."""
+        return self._broker_epoch()
 
     @property
     def hosted(self) -> Replicas:
-        """Every replica here, and the image they use. Callers must not change it."""
+        """Every replica here, and the metadata they go by. Callers must not change it."""
         return self._replicas
-
-    def set_broker_epoch(self, epoch: int) -> None:
-        """The epoch of the present registration; goes into Fetch and AlterPartition."""
-        self._broker_epoch = epoch
 
     def set_deposed(self, deposed: Callable[[], bool]) -> None:
         """``deposed`` says whether this broker leads nothing, whatever the metadata here say."""
@@ -239,7 +239,7 @@ class ReplicaManager:
         """
         if not self._stopped:  # else it would follow again, behind what the logs' end was noted at
             self._set_rates(delta, image)
-            self._applier.apply(delta, image)
+            self._applier.apply(delta)
 
     def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Of replication throttles, before any replica is told that it is throttled."""
@@ -387,7 +387,7 @@ class ReplicaManager:
         self._replicas.counters.throttled_bytes_in += size_bytes
 
     async def _open_link(self, leader_id: int) -> Link:
-        registration = self._replicas.image.broker(leader_id)
+        registration = self._replicas.metadata.image.broker(leader_id)
         listener = self._config.inter_broker_listener_name
         endpoint = registration and registration.endpoint(listener)
         if not endpoint:

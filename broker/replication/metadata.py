@@ -37,7 +37,7 @@ class _Topic(NamedTuple):
 
 
 class MetadataApplier:
-    """Applies one (delta, image) after the other. A failing log stops its replica only."""
+    """Applies one delta after the other. A failing log stops its replica only."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class MetadataApplier:
         # Logs that could not be deleted, with the topic ids that they are of: tried again.
         self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._replicas.image = image
+    def apply(self, delta: MetadataDelta) -> None:
+        """By the image that the delta has led to, which all replicas go by already."""
         self._topics.clear()
         if self._is_first:
             self._is_first = False
             for relaxed in self._directories.values():
                 relaxed.reported()
-            self._delete_strays(image)
+            self._delete_strays(self._replicas.metadata.image)
         self._announce_relaxed(delta)
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
@@ -166,7 +166,7 @@ class MetadataApplier:
             return  # nothing can be led without a log; the controller hears of it
         effects = replica.machine.updated(
             change.after,
-            min_insync_replicas(self._replicas.image, replica.topic),
+            min_insync_replicas(self._replicas.metadata.image, replica.topic),
             replica.position,
             self._replicas.now_ms(),
         )
@@ -350,7 +350,7 @@ class MetadataApplier:
             if replica.state is ReplicaState.ONLINE:
                 replica.log.configure(changed)
         # In any case: by this the controller decides who is eligible.
-        needed = min_insync_replicas(self._replicas.image, replica.topic)
+        needed = min_insync_replicas(self._replicas.metadata.image, replica.topic)
         effects = replica.machine.configured(needed, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)
 
@@ -360,12 +360,12 @@ class MetadataApplier:
     def _topic(self, name: str) -> _Topic:
         """Worked out once for all partitions of a topic: its lists may be as long as it is. And
         once for all topics that configure nothing themselves, under the name that none has."""
-        if not self._replicas.image.config(ConfigResource.topic(name)):
+        if not self._replicas.metadata.image.config(ConfigResource.topic(name)):
             name = ""
         topic = self._topics.get(name)
         if topic is None:
             config = effective_topic_config(
-                self._replicas.image,
+                self._replicas.metadata.image,
                 name,
                 static=self._config.raw,
                 broker_id=self._replicas.broker_id,

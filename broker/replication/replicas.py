@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from broker.partition.effects import (
     Acknowledged,
@@ -20,7 +20,7 @@ from broker.partition.effects import (
 )
 from broker.replication.replica import ProduceToken, Replica
 from broker.replication.types import LeaderHint
-from metadata.image import EMPTY, MetadataImage
+from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Clock
@@ -50,18 +50,26 @@ class ReplicaCounters:
     offline_replicas: int = 0
 
 
+class Metadata(Protocol):
+    """The one holder of the broker's metadata."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """As published last."""
+        ...
+
+
 class Replicas:
     """The registry that the parts of the replica manager share."""
 
-    def __init__(self, broker_id: int, clock: Clock) -> None:
+    def __init__(self, broker_id: int, clock: Clock, metadata: Metadata) -> None:
         self.broker_id = broker_id
         self.clock = clock
+        self.metadata = metadata
         self.by_id: dict[PartitionId, Replica] = {}
         # Replicas that time may change: every one that leads and is not settled stands here.
         # Those that are, or lead no more, leave when they are looked at.
         self.unsettled: dict[PartitionId, None] = {}
-        # As applied last.
-        self.image: MetadataImage = EMPTY
         self.counters = ReplicaCounters()
         # Whether this broker leads nothing, whatever the image says.
         self.deposed: Callable[[], bool] = lambda: False
@@ -78,21 +86,21 @@ class Replicas:
 
     def status(self, broker_id: int) -> BrokerStatus:
         """What the metadata says of a broker that wants to replicate."""
-        registration = self.image.broker(broker_id)
+        registration = self.metadata.image.broker(broker_id)
         if registration is None:
             return BrokerStatus()
         return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
 
     def hint(self, partition: PartitionId) -> LeaderHint:
         """Who leads, by the metadata applied last."""
-        state = self.image.partition(partition.topic_id, partition.partition)
+        state = self.metadata.image.partition(partition.topic_id, partition.partition)
         if state is None or (state.leader == self.broker_id and self.deposed()):
             return LeaderHint()
         return LeaderHint(state.leader, state.leader_epoch)
 
     def refusal(self, partition: PartitionId) -> ErrorCode:
         """Why a partition that has no replica here cannot be served."""
-        topic = self.image.topic_by_id(partition.topic_id)
+        topic = self.metadata.image.topic_by_id(partition.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not 0 <= partition.partition < len(topic.partitions):

@@ -93,7 +93,6 @@ class Cluster:
         self.offset = 12
         self.room = Room.ENOUGH
         self.corrupt = [PartitionId(b"t" * 16, 3)]
-        self.epochs: list[int] = []
         self.failures: list[ApiError] = []
         self.client = ControllerClient(
             network=self.network, clock=self.clock, endpoint=address_of, leader=lambda: self.leader
@@ -118,7 +117,6 @@ class Cluster:
             metadata_offset=lambda: self.offset,
             corrupt=lambda: self.corrupt,
             room=lambda: self.room,
-            on_epoch=self.epochs.append,
             on_failure=self.failures.append,
         )
 

@@ -99,6 +99,8 @@ class Node:
             world=world,
             directories=[self.directory],
             config=self.cluster.config,
+            metadata=self,
+            broker_epoch=lambda: self.epoch,
             alter_partition=self._alter_partition,
             lease_valid=lambda: self.lease,
             directory_failed=self.failed_directories.append,
@@ -301,7 +303,6 @@ class ReplicaCluster:
         )
         node.epoch = epoch
         node.image = EMPTY
-        node.manager.set_broker_epoch(epoch)
         leaving = self._leave(node.broker_id)
         self.commit(pb.MetadataRecord(register_broker=registration), *leaving)
         self.unfence(node.broker_id)

@@ -38,7 +38,7 @@ def test_registers_heartbeats_and_is_unfenced() -> None:
         assert request.incarnation_id == INCARNATION
         assert request.previous_broker_epoch == 7
         assert [(c.topic_id, c.partition) for c in request.corrupt] == [(b"t" * 16, 3)]
-        assert cluster.epochs == [10]
+        assert lifecycle.broker_epoch == 10
 
         await asyncio.sleep(6.1)
         times = [at for at, _ in cluster.controllers[1].heartbeats]
@@ -246,9 +246,32 @@ def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
         assert not cluster.lifecycle.lease_valid()
         controller.error = ErrorCode.NONE
         await asyncio.sleep(0.5)
-        assert cluster.epochs[-1] == 50
+        assert cluster.lifecycle.broker_epoch == 50
         assert len(controller.registrations) >= 2
         assert {r.incarnation_id for r in controller.registrations} == {INCARNATION}
+
+    with_cluster(body)
+
+
+def test_the_epoch_of_a_registration_that_is_over_stays_until_there_is_another() -> None:
+    """Replicas go on asking under it, and are refused; a clean shutdown names it, too."""
+
+    async def body(cluster: Cluster) -> None:
+        controller, lifecycle = cluster.controllers[1], cluster.lifecycle
+        assert lifecycle.broker_epoch == -1
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.error = ErrorCode.STALE_BROKER_EPOCH
+        controller.registration = RegisterBrokerResponse(
+            error=ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        )
+        await asyncio.sleep(4)
+        assert (lifecycle.state.name, lifecycle.broker_epoch) == ("STARTING", 10)
+        controller.error = ErrorCode.NONE
+        controller.registration = RegisterBrokerResponse(broker_epoch=10)
+        assert await lifecycle.wait_registered() == 10
+        await lifecycle.wait_unfenced()
+        assert lifecycle.lease_valid()
 
     with_cluster(body)
 
@@ -263,7 +286,7 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
         await asyncio.sleep(0.06)
         assert [len(request.corrupt) for request in controller.registrations] == [1, 2]
         assert len(controller.streams) == 2
-        assert cluster.epochs == [10]
+        assert cluster.lifecycle.broker_epoch == 10
         assert cluster.lifecycle.lease_valid()
 
     with_cluster(body)
