@@ -1,4 +1,5 @@
-"""Many runs: shared out to worker processes, written down as they end, continued after a break."""
+"""Many runs: worker processes share them, a file records their outcomes, and a later campaign can
+resume them."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from chaos.sim.laws.registry import LAWS
 from chaos.sim.runs.mutants.harness import ROOMS, worker
 from chaos.sim.runs.swarm import Outcome, Plan
 
-# Seeds that a process takes at a time: few, and its start costs more than they do.
+# The most seeds that a process takes at a time. Many of them outweigh the cost of its start.
 _BLOCK_MAX = 50
-_BLOCKS_PER_JOB = 4  # at least, so that no process has much left when the others have nothing
+_BLOCKS_PER_JOB = 4  # at least, so that no process has much left when the others are done
 _READ_BYTES = 1 << 16
 
 
@@ -32,10 +33,11 @@ class CampaignError(Exception):
 def run_seeds(
     root: Path, order: Plan, seeds: Collection[int], jobs: int
 ) -> Generator[Outcome, None, None]:
-    """Run ``order`` with each of the seeds on the source under ``root``; outcomes as they come.
+    """Run ``order`` with each of the seeds on the source under ``root``. Yields outcomes as they
+    come.
 
-    A seed of which its process died has failed, and the others go on. Close it to end early.
-    Raises CampaignError when the source cannot be run at all.
+    If a process dies, its present seed has failed and the other seeds go on. Close the generator to
+    end early. Raises CampaignError if the source cannot be run at all.
     """
     waiting = deque(_blocks(sorted(seeds), jobs))
     running: list[_Worker] = []
@@ -64,7 +66,7 @@ def run_seeds(
 
 
 def _blocks(seeds: Sequence[int], jobs: int) -> Iterator[range]:
-    """The seeds, in order, as ranges of a size that suits."""
+    """The seeds, in order, as ranges of a suitable size."""
     size = max(1, min(_BLOCK_MAX, -(-len(seeds) // (jobs * _BLOCKS_PER_JOB))))
     start = None
     for index, seed in enumerate(seeds):
@@ -79,7 +81,7 @@ class _Worker:
     """A process with a range of seeds."""
 
     def __init__(self, root: Path, order: Plan, seeds: range) -> None:
-        self.left = seeds  # of which nothing was heard
+        self.left = seeds  # seeds without an outcome yet
         self.ended = False
         self._order = order
         self._process: subprocess.Popen[str] = worker(root, seeds, order, own_session=True)
@@ -88,7 +90,7 @@ class _Worker:
         self._buffer = b""
 
     def read(self) -> list[Outcome]:
-        """What it has said meanwhile; called when there is something, or when it has ended."""
+        """The outcomes since the last call. Call it when there is output or the process ended."""
         data = os.read(self.output.fileno(), _READ_BYTES)
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if not data:
@@ -99,9 +101,10 @@ class _Worker:
         return [Outcome.from_json(line.decode()) for line in lines]
 
     def loss(self) -> Outcome:
-        """The outcome of the seed that it died of. Raises CampaignError if no seed is to blame."""
+        """The outcome of the seed that ran when the process died. Raises CampaignError if the
+        process ended by itself, so that no seed is to blame."""
         status = self._process.returncode
-        if status >= 0:  # no run raises: it is the source that cannot be run
+        if status >= 0:  # a run never raises, so the source itself cannot be run
             raise CampaignError(
                 f"a process for seeds {self.left.start}..{self.left.stop - 1} ended with "
                 f"status {status}"
@@ -121,7 +124,7 @@ class _Worker:
 
 
 def source_digest(root: Path) -> str:
-    """Of all Python source under ``root``: outcomes of the same source can be told apart."""
+    """A digest of all Python source under ``root``. It tells outcomes of different source apart."""
     digest = hashlib.sha256()
     for file in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
         digest.update(f"{file.relative_to(root)}\n".encode())
@@ -130,7 +133,7 @@ def source_digest(root: Path) -> str:
 
 
 class Results:
-    """Outcomes in a file, one line of JSON each, all of one source and one order."""
+    """A file of outcomes, one line of JSON each. All are of one source and one order."""
 
     def __init__(self, file: Path, order: Plan, source: str) -> None:
         self._path = file
@@ -139,8 +142,8 @@ class Results:
         self._file: IO[str] | None = None
 
     def open(self, *, resume: bool) -> list[Outcome]:
-        """Begin, or go on with what is there: those outcomes. Raises CampaignError if the file
-        is of another source or order."""
+        """Begin a new file, or resume an old one. Returns the outcomes that it holds already.
+        Raises CampaignError if they are of another source or order."""
         found = self._load() if resume and self._path.exists() else []
         self._path.parent.mkdir(parents=True, exist_ok=True)
         whole = self._path.with_name(f"{self._path.name}.tmp")
@@ -165,7 +168,7 @@ class Results:
         found: dict[int, Outcome] = {}
         for line in self._path.read_text().splitlines(keepends=True):
             if not line.endswith("\n"):
-                break  # whoever wrote it was killed
+                break  # the writer was killed within the line
             data = json.loads(line)
             source = data.pop("source")
             outcome = Outcome.from_json(json.dumps(data))
@@ -201,12 +204,12 @@ _SEEN_AMONG_ALL_FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What all runs come to."""
+    """The sums of all runs."""
 
     seeds: int
     failed: int
     virtual_s: float
-    cpu_s: float  # of the processes, their start included
+    cpu_s: float  # spent by all worker processes, their start included
     coverage: dict[str, int]
     faults: dict[str, int]
     looks: dict[str, int]
@@ -231,9 +234,9 @@ class Summary:
         )
 
     def neglected(self, kinds: Collection[str]) -> list[str]:
-        """What so many runs with these kinds of faults should have seen, and never did.
+        """What so many runs with these kinds of faults should have seen but never did.
 
-        None while there are too few runs to tell.
+        Empty while there are too few runs to tell.
         """
         if self.seeds < ENOUGH_SEEDS:
             return []
@@ -246,11 +249,11 @@ class Summary:
         return unseen + [f"anything to look at: {name}" for name in laws if not self.looks[name]]
 
     def laws(self) -> list[tuple[str, int, str]]:
-        """Each law, how often it has really looked at something, and what must have such looks."""
+        """Each law, how often it has really looked at something, and what must not lack a look."""
         return [(law.name, self.looks[law.name], law.proof.value) for law in LAWS]
 
     def rows(self) -> dict[str, int | float]:
-        """By name, to be shown."""
+        """All figures by name, for display."""
         return {
             "seeds": self.seeds,
             "failed": self.failed,

@@ -1,4 +1,4 @@
-"""Making a failure small: the shortest beginning of the storm that still leads to one."""
+"""Shrinks a failure to a short beginning of the storm that still fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from chaos.sim.runs.swarm import Outcome, run
 
 
 def shortest(failed: Outcome) -> Outcome:
-    """Bisect over the number of acts; the outcome, with its transcript, of the least that fails.
+    """Bisect over the number of acts. Returns the outcome, with transcript, of a short failing run.
 
-    One act fewer does not fail. (With fewer still it may: failures need not be monotonic.)
+    One act fewer does not fail. (Even fewer may fail again: failures need not be monotonic.)
     """
     passes, fails = -1, failed.acts
     while fails - passes > 1:

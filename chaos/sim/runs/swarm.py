@@ -1,4 +1,4 @@
-"""One run of the swarm: from one seed a cluster, its work and its troubles, and the judgement."""
+"""One run of the swarm: a seed decides the cluster, its work and its faults, and laws judge it."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Streams
 
-DRAIN_S = 5.0  # nothing more goes wrong, nothing is mended
-HEAL_S = 180.0  # all that is left to do must be done so long after everything was mended
+DRAIN_S = 5.0  # after the storm: no fault begins, nothing is mended
+HEAL_S = 180.0  # after everything was mended, all work must end within this time
 _MAX_VIOLATIONS = 20
-_HASTE_S = 0.05  # how often a hasty run looks whether it is over
+_HASTE_S = 0.05  # how often a hasty run looks for violations
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a cluster."""
+    """The shape of a cluster."""
 
     controllers: int = 3
     brokers: int = 3
     combined: bool = False
-    metadata_apart: bool = False  # of a combined node: on a disk of its own
+    metadata_apart: bool = False  # combined nodes keep the metadata on a disk of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of a run; everything else follows from the seed."""
+    """The order for a run. Everything else follows from the seed."""
 
     seed: int
     seconds: float = 60.0
     faults: tuple[str, ...] = KINDS  # none: a quiet run
-    acts: int | None = None  # no more acts of the storm than these
-    light: bool = False  # three controllers, three brokers and light load whatever the seed
-    hasty: bool = False  # end at the first violation: one is enough
+    acts: int | None = None  # the most acts of the storm; None: no limit
+    light: bool = False  # three controllers, three brokers and light load for every seed
+    hasty: bool = False  # end at the first violation
 
     @property
     def least(self) -> int:
-        """So much must be acknowledged, consumed and compared, or the run proves nothing."""
+        """The least that a run must acknowledge, consume and compare, or else it proves nothing."""
         return max(1, int(self.seconds / 10))
 
     def to_json(self) -> str:
@@ -67,24 +67,24 @@ class Plan:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:
-        """Of what ``asdict`` has made of one."""
+        """The plan from which ``asdict`` has made ``data``."""
         return cls(**{**data, "faults": tuple(data["faults"])})
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run. A run is good when there is no violation."""
+    """The outcome of a run. A run is good if it has no violation."""
 
     plan: Plan
     violations: list[str] = field(default_factory=list)
     coverage: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
-    looks: dict[str, int] = field(default_factory=dict)  # that came to something, of each law
-    acts: int = 0  # of the storm, also those that came to nothing
+    looks: dict[str, int] = field(default_factory=dict)  # real looks, by law
+    acts: int = 0  # acts of the storm, also those that had nothing to do
     digest: str = ""  # of the transcript
     virtual_s: float = 0.0
     real_s: float = 0.0
-    cpu_s: float = 0.0  # set by a worker: all that it has spent since its last outcome
+    cpu_s: float = 0.0  # set by a worker: what it has spent since its last outcome
     transcript: list[str] = field(default_factory=list)
 
     @property
@@ -103,7 +103,7 @@ class Outcome:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """What nodes log is for nobody here: the transcript tells more."""
+    """Suppress the nodes' logs. The transcript tells more."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -113,7 +113,7 @@ def silent() -> Iterator[None]:
 
 
 def run(plan: Plan, *, keep_transcript: bool = False) -> Outcome:
-    """One run. Never raises for what the cluster does wrong: that is a violation."""
+    """Make one run. It reports errors of the cluster as violations and never raises them."""
     return _Run(plan, keep_transcript=keep_transcript).run()
 
 
@@ -132,16 +132,16 @@ class _Run:
             shape = replace(shape, metadata_apart=rng.random() < 0.5)
         self._load = Load.light(rng) if plan.light else Load.draw(rng)
         if plan.light and not plan.faults:
-            # A quiet cluster has its light load, and nothing else.
+            # A quiet cluster has its light load and nothing else.
             self._load = replace(
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
             )
         if plan.faults:
             self._load = replace(self._load, wear=Wear.draw(Streams(plan.seed).stream("wear")))
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
-        # A swarm: each run leaves some kinds of faults out, so that those left go further.
+        # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
-        if "aimed" in kinds and rng.random() < 0.4:  # nothing else, which might disturb them
+        if "aimed" in kinds and rng.random() < 0.4:  # without acts, which might disturb the aims
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
         settings |= dict(self._load.wear.settings)
@@ -173,7 +173,7 @@ class _Run:
         started = time.perf_counter()
         try:
             cluster.run(self._until_violated if self._plan.hasty else self._scenario)
-        except Exception as error:  # whatever a broken cluster came to is what we are here for
+        except Exception as error:  # any error of the cluster is a finding
             outcome.violations.append(f"{type(error).__name__}: {error}")
         outcome.real_s = time.perf_counter() - started
         outcome.virtual_s = cluster.simulation.now
@@ -229,7 +229,7 @@ class _Run:
         cluster.invariants.check_everything()
 
     async def _see_work_go_on(self) -> None:
-        """Until something more, and as much as a run needs for a proof, came of it.
+        """Wait until clients have written and read more than before, and as much as a run needs.
 
         Clients may have to give up old connections first.
         """
@@ -304,7 +304,7 @@ class _Run:
 
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:
-    """Half of the runs with the defaults, half in a hurry or at leisure; some with snapshots."""
+    """Half of the runs have the default timeouts, half have others. Half take many snapshots."""
     settings = {}
     if rng.random() < 0.5:
         settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
@@ -318,7 +318,7 @@ def _draw_settings(rng: random.Random) -> dict[str, str]:
 
 
 def parse_faults(text: str) -> tuple[str, ...]:
-    """``all``, ``none`` or kinds with commas between. Raises ValueError."""
+    """``all``, ``none``, or kinds separated by commas. Raises ValueError for an unknown kind."""
     if text == "all":
         return KINDS
     names: Collection[str] = [] if text == "none" else text.split(",")

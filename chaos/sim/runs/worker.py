@@ -1,7 +1,7 @@
-"""A worker process: ``python -m chaos.sim.runs.worker SEEDS PLAN``: runs a plan.
+"""A worker process that runs a plan: ``python -m chaos.sim.runs.worker SEEDS PLAN``.
 
-``SEEDS`` have commas between, ``PLAN`` is JSON. For each seed it prints one line of JSON, as it
-ends. What nodes log is not for anybody.
+``SEEDS`` are separated by commas; ``PLAN`` is JSON. When a seed's run ends, it prints one line of
+JSON. Nodes' logs are not shown.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chaos.sim.runs.swarm import Plan, run, silent
 
 
 def main(seeds: str, plan: str) -> None:
-    # Whoever asked may be gone: what nobody reads ends it without a word.
+    # If the reader of its output is gone, the process ends without a message.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     order = Plan.from_json(plan)
     spent_s = 0.0
-    # What was imported stays: it is not to be looked through at every collection.
+    # Imported objects stay for good, so the collector need not scan them every time.
     gc.collect()
     gc.freeze()
     with silent():

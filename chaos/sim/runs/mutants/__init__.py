@@ -1,1 +1,1 @@
-"""Known ways to get it wrong, planted one at a time in a copy of the source: does a run notice?"""
+"""Planted bugs: known mistakes, one at a time in a copy of the source, that runs must notice."""

@@ -1,4 +1,4 @@
-"""The planted bugs. None leaves this list because it is not caught."""
+"""The planted bugs. A bug that no run catches still stays in this list."""
 
 from __future__ import annotations
 
@@ -80,12 +80,13 @@ RAFT = [
     ),
 ]
 
-# Of the quorum's voters, snapshots and answers.
+# Bugs of the quorum's voters, snapshots and answers.
 QUORUM = [
     Mutant(
-        # A follower takes no snapshot that ends below what it has committed, and looks again before
-        # it puts one in the place of its log; and no leader offers it one. So a leader offers its
-        # snapshot to whoever's log leaves its own, and the follower trusts it.
+        # Three checks cover each other: a leader offers no snapshot to a follower whose log it can
+        # continue, and the follower refuses one that ends below what it has committed, both at the
+        # offer and before it loads it. The bug: a leader with a snapshot offers it to any follower
+        # whose log diverges, and the follower trusts it.
         "raft: load a snapshot over what is committed beyond it",
         (
             Edit(
@@ -109,9 +110,9 @@ QUORUM = [
         ("voter_with_more",),
     ),
     Mutant(
-        # Who needs a snapshot lacks what is committed and cannot be elected, and with its role the
-        # download ends. So whoever is elected begins with the newest snapshot that it has itself,
-        # and goes on from there: with its log gone behind it.
+        # A replica that needs a snapshot lacks committed records and cannot be elected, and its
+        # download ends with its role. So the bug lets every new leader load its own newest
+        # snapshot, which drops the log behind it.
         "raft: load a snapshot as leader",
         (
             Edit(
@@ -185,8 +186,9 @@ CONTROLLER = [
         "deposed_leader_proposes",
     ),
     Mutant(
-        # Every change of a leader raises the partition epoch too, so that a fenced leader's
-        # proposal is stale in both: the check of that stands aside as well, for other epochs only.
+        # Every change of leader raises the partition epoch, too, so a fenced leader's proposal is
+        # stale in both epochs. The bug also skips the check of the partition epoch, but only for
+        # proposals of other leader epochs.
         "controller: take an ISR proposed by a fenced leader",
         (
             Edit(
@@ -239,8 +241,8 @@ CONTROLLER = [
         "        leader_epoch=state.leader_epoch,\n",
     ),
     Mutant(
-        # The end of its session has taken everything from it before it registers again, unless the
-        # controller is a new one, too: so neither does.
+        # The end of a broker's session takes its leaderships away before it registers again, unless
+        # the controller is new as well. So in this bug neither of the two takes them away.
         "controller: a broker that starts anew goes on leading",
         (
             Edit(
@@ -450,9 +452,9 @@ CLIENT = [
         "            entry.identity, entry.sequence = ANONYMOUS, -1\n",
     ),
     Mutant(
-        # The broker refuses what comes out of sequence, and the client takes that for an echo of
-        # the failure before: with such a broker nothing comes of it. So it lets gaps pass, but for
-        # those of the rude producer (chaos.sim.work.habits), who would tell of the broker alone.
+        # The broker refuses a batch out of sequence, and the client takes that for a consequence of
+        # the failure before, so the client's bug alone does no harm. So the broker lets gaps pass,
+        # except for the rude producer (chaos.sim.work.habits), which would notice that alone.
         "client: send on past a batch that failed",
         (
             Edit("stele/producer/idempotence.py", "            and not self.recovering\n", ""),
@@ -471,9 +473,9 @@ CLIENT = [
         ("shrink_under_writers", "late_high_watermark"),
     ),
     Mutant(
-        # Our brokers answer with nothing below the offset that was asked for, and a record that was
-        # handed out is left out once more when its batch is decoded. So the client asks again for
-        # what it has, too, and leaves nothing out.
+        # Brokers return nothing below the requested offset, and the client drops records that it
+        # handed out already when it decodes a batch. So the bug makes the client ask again for a
+        # batch that it has, and drop nothing.
         "client: read a batch twice",
         (
             Edit(

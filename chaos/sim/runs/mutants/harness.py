@@ -1,4 +1,4 @@
-"""Planting a bug: a copy of the source with one change, and runs of the swarm upon it."""
+"""Plants a bug in a copy of the source, and runs the swarm on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOMS = (
     "world",
 )
 RECORD = Path(__file__).with_name("record.json")
-"""For each planted bug by name the first seed that caught it, when they were last all hunted."""
+"""The first seed that caught each planted bug when it was last hunted, by the bug's name."""
 
 
 class MutantError(Exception):
@@ -41,21 +41,21 @@ class MutantError(Exception):
 
 
 class Catch(NamedTuple):
-    """Where a bug was caught: a run of a seed over so many seconds of faults."""
+    """The run that caught a bug: its seed and its seconds of faults."""
 
     seed: int
     seconds: float
-    real_s: float  # the run took then
+    real_s: float  # how long the run took
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of one mutant."""
+    """The result of the hunt for one mutant."""
 
     mutant: Mutant
-    seeds: int = 0  # tried, the one that caught it included
+    seeds: int = 0  # seeds tried, including the one that caught it
     caught_by: Outcome | None = None
-    real_s: float = 0.0  # the whole hunt
+    real_s: float = 0.0  # how long the hunt took
 
     @property
     def caught(self) -> bool:
@@ -63,7 +63,7 @@ class Verdict:
 
 
 def mutate(mutant: Mutant, root: Path) -> None:
-    """Change the source under ``root``. Raises MutantError where a text is not there once."""
+    """Change the source under ``root``. Raises MutantError if a text is not there exactly once."""
     for edit in mutant.edits:
         file = root / edit.path
         text = file.read_text()
@@ -78,7 +78,7 @@ def mutate(mutant: Mutant, root: Path) -> None:
 
 @contextmanager
 def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
-    """A copy of the source that nobody changes meanwhile, with the bug planted."""
+    """A private copy of the source with the bug planted: edits of the original do not reach it."""
     with TemporaryDirectory(prefix="stele-sim-") as name:
         root = Path(name)
         for room in ROOMS:
@@ -91,8 +91,9 @@ def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
 def worker(
     root: Path, seeds: Sequence[int], order: Plan, *, own_session: bool = False
 ) -> subprocess.Popen[str]:
-    """A process that runs ``order`` with each of the seeds on the source under ``root``: a line of
-    JSON for each outcome. ``own_session``: Ctrl-C is for whoever started it."""
+    """Start a process that runs ``order`` with each of the seeds on the source under ``root``. It
+    prints a line of JSON for each outcome. ``own_session``: the terminal's Ctrl-C does not reach
+    it."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -110,15 +111,16 @@ def worker(
 
 
 class Hunters:
-    """Processes of hunts in several threads, to be ended together."""
+    """The processes of hunts in several threads, which can be ended together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[str]] = []
-        self._ended = False  # from then on none is started
+        self._ended = False  # once True, no process starts any more
 
     def start(self, root: Path, seeds: Sequence[int], order: Plan) -> subprocess.Popen[str]:
-        """As ``worker``, out of reach of the terminal's Ctrl-C. Raises MutantError once ended."""
+        """Start a ``worker`` that the terminal's Ctrl-C does not reach. Raises MutantError once
+        ended."""
         with self._lock:
             if self._ended:
                 raise MutantError("the hunt was ended")
@@ -126,7 +128,7 @@ class Hunters:
             return self._processes[-1]
 
     def end(self) -> None:
-        """Kill those that run: what waits for their outcomes fails. Idempotent."""
+        """Kill all running processes. Hunts that wait for outcomes fail. Idempotent."""
         with self._lock:
             self._ended = True
             for process in self._processes:
@@ -134,7 +136,8 @@ class Hunters:
 
 
 def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
-    """As they come. Raises RuntimeError when the process ends badly; ends it when closed early."""
+    """The outcomes as they come. Raises RuntimeError if the process fails. If the generator is
+    closed early, it ends the process."""
     assert process.stdout is not None
     try:
         for line in process.stdout:
@@ -148,7 +151,7 @@ def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
 
 
 def faults_for(mutant: Mutant) -> tuple[str, ...]:
-    """What there is while it is hunted."""
+    """The kinds of faults in the runs that hunt for this mutant."""
     if not mutant.aims and not mutant.kinds:
         return KINDS
     return ("conditions", *mutant.kinds, *(AIMED_AT + name for name in mutant.aims))
@@ -162,9 +165,9 @@ def hunt(
     on_seed: Callable[[int], None] = lambda _: None,
     start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
 ) -> Verdict:
-    """Run seeds, in their order, with the bug planted until one of them fails.
+    """Run seeds in order, with the bug planted, until one of them fails.
 
-    ``start`` begins the process that runs them. Raises RuntimeError when that ends badly.
+    ``start`` starts the process that runs them. Raises RuntimeError if that process fails.
     """
     verdict = Verdict(mutant)
     started = time.monotonic()
@@ -187,14 +190,14 @@ def hunt(
 
 
 def recorded(path: Path = RECORD) -> dict[str, Catch]:
-    """What ``record`` wrote last, by the mutants' names."""
+    """The catches that ``record`` wrote last, by the mutants' names."""
     if not path.exists():
         return {}
     return {name: Catch(*fields) for name, fields in json.loads(path.read_text()).items()}
 
 
 def record(verdicts: Sequence[Verdict], path: Path = RECORD) -> None:
-    """Note where each was caught; those that were not hunted now keep what they had."""
+    """Record where each mutant was caught. Mutants without a verdict keep their entries."""
     catches: Mapping[str, Catch] = recorded(path)
     found = dict(catches)
     for verdict in verdicts:

@@ -23,7 +23,7 @@ ISR = [
         "            return []\n",
     ),
     bug(
-        # Only the harm tells: the leader's metadata agree with what it does.
+        # Only the lost records show this bug: what the leader does agrees with its metadata.
         "controller: keep who has left eligible when fewer replicas are required",
         "controller/configs.py",
         "is_leaderless(state) or bool(state.elr or state.last_known_elr),\n",

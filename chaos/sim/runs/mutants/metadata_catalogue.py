@@ -25,8 +25,8 @@ MAJORITIES = [
         "        if True:\n",
     ),
     Mutant(
-        # Neighbouring sets differ by one voter, and majorities of theirs have one in common; with
-        # that of the set before the last they need not.
+        # Consecutive sets differ by one voter, so their majorities share a voter. Sets with another
+        # one between them need not: this bug lets their majorities decide.
         "raft: count votes by the voters before the newest",
         (
             Edit(
@@ -50,8 +50,8 @@ MAJORITIES = [
         "wiped_after_its_vote",
     ),
     bug(
-        # A removal that comes late takes the voter away that has been put in the place of the one
-        # that was meant.
+        # With this bug, a late copy of a removal removes the voter that has replaced the intended
+        # one on the same node.
         "raft: remove a voter whichever of its disks is named",
         "raft/membership.py",
         "    if key not in replica.voters:\n",

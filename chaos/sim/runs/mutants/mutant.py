@@ -1,4 +1,4 @@
-"""What a planted bug is: texts of the source, and what to put in their place."""
+"""A planted bug: texts of the source, and their replacements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Edit(NamedTuple):
-    """A change of one file's text; ``old`` stands in it exactly once."""
+    """A change of one file's text. ``old`` must stand in the file exactly once."""
 
     path: str
     old: str
@@ -14,14 +14,14 @@ class Edit(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """One bug. Where two checks cover each other, taking one away changes nothing that anybody
-    could see: then the bug is that both are gone."""
+    """One bug. If two checks cover each other, nobody would notice that one is missing: then the
+    bug removes both."""
 
     name: str
     edits: tuple[Edit, ...]
-    # What of chaos.sim.faults.aim has a chance of showing it soon; none: the whole storm does.
+    # The aims (chaos.sim.faults.aim) that may show it soon. Without aims and kinds: a whole storm.
     aims: tuple[str, ...] = ()
-    # Which kinds of the storm have; none: all of them.
+    # The kinds of the storm that may show it soon.
     kinds: tuple[str, ...] = ()
 
 
