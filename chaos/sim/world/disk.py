@@ -1,9 +1,9 @@
-"""Virtual disks: what a machine keeps, what it would lose with its power, and what it does wrong.
+"""Virtual disks: what a machine keeps, what a power loss takes, and how disks fail.
 
-:class:`VirtualDisk` belongs to a machine and outlives its processes; ``disk_view.SimDisk`` is one
-process's handle on it, and is dead when the process is. Every file and directory has two states:
-the one that processes see (the page cache) and the durable one. A process crash loses nothing of
-the first; a power loss leaves the second, plus some of what was written since, in part.
+:class:`VirtualDisk` belongs to a machine and outlives its processes. ``disk_view.SimDisk`` is one
+process's handle on it, and dies with the process. Every file and directory has two states: the one
+that processes see (the page cache) and the durable one. A process crash loses neither. A power loss
+leaves the durable state and a random part of what was written since.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from stele.world import Buffer
 from world.disk import ReadFailedError, SyncFailedError
 
 PAGE_BYTES = 4096
-SECTOR_BYTES = 512  # a device writes each whole or not at all
-NAME_MAX_BYTES = 255  # of one part of a path
+SECTOR_BYTES = 512  # a device writes a sector whole or not at all
+NAME_MAX_BYTES = 255  # the longest part of a path
 METADATA_LOG = "__cluster_metadata-0"
 
 
 class ProcessDeadError(BaseException):
-    """A dead process has reached for the world. Not an ``Exception``: nothing may handle it."""
+    """A dead process has called the world. Not an ``Exception``: no code may handle it."""
 
 
 class Owner(Protocol):
@@ -37,34 +37,34 @@ class Owner(Protocol):
     def dead(self) -> bool: ...
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait, as the process."""
+        """Wait in virtual time. A paused process goes on only after its pause."""
         ...
 
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What a disk does wrong. All zero: a perfect disk that is only slow."""
+    """The faults of a disk. The defaults are a perfect disk with slow syncs."""
 
-    sync_s: tuple[float, float] = (0.000_3, 0.002)  # how long a sync takes, from and to
-    extra_sync_s: float = 0.0  # and so much longer
+    sync_s: tuple[float, float] = (0.000_3, 0.002)  # the shortest and the longest sync
+    extra_sync_s: float = 0.0  # added to every sync
     cold_read: float = 0.0  # how likely a read is not in memory
-    quota_bytes: int | None = None  # ENOSPC beyond it
-    failing_sync: bool = False  # every sync fails; what it covered is never written
+    quota_bytes: int | None = None  # writes beyond it fail with ENOSPC
+    failing_sync: bool = False  # every sync fails, and what it covered is never written
     failing_read: bool = False
     failing_write: bool = False
-    # How likely whatever needs a file handle finds none (EMFILE), but for the metadata log: a voter
-    # that finds none ends, as it should.
+    # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
+    # do: a voter without handles would end, as it should.
     no_handle: float = 0.0
-    # How likely some sectors of an unsynced page, or all, are as they were before after a power
-    # loss, whatever follows them. Zero: a file keeps a prefix of its unsynced bytes, as ext4 in
-    # ordered mode does.
+    # How likely a power loss leaves some or all sectors of an unsynced page unwritten, though later
+    # pages were written. Zero: a file keeps a prefix of its unsynced bytes, as on ext4 in ordered
+    # mode.
     torn_page: float = 0.0
 
 
 class _Write(NamedTuple):
-    """Bytes written at a position, or (data None) a cut to that size."""
+    """Bytes written at a position, or (data None) a truncation to that size."""
 
-    number: int  # in the order of all writes of a disk: a sync covers up to one of them
+    number: int  # counts all writes of a disk: a sync covers writes up to a number
     position: int
     data: bytes | None
 
@@ -77,14 +77,16 @@ class Inode:
     durable: bytearray = field(default_factory=bytearray)
     # Changes since the durable state, in order.
     pending: list[_Write] = field(default_factory=list)
-    # What a failed sync covered: taken for written, and written with a later change of its page.
+    # What failed syncs covered. The system takes these writes for done. They reach the device only
+    # with a later write to the same page.
     lost: list[_Write] = field(default_factory=list)
     warm_until: float = -1.0
-    bad_sectors: set[int] = field(default_factory=set)  # by number: they cannot be read
-    failed_reads: int = 0  # for them
+    bad_sectors: set[int] = field(default_factory=set)  # numbers of sectors that cannot be read
+    failed_reads: int = 0  # reads that failed because of bad sectors
 
     def persist(self, write: _Write, data: bytes | None) -> None:
-        """A change reaches the device, ``data`` of it; a page is written whole."""
+        """Write the change to the device, with ``data`` of it. The device writes whole pages, so
+        lost bytes before it in its page are written, too."""
         if data is not None:
             page = write.position - write.position % PAGE_BYTES
             for lost in self.lost:
@@ -107,7 +109,7 @@ _Node = Inode | Directory
 
 @dataclass(slots=True, eq=False)
 class _Change:
-    """One atomic change of directory entries; a rename across directories has two parts."""
+    """One atomic change of directory entries. A rename has two parts."""
 
     parts: list[tuple[Directory, str, _Node | None]]
 
@@ -141,23 +143,23 @@ class VirtualDisk:
         self.now = now
         self.note = note
         self.syncs = 0
-        self.locks: dict[str, Owner] = {}  # a dead owner's lock is nobody's
-        self.on_cut: Callable[[str, int], None] | None = None  # before a process shortens a file
-        self.destroyed: dict[str, bytes] = {}  # of files hurt or lost: what was durable before
-        self.has_failed = False  # it refused a write or a sync, since the last loss of power
-        self.spoiled = 0  # sectors that ever went bad
+        self.locks: dict[str, Owner] = {}  # the lock of a dead owner is free
+        self.on_cut: Callable[[str, int], None] | None = None  # called before a file is truncated
+        self.destroyed: dict[str, bytes] = {}  # durable bytes before damage, by path
+        self.has_failed = False  # a write or a sync has failed since the last power loss
+        self.spoiled = 0  # how many sectors ever went bad
         self._writes = 0
         self._root = Directory()
-        self._changes: list[_Change] = []  # of directory entries, not durable, in order
+        self._changes: list[_Change] = []  # changes of entries that are not durable, in order
         # What `files` found, until an entry changes: laws ask at every look.
         self._found: dict[tuple[str, str], list[tuple[str, Inode]]] = {}
-        # Likewise of `durable_files`, until an entry is durable or durably gone.
+        # What `durable_files` found, until a change of entries becomes durable.
         self._kept: dict[tuple[str, str], list[Inode]] = {}
 
     # --------------------------------------------------------------------------------- faults
 
     def power_loss(self) -> None:
-        """Fall back to the durable state, plus a part of what was under way."""
+        """Fall back to the durable state and a random part of what was not synced."""
         kept = self.rng.randint(0, len(self._changes))
         for change in self._changes[:kept]:
             change.commit()
@@ -179,9 +181,9 @@ class VirtualDisk:
                 self._lose_pending(node)
 
     def _lose_pending(self, inode: Inode) -> None:
-        """Of the unsynced changes a prefix has reached the device, its pages not all intact."""
+        """Keep a random prefix of the unsynced changes. Some of its pages may be torn."""
         kept = self.rng.randint(0, len(inode.pending))
-        solid = len(inode.durable)  # so many of its bytes no change has touched
+        solid = len(inode.durable)  # bytes before this offset were synced and not changed since
         for write in inode.pending[:kept]:
             inode.persist(write, write.data)
             if write.data is None:
@@ -197,7 +199,7 @@ class VirtualDisk:
         inode.data = bytearray(inode.durable)
 
     def _tear(self, content: bytearray, solid: int) -> None:
-        """Sectors that were not written read as zeroes: behind the end of a file is nothing."""
+        """Tear pages behind the synced bytes. Sectors that were not written read as zeroes."""
         for page in range(solid - solid % PAGE_BYTES, len(content), PAGE_BYTES):
             if self.rng.random() >= self.faults.torn_page:
                 continue
@@ -211,7 +213,7 @@ class VirtualDisk:
                 content[start:end] = bytes(end - start)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Silent corruption, of the durable state too."""
+        """Flip a bit silently, in the durable state as well."""
         inode = self.file(path)
         self.destroyed[path] = bytes(inode.durable)
         for content in (inode.data, inode.durable):
@@ -220,7 +222,7 @@ class VirtualDisk:
         self.note("bit-flip", f"{path}:{position}")
 
     def spoil(self, path: str, position: int) -> None:
-        """The sector there cannot be read any more; what stands in it is lost to processes."""
+        """Make the sector at this position unreadable."""
         inode = self.file(path)
         self.destroyed[path] = bytes(inode.durable)
         inode.bad_sectors.add(position // SECTOR_BYTES)
@@ -228,7 +230,7 @@ class VirtualDisk:
         self.note("bad-sector", f"{path}:{position}")
 
     def lose(self, path: str) -> None:
-        """A file or a tree is gone, durably."""
+        """Delete a file or a tree, in the durable state as well."""
         parent = self.directory(posixpath.dirname(path))
         name = posixpath.basename(path)
         self._remember(path, parent.durable.pop(name, None))
@@ -249,12 +251,12 @@ class VirtualDisk:
     # ------------------------------------------------------------------------------ the tree
 
     def names(self, path: str) -> list[str]:
-        """Of a directory, sorted; none where there is no directory."""
+        """The sorted names in a directory; none if there is no such directory."""
         node = self.find(path)
         return sorted(node.entries) if isinstance(node, Directory) else []
 
     def files(self, path: str, suffix: str) -> list[tuple[str, Inode]]:
-        """Those of a directory whose names end so, in the order of names."""
+        """The files of a directory whose names end in ``suffix``, by name."""
         found = self._found.get((path, suffix))
         if found is None:
             node = self.find(path)
@@ -284,14 +286,14 @@ class VirtualDisk:
         return node
 
     def durable_file(self, path: str) -> bytes:
-        """What a power loss would leave of a file in any case; empty if it might not be there."""
+        """The bytes that a file surely has after a power loss; none if the file may be missing."""
         node: _Node | None = self._root
         for name in parts(path):
             node = node.durable.get(name) if isinstance(node, Directory) else None
         return bytes(node.durable) if isinstance(node, Inode) else b""
 
     def durable_files(self, path: str, suffix: str) -> list[Inode]:
-        """Those of a directory that a power loss would leave there, the newest entries first."""
+        """The files of a directory that surely survive a power loss, the newest entries first."""
         kept = self._kept.get((path, suffix))
         if kept is None:
             node: _Node | None = self._root
@@ -314,7 +316,8 @@ class VirtualDisk:
         return node
 
     def change(self, *parts: tuple[Directory, str, _Node | None]) -> None:
-        """Change entries, seen at once and durable after a sync of (one of) their directories."""
+        """Change entries. Processes see it at once. A sync of one of the directories makes it
+        durable."""
         self._found.clear()
         for directory, name, node in parts:
             if node is None:
@@ -355,7 +358,7 @@ class VirtualDisk:
         else:
             inode.data.extend(bytes(size - len(inode.data)))
         inode.lost = [lost for lost in inode.lost if lost.position < size]
-        # What is written there next gets a sound sector in the place of the bad one.
+        # The device replaces a bad sector when it is written anew.
         inode.bad_sectors = {bad for bad in inode.bad_sectors if bad * SECTOR_BYTES < size}
         self._note_write(inode, size, None)
 
@@ -366,7 +369,7 @@ class VirtualDisk:
     # -------------------------------------------------------------------------------- syncing
 
     def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
-        """Note what a sync of these covers; the result makes exactly that durable.
+        """Note what a sync of these paths covers. The returned function makes exactly that durable.
 
         A path that has been removed is skipped.
         """
@@ -400,8 +403,8 @@ class VirtualDisk:
     def _settle(self, inode: Inode, last_write: int, *, written: bool) -> None:
         """The changes up to that write are no longer pending.
 
-        After a failed sync the system takes the pages for clean, written or not: a second sync
-        would succeed without them. That is why a failed sync must never be tried again.
+        After a failed sync the system marks the pages clean, written or not: a second sync would
+        succeed without them. That is why a failed sync must never be tried again.
         """
         count = sum(1 for write in inode.pending if write.number <= last_write)
         done = inode.pending[:count]
@@ -427,13 +430,13 @@ class VirtualDisk:
         )
 
     def check_read(self, inode: Inode, path: str, position: int, size: int) -> None:
-        """Raises ReadFailedError where the device does not give the bytes."""
+        """Raises ReadFailedError if the device cannot read these bytes."""
         if self.is_bad(inode, position, size):
             inode.failed_reads += bool(inode.bad_sectors)
             raise os_error(errno.EIO, path, ReadFailedError)
 
     def need_handle(self, path: str) -> None:
-        """Raises OSError when there is none for it just now."""
+        """Raises OSError if no file handle is free now."""
         likely = self.faults.no_handle
         if likely and METADATA_LOG not in path and self.rng.random() < likely:
             self.note("no-handle", path)
@@ -444,7 +447,7 @@ class VirtualDisk:
 
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:
-    """Apply one change; a gap before it reads as zeroes."""
+    """Apply one change. A gap before it is filled with zeroes."""
     if len(content) < position:
         content.extend(bytes(position - len(content)))
     if data is None:

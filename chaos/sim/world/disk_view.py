@@ -190,7 +190,7 @@ class SimDisk:
 
     @contextmanager
     def _removed_on_error(self, temporary: str) -> Iterator[None]:
-        """As the real disk does it: a full one needs the room."""
+        """Remove the temporary file on an error, as the real disk does: a full one needs room."""
         try:
             yield
         except OSError:
@@ -207,7 +207,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file: ``world.disk.File``. It outlives its name, as files do."""
+    """An open file: ``world.disk.File``. It stays readable after its name was removed."""
 
     def __init__(self, disk: VirtualDisk, owner: Owner, inode: Inode, path: str) -> None:
         self._disk = disk
@@ -232,7 +232,7 @@ class SimFile:
         self._usable()
         cold = self._disk.faults.cold_read
         if self._inode.bad_sectors and self._disk.is_bad(self._inode, position, size):
-            return None  # it is in nobody's memory, and never will be
+            return None  # bytes that cannot be read are never in memory
         if cold and self._inode.warm_until < self._disk.now() and self._disk.rng.random() < cold:
             return None
         return self.read_now(position, size)

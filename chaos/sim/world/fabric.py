@@ -1,4 +1,4 @@
-"""The wires between simulated machines: latency, loss, partitions. No protocol yet."""
+"""The links between simulated machines: latency, loss, partitions. Protocols are built on them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 Deliver = Callable[[], object]
 
-# TCP repeats what was not acknowledged after 200 ms, then after twice as long, and so on.
+# TCP repeats an unacknowledged packet after 200 ms, then after twice as long, and so on.
 _FIRST_RETRANSMISSION_S = 0.2
-# After so long without an acknowledgement the sender's kernel gives a connection up.
+# After this time without an acknowledgement the sender's kernel gives the connection up.
 GIVE_UP_S = 60.0
 
 
@@ -28,14 +28,14 @@ class LinkFaults:
     """How a network misbehaves. The defaults are a quiet local network."""
 
     latency_s: tuple[float, float] = (0.000_1, 0.000_5)
-    # A message in so many takes up to `slow_s` instead.
+    # How likely a message takes up to `slow_s` longer.
     slow: float = 0.0
     slow_s: float = 0.5
-    # Of unary calls: how likely the request is lost, the answer is lost, the request comes twice.
+    # For unary calls: how likely the request is lost, the answer is lost, the request comes twice.
     lost_request: float = 0.0
     lost_reply: float = 0.0
     duplicate: float = 0.0
-    # And, for those that may come at any time: how likely a copy comes up to so much later.
+    # For calls that may come late: how likely a copy arrives up to `late_copy_s` later.
     late_copy: float = 0.0
     late_copy_s: float = 6.0
 
@@ -48,10 +48,10 @@ class Fabric:
         self.faults = LinkFaults()
         self.wire = Wire()
         self._streams = streams
-        self._cuts: set[tuple[str, str]] = set()  # (from, to); only asked for membership
+        self._cuts: set[tuple[str, str]] = set()  # (from, to); never iterated over
         self._slowness: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], random.Random] = {}
-        self._stalled: list[Route] = []  # routes that hold something back, in order of stalling
+        self._stalled: list[Route] = []  # routes that hold messages back, in order of stalling
 
     def rng(self, source: Machine, target: Machine) -> random.Random:
         link = source.name, target.name
@@ -73,7 +73,8 @@ class Fabric:
             self.cut(other, name)
 
     def partition(self, *groups: Sequence[str]) -> None:
-        """Machines of different groups do not reach each other. One in two groups is a bridge."""
+        """Cut machines of different groups off from each other. A machine in two groups reaches
+        both."""
         for left in groups:
             for right in groups:
                 if left is not right:
@@ -83,7 +84,7 @@ class Fabric:
                                 self.cut(a, b)
 
     def slow_down(self, source: str, target: str, extra_s: float) -> None:
-        """Add to the latency of one direction; 0 takes it back."""
+        """Add to the latency of one direction. 0 ends that."""
         self._slowness[(source, target)] = extra_s
 
     @property
@@ -91,7 +92,7 @@ class Fabric:
         return bool(self._cuts)
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """Mend one direction, or everything. What was held back follows as TCP would repeat it."""
+        """Mend one direction, or everything. Held messages arrive when TCP would repeat them."""
         if source is None or target is None:
             self._cuts.clear()
             self._slowness.clear()
@@ -100,7 +101,7 @@ class Fabric:
         self.retransmit()
 
     def retransmit(self) -> None:
-        """Have every stalled route try again in its time; called when machines come back too."""
+        """Let every stalled route try again at its time. Also called when a machine comes back."""
         stalled, self._stalled = self._stalled, []
         for route in stalled:
             route.retransmit()
@@ -114,7 +115,7 @@ class Fabric:
         return not cuts or source is target or (source.name, target.name) not in cuts
 
     def latency_s(self, source: Machine, target: Machine, rng: random.Random) -> float:
-        """Of one thing that is sent; ``rng`` is the link's."""
+        """The latency of one message. ``rng``: the link's."""
         faults = self.faults
         shortest_s, longest_s = faults.latency_s
         delay_s = shortest_s + (longest_s - shortest_s) * rng.random()
@@ -127,7 +128,7 @@ class Fabric:
     def send(
         self, source: Machine, target: Machine, deliver: Callable[..., object], *args: Any
     ) -> None:
-        """Send one thing on a way of its own: it may overtake others."""
+        """Send one message that may overtake others."""
         delay_s = self.latency_s(source, target, self.rng(source, target))
         self.scheduler.at(delay_s, self._arrive, source, target, deliver, args)
 
@@ -148,10 +149,10 @@ class Fabric:
 
 
 class Route:
-    """Carries things from one machine to another, reliably and in order, as TCP does.
+    """Carries messages from one machine to another, reliably and in order, as TCP does.
 
-    While the way is cut (or the target has no power) they are held back; after GIVE_UP_S of that
-    ``on_give_up`` is called and the route is closed.
+    It holds them back while the link is cut or the target has no power. After GIVE_UP_S of that it
+    closes itself and calls ``on_give_up``.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class Route:
         self._fabric = fabric
         self._rng = fabric.rng(source, target)
         self._on_give_up = on_give_up
-        self._queue: deque[tuple[float, Deliver]] = deque()  # by arrival, which never goes back
+        self._queue: deque[tuple[float, Deliver]] = deque()  # in order of arrival times
         self._last_arrival = 0.0
         self._held_since: float | None = None
         self._armed = False
@@ -185,13 +186,13 @@ class Route:
             self._arm()
 
     def hold_back(self, deliver: Deliver) -> None:
-        """Something that has just failed to arrive."""
+        """Hold back a message that has just failed to arrive."""
         now = self._fabric.scheduler.now
         self._queue.append((now, deliver))
         self._hold(now)
 
     def drop_queued(self, keep: int) -> None:
-        """Forget all but the first ``keep`` things on their way."""
+        """Forget all but the first ``keep`` messages that are under way."""
         while len(self._queue) > keep:
             self._queue.pop()
 
@@ -232,7 +233,7 @@ class Route:
                 self._on_give_up()
 
     def retransmit(self) -> None:
-        """The way is free again, perhaps: try at the next moment of TCP's back-off."""
+        """Try again at the next moment of TCP's back-off: the link may be free again."""
         if self._held_since is None or self.closed:
             return
         now = self._fabric.scheduler.now

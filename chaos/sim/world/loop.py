@@ -1,9 +1,9 @@
-"""Virtual time, and one event loop per simulated process on it.
+"""Virtual time, and one event loop for each simulated process.
 
-A process of the simulation has its own loop, as a real one has. All loops share one
-:class:`Scheduler`, which runs whatever is due next and then moves time on: nothing ever waits.
-Since a task belongs to the loop it was made on, and so does everything it schedules, a process is
-killed by letting go of its loop, and paused by holding back what its loop would run.
+Each simulated process has its own loop, as a real one has. All loops share one :class:`Scheduler`,
+which runs the callbacks that are due and then moves time to the next one, so no real time is spent
+waiting. A task, and everything that it schedules, belongs to the loop that made it. So a process is
+killed by dropping its loop, and paused by holding back its loop's callbacks.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ T = TypeVar("T")
 
 _new = object.__new__
 
-# A timer takes this long at least. Code that re-arms one which came a rounding error too early
-# would else be called for ever at one instant; in the real world time goes on under it.
+# A timer takes this long at least. Code that re-arms a timer which came a rounding error too early
+# would otherwise run for ever at one instant. In the real world time passes while it runs.
 _TIMER_RESOLUTION_S = 1e-6
-# A loop that never waits keeps time standing still: so many callbacks at one instant are a bug.
+# Virtual time stands still while callbacks run, so this many at one instant mean an endless loop.
 _INSTANT_LIMIT = 500_000
 _CLOSED_AFTER = 100  # attempts
 # Dead tasks are forgotten many at a time, which is cheaper than one by one.
 _TASKS_KEPT = 200
-# The cyclic collector runs finalizers: at a fixed count of callbacks it is part of the transcript.
+# The cyclic collector runs finalizers. It runs at fixed counts of callbacks, so that every run of a
+# seed has them at the same moments.
 _COLLECT_EVERY = 100_000
 
 
@@ -45,13 +46,14 @@ class SimulationStuckError(Exception):
 
 
 def _nothing() -> None:
-    """What a cancelled handle would call. It keeps nothing alive."""
+    """The callback of a cancelled handle, which keeps nothing alive."""
 
 
 class SimHandle(asyncio.Handle):
-    """A callback that is ready. As asyncio's, without what only its debugging needs.
+    """A callback that is ready, like asyncio's but without the parts for debugging.
 
-    ``SimLoop.call_soon`` makes one by hand: what runs so often has no frame for a constructor.
+    ``SimLoop.call_soon`` fills its fields itself: it runs so often that a constructor's frame
+    costs too much.
     """
 
     __slots__ = ()
@@ -68,7 +70,7 @@ class SimHandle(asyncio.Handle):
 
 
 class SimTimer(asyncio.TimerHandle):
-    """A callback that is due some time. ``Scheduler.timer`` makes one, by hand, too."""
+    """A callback that is due at some time. ``Scheduler.timer`` fills its fields itself, too."""
 
     __slots__ = ()
     _callback: Callable[..., object]
@@ -93,32 +95,33 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.callbacks = 0  # run up to the end of the last instant
+        self.callbacks = 0  # how many ran before the present instant
         # The loop whose callback runs at this moment.
         self.executing: SimLoop | None = None
-        # Failures nobody handled, as (loop's name, text): a run with any has failed.
+        # Unhandled failures, as (loop's name, text). A run with any of them has failed.
         self.errors: list[tuple[str, str]] = []
         self._ready: deque[SimHandle | SimTimer] = deque()
         self.push_ready = self._ready.append
         self._timers: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
         self._cancelled_timers = 0
-        self._instant_callbacks = 0  # run at this very moment
+        self._instant_callbacks = 0  # how many ran at the present instant
         self._collect_at = _COLLECT_EVERY
         self._watch: Callable[[], object] = lambda: None
         self._watch_every_s = self._watch_at = math.inf
-        # Whose a suspended generator is, by id: a weak reference is gone before its finalizer runs.
+        # The loop of each suspended generator, by its id. A weak reference would be gone before the
+        # finalizer runs.
         self._generators: dict[int, SimLoop] = {}
         self.loops: list[SimLoop] = []
-        # Of all callbacks that bring none: nothing in a simulation sets context variables.
+        # The context of all callbacks without one: nothing in a simulation sets context variables.
         self.context = copy_context()
         self.world = SimLoop(self, "world")
 
     def watch(self, every_s: float, callback: Callable[[], object]) -> None:
         """Call back whenever time is about to pass a multiple of ``every_s``.
 
-        What is seen then is what was so at that multiple. While nothing runs nothing changes, so
-        there is one call for all multiples in between. The callback may look, and do nothing else.
+        The callback sees the state at that multiple. Nothing changes while nothing runs, so one
+        call stands for all multiples in between. The callback may only look.
         """
         self._watch, self._watch_every_s, self._watch_at = callback, every_s, self.now
 
@@ -130,7 +133,7 @@ class Scheduler:
         loop: SimLoop,
         context: Context,
     ) -> SimTimer:
-        """A new one, which runs then unless its loop is dead."""
+        """A new timer, which runs at ``when`` unless its loop is dead."""
         timer = _new(SimTimer)
         timer._when = when
         timer._callback = callback
@@ -155,11 +158,11 @@ class Scheduler:
             self._cancelled_timers = 0
 
     def at(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
-        """Have the world itself (not a process) call something after a delay."""
+        """Call something after a delay, in the world's loop and not in a process's."""
         return self.timer(self.now + delay_s, callback, args, self.world, self.context)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run until ``main``, which stands outside of all processes, has ended."""
+        """Run until ``main`` has ended. It runs outside of all processes."""
         hooks = sys.get_asyncgen_hooks()
         collecting = gc.isenabled()
         sys.set_asyncgen_hooks(self._generator_started, self._generator_dropped)
@@ -175,12 +178,12 @@ class Scheduler:
                 gc.enable()
 
     def close(self) -> None:
-        """Kill everything that is left, so that no coroutine is dropped half-way."""
+        """Kill all loops, so that no coroutine is dropped while it is suspended."""
         for loop in self.loops:
             loop.kill()
 
     def _run_until_done(self, main: asyncio.Future[Any]) -> None:
-        """Run whatever is due, instant by instant, up to the end of ``main``, the world's task."""
+        """Run all due callbacks, instant by instant, until ``main``, the world's task, ends."""
         ready, enter, world = self._ready, _set_running_loop, self.world
         take = ready.popleft
         count, limit = 0, _INSTANT_LIMIT - self._instant_callbacks
@@ -218,12 +221,12 @@ class Scheduler:
                 raise SimulationStuckError(f"time stands still at {self.now}: {loop} {handle!r}")
 
     def _leave(self) -> None:
-        """No callback runs."""
+        """Note that no callback runs now."""
         self.executing = None
         _set_running_loop(None)
 
     def _advance(self) -> None:
-        """Move time to the next due callback, and make ready all that is due then."""
+        """Move time to the next due callback, and make all callbacks ready that are due then."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heappop(timers)
@@ -262,23 +265,23 @@ class Scheduler:
             loop.create_task(generator.aclose())
 
 
-# The type stubs hold the abstract methods against us that are refused on purpose.
+# The type stubs would demand the abstract methods that SimLoop refuses on purpose.
 _LoopBase: Any = asyncio.AbstractEventLoop
 
 
 class SimLoop(_LoopBase):  # type: ignore[misc]
     """The event loop of one simulated process.
 
-    What reaches outside of the simulation (executors, sockets, signals, subprocesses) is refused:
-    ``AbstractEventLoop`` raises NotImplementedError for it.
+    It refuses everything outside of the simulation (executors, sockets, signals, subprocesses):
+    ``AbstractEventLoop`` raises NotImplementedError for that.
     """
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.name = name
-        # Neither running nor dead: paused. These two are asked for at every callback.
+        # A loop that is neither running nor dead is paused. Every callback reads these fields.
         self.running = True
         self.dead = False
-        # Something ran here; whoever watches takes it back.
+        # A callback has run. Watchers reset it.
         self.active = True
         self._scheduler = scheduler
         self._push_ready = scheduler.push_ready
@@ -287,11 +290,12 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         self.timer_cancelled = scheduler.timer_cancelled
         self._frozen: list[SimHandle | SimTimer] = []
         self._paused_at = 0.0
-        # What the loop would call "now": behind the clock in the first moments after a pause.
+        # The time that callbacks see which were ready when the pause began: a real loop, too, reads
+        # its clock once per turn.
         self._stale_time: float | None = None
-        self._stale_count = 0  # so many of the frozen callbacks were ready when the pause began
+        self._stale_count = 0  # how many of the frozen callbacks were ready when the pause began
         self._tasks: dict[int, weakref.ref[asyncio.Task[Any]]] = {}
-        self._forget_at = _TASKS_KEPT  # so many, dead and alive
+        self._forget_at = _TASKS_KEPT  # forget dead tasks when there are so many in all
         self._next_task = 0
         scheduler.loops.append(self)
 
@@ -302,13 +306,14 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     # ------------------------------------------------------------------- life of the process
 
     def pause(self) -> None:
-        """Stop running callbacks; they gather, as they do for a stopped process."""
+        """Stop running callbacks. They accumulate, as for a stopped process."""
         if self.running:
             self.running = False
             self._paused_at = self._scheduler.now
 
     def resume(self) -> None:
-        """Run what has gathered. What was ready at the pause still sees the time of the pause."""
+        """Run the callbacks that have accumulated. Those that were ready when the pause began still
+        see its time."""
         if self.running or self.dead:
             return
         self.running = True
@@ -324,14 +329,14 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     def kill(self) -> None:
         """Stop for good: nothing that belongs to this loop runs again.
 
-        Coroutines are closed at once, against a dead process: their clean-up code can neither
-        schedule anything nor reach the world.
+        Coroutines are closed at once. The process is dead by then, so their clean-up code can
+        neither schedule anything nor reach the world.
         """
         if self.dead:
             return
         self.running, self.dead = False, True
         self._frozen.clear()
-        if self._scheduler.executing is self:  # killed by something that it called itself
+        if self._scheduler.executing is self:  # its own callback has led to its death
             self._scheduler.world.call_soon(self._close_coroutines)
         else:
             self._close_coroutines()
@@ -340,7 +345,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
         previous = asyncio.events._get_running_loop()
         _set_running_loop(self)
         disabled = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)  # the dead do not speak
+        logging.disable(logging.CRITICAL)  # a dead process logs nothing
         try:
             for number in sorted(self._tasks):
                 reference = self._tasks.get(number)
@@ -355,9 +360,9 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             self._tasks.clear()
 
     def hand_in(self, callback: Callable[..., object], *args: Any) -> None:
-        """From outside of the process: at once if it runs, else when it goes on.
+        """Call back from outside of the process: at once if it runs, else after its pause.
 
-        For what resolves futures and no more: its own code runs by ``call_soon``.
+        Only for callbacks that resolve futures. The process's own code runs by ``call_soon``.
         """
         if self.running:
             callback(*args)
@@ -365,7 +370,7 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
             self.call_soon(callback, *args)
 
     def hold(self, handle: SimHandle | SimTimer) -> None:
-        """What is due now is kept for the end of the pause, or dropped with the dead."""
+        """Keep a callback that is due now for the end of the pause. A dead loop drops it."""
         if self.dead:
             return
         self._frozen.append(handle)
@@ -464,11 +469,11 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
     def get_exception_handler(self) -> None:
         return None
 
-    # False. Every future and every task asks: so there is no frame for it.
+    # Returns False. Every future and every task asks, so it costs no Python frame.
     get_debug = staticmethod(bool)
 
     def set_debug(self, enabled: bool) -> None:
-        """Asyncio's debugging works with real time: not here."""
+        """Ignored: asyncio's debugging works with real time."""
 
     def get_task_factory(self) -> None:
         return None
@@ -487,10 +492,10 @@ class SimLoop(_LoopBase):  # type: ignore[misc]
 
 
 def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Its clean-up may want to wait for things that never come: it is told again, then."""
+    """Close a coroutine. Its clean-up may await something, which never comes: close it again."""
     for _ in range(_CLOSED_AFTER):
         try:
             coroutine.close()
         except BaseException:
-            continue  # whatever its clean-up came to, nobody is there to care
+            continue  # nobody is left who could handle an error of the clean-up
         return

@@ -19,12 +19,12 @@ from world.network import Listener, Service
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
 
-# When a connecting kernel repeats its first packet, seconds after it, and when it gives up.
+# When a connecting kernel gives up.
 _CONNECT_GIVE_UP_S = 30.0
 
 
 class Surroundings(Protocol):
-    """What a network asks of the simulation that it is part of."""
+    """What a network needs of its simulation."""
 
     fabric: Fabric
     scheduler: Scheduler
@@ -34,7 +34,8 @@ class Surroundings(Protocol):
 
 
 class SimNetwork:
-    """Both planes, both directions, for one process. Host names are machines' names."""
+    """The data plane and the control plane of one process, as client and as server. Host names are
+    machines' names."""
 
     def __init__(self, simulation: Surroundings, process: Process) -> None:
         self.fabric = simulation.fabric
@@ -79,7 +80,7 @@ class SimNetwork:
     # ------------------------------------------------------------------------- the simulation
 
     def resolve(self, host: str) -> Machine | None:
-        """The machine of a name; what means "here" everywhere means this machine."""
+        """The machine of that name. Names such as ``localhost`` mean this machine."""
         if host in _THIS_MACHINE:
             return self.process.machine
         return self._simulation.machines.get(host)
@@ -88,8 +89,8 @@ class SimNetwork:
         self._simulation.note(self.process.name, kind, text)
 
     def internal_error(self, text: str) -> None:
-        """A handler failed with something that it should have handled."""
-        if not self.process.dead:  # else it is the clean-up of a killed handler
+        """A handler failed with an error that it should have handled."""
+        if not self.process.dead:  # else the error comes from the clean-up of a killed handler
             self._simulation.scheduler.errors.append((self.process.name, text))
 
 
@@ -114,7 +115,7 @@ class ByteListener:
             del self.process.machine.ports[self.port]
 
     def accept(self, transport: SimTransport) -> None:
-        """The kernel has a new connection; the process takes it when it runs."""
+        """Take a new connection as the kernel does. The process accepts it when it runs."""
         self.accepted = [other for other in self.accepted if not other.is_closing()]
         self.accepted.append(transport)
         self.process.loop.call_soon(self._begin, transport)
@@ -169,7 +170,7 @@ class _Connecting:
             give_up.cancel()
 
     def _arrive(self) -> None:
-        """At the target's machine."""
+        """The attempt arrives at the target's machine."""
         listener = self._target.ports.get(self._port)
         if not isinstance(listener, ByteListener):
             refused = ConnectionRefusedError(
@@ -184,7 +185,7 @@ class _Connecting:
             listener.process,
             self._port,
         )
-        # The first thing on its way back, so nothing that the server writes comes before it.
+        # The handshake is the first message on the way back: what the server writes comes after it.
         far.send_handshake(lambda: self._process.loop.call_soon(self._made, near))
         listener.accept(far)
 
@@ -192,7 +193,7 @@ class _Connecting:
         Route(self._fabric, self._target, self._process.machine).send(deliver)
 
     def _made(self, transport: SimTransport) -> None:
-        if self._result.done():  # given up meanwhile
+        if self._result.done():  # the client has given up meanwhile
             transport.abort()
             return
         transport.begin(self._factory())

@@ -1,7 +1,7 @@
 """Simulated machines and the processes on them.
 
-A machine keeps what survives a process: its disk, its clocks, its place on the network. A process
-keeps what dies with it: its event loop, its open connections, its ports.
+A machine has what survives a process: its disk, its clocks, its place on the network. A process has
+what dies with it: its event loop, its open connections, its ports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Resource(Protocol):
     """Something that the operating system holds for a process and clears up after it."""
 
     def die(self, *, silent: bool) -> None:
-        """The process is dead. ``silent``: and so is the machine, so nobody is told."""
+        """The process is dead. ``silent``: the machine is dead, too, so no peer is told."""
         ...
 
 
@@ -37,7 +37,7 @@ class Machine:
         self.disk = disk
         self.clock = clock
         self.powered = True
-        self.ports: dict[int, Resource] = {}  # listening, by number
+        self.ports: dict[int, Resource] = {}  # listeners by port number
         self.processes: list[Process] = []
         self._next_ephemeral = 49_152
 
@@ -48,7 +48,7 @@ class Machine:
         return self._next_ephemeral - 1
 
     def power_off(self) -> None:
-        """Everything on it is gone at once, and nobody is told. The disk keeps what was synced."""
+        """End everything on it at once, without telling peers. The disk keeps what was synced."""
         self.powered = False
         for process in list(self.processes):
             process.end(silent=True)
@@ -59,16 +59,16 @@ class Machine:
 
 
 class Process:
-    """A process: its tasks, timers and connections are its own and end with it."""
+    """A process. It owns its tasks, timers and connections, and they end with it."""
 
     def __init__(self, machine: Machine, name: str, scheduler: Scheduler, incarnation: int) -> None:
         self.machine = machine
         self.name = name
-        self.incarnation = incarnation  # of that name, from 1
+        self.incarnation = incarnation  # counts the processes of that name, from 1
         self.loop = SimLoop(scheduler, name)
         self.world: World  # set by the simulation, which knows the network
         self._scheduler = scheduler
-        self._resources: dict[int, Resource] = {}  # in the order of their making
+        self._resources: dict[int, Resource] = {}  # in the order in which they were made
         self._next_resource = 0
         machine.processes.append(self)
 
@@ -89,7 +89,7 @@ class Process:
         )
 
     def own(self, resource: Resource) -> int:
-        """Have it cleared up at this process's death; the number is for ``disown``."""
+        """Clear the resource up when this process dies. Returns a number for ``disown``."""
         self._next_resource += 1
         self._resources[self._next_resource] = resource
         return self._next_resource
@@ -104,7 +104,7 @@ class Process:
         return self.loop.create_task(main)
 
     async def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """From outside: run a coroutine in this process and wait for its result.
+        """Run a coroutine in this process, and wait for its result outside.
 
         Raises ProcessEndedError if the process dies first.
         """
@@ -118,13 +118,13 @@ class Process:
             self.disown(watch)
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait as the process: the machine's device works on during a pause."""
+        """Wait for a device of the machine. The device works on while the process is paused."""
         future = self.loop.create_future()
         self._scheduler.at(delay_s, self.loop.hand_in, _resolve, future)
         await future
 
     def kill(self) -> None:
-        """As by kill -9: nothing runs after; the kernel closes what was open."""
+        """Die as by kill -9: nothing runs after it, and the kernel closes open connections."""
         self.end(silent=False)
 
     def end(self, *, silent: bool) -> None:
@@ -138,7 +138,7 @@ class Process:
                 resource.die(silent=silent)
 
     def pause(self) -> None:
-        """As by SIGSTOP: connections stay, what arrives waits."""
+        """Stop as by SIGSTOP: connections stay open, and messages that arrive wait."""
         self.loop.pause()
 
     def resume(self) -> None:
@@ -146,7 +146,7 @@ class Process:
 
 
 class ProcessEndedError(Exception):
-    """The process died before what was asked of it was done."""
+    """The process died before it had finished a request."""
 
 
 class _Watch:

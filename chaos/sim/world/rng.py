@@ -8,8 +8,8 @@ import random
 class Streams:
     """Random streams by label, all derived from one seed.
 
-    One stream per concern keeps runs comparable: a draw more on one link does not shift what
-    another link, or a node, draws. Strings are hashed by SHA-512, so PYTHONHASHSEED has no say.
+    One stream per concern keeps runs comparable: one more draw on a link does not shift the draws
+    of another link or a node. Labels are hashed by SHA-512, so PYTHONHASHSEED has no influence.
     """
 
     def __init__(self, seed: int) -> None:
@@ -17,7 +17,7 @@ class Streams:
         self._streams: dict[str, random.Random] = {}
 
     def stream(self, label: str) -> random.Random:
-        """The stream of that label: the same object, going on, at every call."""
+        """The stream of that label. Every call returns the same object, which goes on drawing."""
         stream = self._streams.get(label)
         if stream is None:
             stream = self._streams[label] = random.Random(f"{self.seed}/{label}")

@@ -1,4 +1,4 @@
-"""The simulated control plane: unary calls and streams, each message on its own way."""
+"""The simulated control plane: unary calls, which may overtake each other, and ordered streams."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from world.network import Peer, Service
 
 logger = logging.getLogger(__name__)
 
-# As the real channels' keepalive options: a silent peer's streams break after that.
+# The keepalive options of real channels (interval, timeout): a silent peer's streams break.
 _CLIENT_KEEPALIVE_S = (10.0, 5.0)
 _SERVER_KEEPALIVE_S = (20.0, 10.0)
 # How many bytes a stream's sender may be ahead of its receiver.
 _WINDOW_BYTES = 1024 * 1024
 
-# Whoever is asked these cannot rely on the asker's still wanting it: a copy may come much later.
+# Calls whose copies may arrive much later: their handlers must not rely on the caller's waiting.
 _MAY_COME_LATE = frozenset(
     {
         "/stele.v1.Controller/AlterPartition",
@@ -39,7 +39,7 @@ _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log
 
 
 class ProcessNetwork(Protocol):
-    """What calls ask of the network of their process."""
+    """What calls need of their process's network."""
 
     fabric: Fabric
     process: Process
@@ -49,12 +49,12 @@ class ProcessNetwork(Protocol):
     def note(self, kind: str, text: str) -> None: ...
 
     def internal_error(self, text: str) -> None:
-        """A handler failed with something that it should have handled."""
+        """A handler failed with an error that it should have handled."""
         ...
 
 
 class RpcServer:
-    """A port that serves the control plane, and what runs there now."""
+    """A port that serves the control plane, and the calls that run there now."""
 
     def __init__(
         self, network: ProcessNetwork, port: int, service: Service, health: Mapping[str, bool]
@@ -101,7 +101,7 @@ class RpcServer:
 
 
 class ClientCall:
-    """A unary call as its client sees it: one answer, of whatever kind comes first."""
+    """A unary call at its client. It takes the first answer or error that comes."""
 
     def __init__(self, channel: SimChannel, method: str) -> None:
         self.network = channel.network
@@ -168,7 +168,7 @@ class ClientCall:
         )
 
     def _arrive(self, target: Machine, request: bytes, timeout_s: float) -> None:
-        """At the server's machine."""
+        """The request arrives at the server's machine."""
         self.network.fabric.wire.tell(Stage.ARRIVED, self._said(self.process.machine, target))
         server = target.ports.get(self._port)
         if not isinstance(server, RpcServer):
@@ -179,7 +179,7 @@ class ClientCall:
         call.begin(request, timeout_s)
 
     def reply(self, source: Machine, outcome: bytes | RpcError) -> None:
-        """At the server's machine: send what the call came to."""
+        """Send the outcome, from the server's machine."""
         fabric = self.network.fabric
         faults = fabric.faults
         if isinstance(outcome, bytes):
@@ -201,7 +201,7 @@ class ClientCall:
             self._answer.set_exception(error)
 
     def _end(self) -> None:
-        """Answered, out of time or cancelled: what still runs for it at the server is cancelled."""
+        """End the call. Whatever still runs for it at the server is cancelled."""
         if self.over or self.process.dead:
             return
         self.over = True
@@ -223,7 +223,7 @@ class ClientCall:
 
 
 class ServerCall:
-    """A unary call as it runs at the server."""
+    """A unary call at its server."""
 
     def __init__(self, server: RpcServer, client: ClientCall) -> None:
         self.server = server
@@ -236,7 +236,7 @@ class ServerCall:
     def begin(self, request: bytes, timeout_s: float) -> None:
         loop = self.server.process.loop
         self._task = loop.create_task(self._serve(request))
-        # The deadline travels with a gRPC call.
+        # A gRPC call carries its deadline to the server.
         self._deadline = loop.call_later(timeout_s, self.client_left)
 
     async def _serve(self, request: bytes) -> None:
@@ -290,25 +290,25 @@ class ServerCall:
 
 
 class StreamEnd:
-    """One end of a stream: an inbox, a way out, and how it ended."""
+    """One end of a stream: its inbox, its route to the peer, and how it ended."""
 
     def __init__(
         self, network: ProcessNetwork, peer: Machine, keepalive_s: tuple[float, float]
     ) -> None:
         self.network = network
         self.process = network.process
-        self.other: StreamEnd | None = None  # None while, or because, nobody has answered
+        self.other: StreamEnd | None = None  # None until the server has taken the stream
         self.route = Route(network.fabric, self.process.machine, peer)
         self._inbox: deque[bytes] = deque()
         self._ended = False  # the peer has ended its side in order
         self.broken: RpcError | None = None
-        self._news: asyncio.Future[None] | None = None  # while somebody waits for any
+        self._news: asyncio.Future[None] | None = None  # set while somebody waits for a message
         self._window = asyncio.Event()
-        self._ahead_bytes = 0  # sent, and not yet received by the peer's code
+        self._ahead_bytes = 0  # sent, but not yet received by the peer's code
         self._keepalive_s = keepalive_s
         self._timer: asyncio.TimerHandle | None = None
 
-    # The stream interface, within the process.
+    # The stream interface, called within the process.
 
     async def send(self, message: bytes) -> None:
         while True:
@@ -339,10 +339,10 @@ class StreamEnd:
             self._news = self.process.loop.create_future()
             await self._news
 
-    # Called by the other end, through the network, as this process's callbacks.
+    # The other end calls these through the network, as callbacks of this process.
 
     def deliver(self, action: Callable[[Any], None]) -> None:
-        """Have the other end do something, after what was sent before."""
+        """Let the other end act, after everything that was sent before."""
         self.route.send(lambda: self._at_the_other(action))
 
     def _at_the_other(self, action: Callable[[Any], None]) -> None:
@@ -360,7 +360,7 @@ class StreamEnd:
         self._wake()
 
     def break_off(self, error: RpcError) -> None:
-        """It is over at this end; messages that have arrived can still be received."""
+        """End the stream at this end. Messages that have arrived can still be received."""
         if self.broken is None and not self._ended:
             self.broken = error
         self.stop_keepalive()
@@ -371,7 +371,7 @@ class StreamEnd:
         self._window.set()
 
     def _tell(self) -> None:
-        """Whoever waits for a message is to look again; there is one at most."""
+        """Wake the one who waits for a message, if anybody does."""
         news, self._news = self._news, None
         if news is not None and not news.done():
             news.set_result(None)
@@ -380,7 +380,7 @@ class StreamEnd:
         self._tell()
         self._window.set()
 
-    # Keepalive pings, as gRPC sends them: by the process, so not during a pause.
+    # Keepalive pings, as in gRPC: the process sends them, so none are sent during its pause.
 
     def start_keepalive(self) -> None:
         self._timer = self.process.loop.call_later(self._keepalive_s[0], self._ping)
@@ -421,7 +421,7 @@ class ClientStream(StreamEnd):
         self.start_keepalive()
 
     def _arrive(self, target: Machine) -> None:
-        """At the server's machine: find who serves the port."""
+        """The stream arrives at the server's machine: find the server of the port."""
         port = self._channel.port
         server = target.ports.get(port)
         if isinstance(server, RpcServer):
@@ -547,12 +547,12 @@ class ServerStream(StreamEnd):
             self._wake()
 
     def client_left(self) -> None:
-        """The client has cancelled or died: its handler is told as gRPC tells it."""
+        """The client has cancelled or died. The handler hears of it as in gRPC."""
         self.break_off(RpcError(RpcCode.CANCELLED, "the client has gone"))
 
     def break_off(self, error: RpcError) -> None:
         super().break_off(error)
-        if not self._began:  # nor will it: a task that is cancelled before never runs
+        if not self._began:  # and it never will: a task that is cancelled first never runs
             self._server.calls.pop(self._number, None)
         if self._task is not None and not self._in_operation:
             self._task.cancel()
@@ -574,7 +574,7 @@ class SimChannel:
     def __init__(self, network: ProcessNetwork, host: str, port: int) -> None:
         self.network = network
         self.host, self.port = host, port
-        self.open_calls: dict[ClientCall | ClientStream, None] = {}  # in order of their making
+        self.open_calls: dict[ClientCall | ClientStream, None] = {}  # in the order of their start
         self._closed = False
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:

@@ -38,7 +38,7 @@ class Simulation:
         self.transcript.add(self.scheduler.now, where, kind, text)
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name, made at the first call; its name is its host name."""
+        """The machine of that name, which is also its host name. The first call makes it."""
         machine = self.machines.get(name)
         if machine is None:
             rng = self.streams.stream(f"machine/{name}")
@@ -52,7 +52,7 @@ class Simulation:
         return machine
 
     def process(self, machine: str, name: str | None = None) -> Process:
-        """Start a new, empty process on a machine; by default it bears the machine's name."""
+        """Start a new, empty process on a machine. By default it has the machine's name."""
         name = name or machine
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
         process = Process(self.machine(machine), name, self.scheduler, incarnation)
@@ -63,7 +63,7 @@ class Simulation:
         return process
 
     def kill(self, process: Process) -> None:
-        """As by kill -9."""
+        """Kill a process as by kill -9."""
         self.note(process.name, "kill")
         process.kill()
 
@@ -77,10 +77,10 @@ class Simulation:
         self.fabric.retransmit()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run to the end of ``main``, which stands outside of all processes.
+        """Run to the end of ``main``, which runs outside of all processes.
 
-        Afterwards every process is killed. Raises what ``main`` raised, or SimulationFailedError
-        when a process had a failure that nobody handled.
+        Every process is killed after that. Raises the error of ``main``, or SimulationFailedError
+        if a process had an unhandled failure.
         """
         try:
             result = self.scheduler.run(main)
@@ -95,4 +95,4 @@ class Simulation:
 
 
 class SimulationFailedError(AssertionError):
-    """Something went wrong inside of a process that its own code did not handle."""
+    """A process had a failure that its own code did not handle."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 from chaos.sim.world.fabric import Fabric, Route
 from chaos.sim.world.process import Process
 
-# What the kernels on both ends take in before a sender has to wait.
+# How many bytes the kernels on both ends buffer before a sender has to wait.
 _KERNEL_BYTES = 128 * 1024
 _HIGH_WATER_BYTES = 64 * 1024
 _NOTHING = memoryview(b"")
@@ -22,10 +22,10 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class SimTransport(asyncio.Transport):
-    """One end of a connection. What is written is looked at only when it arrives.
+    """One end of a connection. It copies written bytes only when they arrive.
 
-    That is as late as with uvloop, which does not copy either: bytes that are changed between
-    their writing and their leaving arrive changed.
+    Like uvloop it does not copy them before: bytes that are changed after they were written may
+    arrive changed.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class SimTransport(asyncio.Transport):
         self._route = Route(fabric, process.machine, peer.machine, on_give_up=self._given_up)
         self._protocol: asyncio.BaseProtocol | None = None
         self._resource = process.own(self)
-        # Set from the moment that this end is not to be used any more.
+        # Set once this end must not be used any more.
         self._closing = False
         self._eof_sent = False
-        # The kernel has let go of this end: what still arrives is answered with a reset.
+        # The kernel has dropped this end. It answers data that still arrives with a reset.
         self._gone = False
         self._lost_called = False
         self._inbox: deque[Bytes | None] = deque()  # arrived, not yet read; None: end of file
@@ -95,7 +95,7 @@ class SimTransport(asyncio.Transport):
         self._send((data,))
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
-        """What is written together arrives together, except on a link that is slow at times."""
+        """Bytes written together arrive together, except while a fault slows links down."""
         if self._fabric.faults.slow:
             for data in list_of_data:
                 self._send((data,))
@@ -126,7 +126,7 @@ class SimTransport(asyncio.Transport):
             self._route.send(self.peer_transport.eof_arrived)
 
     def close(self) -> None:
-        """Stop reading, let what was written go out, then tell the protocol."""
+        """Stop reading, send everything that was written, then tell the protocol."""
         if self._closing or self.process.dead:
             return
         self._closing = True
@@ -146,17 +146,17 @@ class SimTransport(asyncio.Transport):
     # ------------------------------------------------------------------- as the kernel behind it
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Within the process: hand the new connection to its protocol."""
+        """Hand the new connection to its protocol, within the process."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._schedule_pump()
 
     def send_handshake(self, deliver: Callable[[], object]) -> None:
-        """The first thing that the server's kernel sends: the connection is made."""
+        """Tell the client that the connection is made, before anything else is sent."""
         self._route.send(deliver)
 
     def die(self, *, silent: bool) -> None:
-        """The process is dead: the kernel sends what it had taken, or a part, and closes."""
+        """The process is dead. The kernel sends all or a part of what it had taken, and closes."""
         if self._gone:
             return
         self._closing = self._gone = True
@@ -190,7 +190,7 @@ class SimTransport(asyncio.Transport):
             self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def _answer_reset(self) -> None:
-        """Data for an end that is no more: its sender finds its connection reset."""
+        """Answer data for a dropped end: its sender finds the connection reset."""
         reply = Route(self._fabric, self.process.machine, self.peer_transport.process.machine)
         reply.send(self.peer_transport.reset_arrived)
 
@@ -200,7 +200,7 @@ class SimTransport(asyncio.Transport):
             self._lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def _lose(self, error: Exception | None) -> None:
-        """The connection is over; the protocol hears of it as soon as its process runs."""
+        """End the connection. The protocol hears of it as soon as its process runs."""
         if not self._gone:
             self._gone = True
             self.process.disown(self._resource)
@@ -219,7 +219,7 @@ class SimTransport(asyncio.Transport):
             self.process.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Within the process: give the protocol what has arrived, while it takes it."""
+        """Give the protocol the data that has arrived, until it pauses reading."""
         self._pump_scheduled = False
         try:
             while self._inbox and not self._reading_paused and not self._closing:
@@ -262,7 +262,7 @@ class SimTransport(asyncio.Transport):
                 count = room
                 buffer[:] = view[:room]
                 view = view[room:]
-            buffer.release()  # as asyncio does: the protocol may want to resize what it exports
+            buffer.release()  # as asyncio does: the protocol may want to resize its buffer
             protocol.buffer_updated(count)
             self.peer_transport.read_by_peer(count)
 

@@ -1,4 +1,4 @@
-"""What is said in unary calls of the control plane: laws listen, aimed faults hold it back."""
+"""Unary calls of the control plane, seen from outside: laws listen, aimed faults hold them back."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import NamedTuple
 
 
 class Stage(enum.Enum):
-    """Where a message is."""
+    """How far a call has come."""
 
     SENT = "sent"  # the request leaves its sender
     ARRIVED = "arrived"  # the request is at its target, which has not read it yet
-    ANSWERED = "answered"  # the answer leaves; nothing can take it back
+    ANSWERED = "answered"  # the answer leaves, and cannot be taken back
 
 
 class Said(NamedTuple):
-    """A request, or an answer together with what it answers."""
+    """A request, or an answer with its request."""
 
-    source: str  # the machine that asks
-    target: str  # the one that is asked
+    source: str  # the machine of the client
+    target: str  # the machine of the server
     method: str
     request: bytes
     answer: bytes = b""
 
 
 Listener = Callable[[Stage, Said], None]
-"""Called within the process that sends, or as the network: it must not stop a process itself."""
+"""Called within the sending process or by the network. It must not stop a process itself."""
 
 Hold = Callable[[Said], float]
-"""How many seconds longer a request is under way."""
+"""How many seconds a request is held back."""
 
 Echo = Callable[[Said], float | None]
-"""After how many seconds a copy of a request follows it, if one does."""
+"""After how many seconds a copy of the request follows; None: no copy."""
 
 
 class Wire:
-    """The places to listen and to interfere; empty unless somebody does."""
+    """Where laws listen and faults interfere."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[tuple[str, ...], Listener]] = []
-        self._listening: dict[str, tuple[Listener, ...]] = {}  # by method; asked for so far
+        self._listening: dict[str, tuple[Listener, ...]] = {}  # cache, by method
         self.holds: list[Hold] = []
         self.echoes: list[Echo] = []
 
     def listen(self, listener: Listener, *methods: str) -> None:
-        """Hear of the methods whose names end in one of these; of all, if none are named."""
+        """Hear of the methods whose names end in one of these. Without names, hear of all."""
         self._listeners.append((methods or ("",), listener))
         self._listening.clear()
 
