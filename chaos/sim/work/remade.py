@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -128,7 +129,9 @@ class Remade:
             await self._send(producer, b"<s-%d>" % number)
             await asyncio.sleep(self.rng.uniform(0.0, 0.4))
         async with asyncio.timeout(_PATIENCE_S):
-            while not await self._send(producer, b"<s-end>"):
+            # Each try has a value of its own: one that failed may have been written all the same.
+            tries = itertools.count(1)
+            while not await self._send(producer, b"<s-end-%d>" % next(tries)):
                 await asyncio.sleep(0.1)
         await producer.abort()  # each failed record was reported already
 
