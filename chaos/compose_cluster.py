@@ -24,11 +24,11 @@ _COMMAND_TIMEOUT_S = 600
 
 
 class ContainerError(Exception):
-    """An engine, compose or a firewall rule did not do as told; the message says which."""
+    """A container engine, compose or firewall command failed. The message says which."""
 
 
 def unavailable() -> str | None:
-    """Why no compose cluster can run here, or None where one can."""
+    """Why no compose cluster can run here, or None if one can."""
     try:
         client = docker.from_env(timeout=10)
         client.ping()
@@ -40,7 +40,7 @@ def unavailable() -> str | None:
 
 
 def cutting_unavailable() -> str | None:
-    """Why containers cannot be cut off from one another here, or None where they can."""
+    """Why containers cannot be cut off from one another here, or None if they can."""
     if os.geteuid() != 0:
         return "firewall rules need root"
     probe = subprocess.run(

@@ -29,8 +29,8 @@ STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _LOG_TAIL_LINES = 8
 _TOLD = "stele: "  # how a node begins what is for people
-# Below the range from which the kernel takes the ports of outgoing connections: a port that was
-# free when the cluster was laid out would else be some connection's when its node is restarted.
+# Below the range from which the kernel takes the ports of outgoing connections. Otherwise a
+# connection might have taken a node's port by the time the node is restarted.
 FREE_PORTS = range(20_000, 32_000)
 
 _SERVER = (sys.executable, "-m", "cli.main", "server")
@@ -76,11 +76,11 @@ class NodeProcess:
         return self.process.pid
 
     def log_tail(self) -> str:
-        """The last lines of the present or last process; those before it are other stories."""
+        """The last lines of the present or last process. Older lines belong to other processes."""
         return "\n".join(self._run_log()[-_LOG_TAIL_LINES:])
 
     def last_words(self) -> str:
-        """In one line: what the last process told people, else the last line of its log."""
+        """One line: the last process's message for people, or else the last line of its log."""
         log = self._run_log()
         said = [line for line in log if line.startswith(_TOLD)] or log or ["it said nothing"]
         return said[-1].removeprefix(_TOLD)
@@ -98,7 +98,7 @@ class NodeProcess:
         self.config_file.write_text(text)
 
     def spawn(self) -> None:
-        """Start the process, in a session of its own: a Ctrl-C here is not one there."""
+        """Start the process in a session of its own, so that a Ctrl-C here does not reach it."""
         command = [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())]
         with self.log_file.open("ab") as log:
             self._run_begins = log.tell()
@@ -170,28 +170,28 @@ class ProcessCluster:
             await _gone(nodes, timeout_s)
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL; the process is gone when this returns."""
+        """Send SIGKILL. The process is gone when this returns."""
         process = self.nodes[node_id].process
         if process is not None:
             process.kill()
             process.wait()
 
     async def stop_node(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM, and wait for the end of the process."""
         node = self.nodes[node_id]
         if node.running:
             os.kill(node.pid, signal.SIGTERM)
         await _gone([node], timeout_s)
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP: a node that neither works nor closes its connections."""
+        """Send SIGSTOP: the node neither works nor closes its connections."""
         os.kill(self.nodes[node_id].pid, signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
         os.kill(self.nodes[node_id].pid, signal.SIGCONT)
 
     async def restart(self, node_id: int, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start a node that was killed or stopped; a broker serves again when this returns."""
+        """Start a node that was killed or stopped. A broker serves again when this returns."""
         node = self.nodes[node_id]
         if node.running:
             raise ClusterError(f"{node.name} runs already")
