@@ -1,4 +1,4 @@
-"""Who is who: ids of 16 bytes (directories, clusters, topics) in Kafka's text form, partitions."""
+"""Ids of 16 bytes (directories, clusters, topics) in Kafka's text form, and ids of partitions."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LogDirectory:
         self.clean_shutdown = False
         """Whether the last life of the directory ended with ``close``."""
         self.previous_broker_epoch = -1
-        """Of that life, if it ended so; goes into the registration."""
+        """The broker epoch of that life if it ended with ``close``. The registration tells it."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that logs have cut off, not removed yet
@@ -89,7 +89,7 @@ class LogDirectory:
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
         self._is_loaded = False
-        self._loading_log = 0, 0  # its number, and of how many
+        self._loading_log = 0, 0  # (number of the log, number of all logs)
         self._commit = GroupCommit(disk, self._on_failed_sync)
         self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
 
@@ -190,13 +190,13 @@ class LogDirectory:
 
     @property
     def progress(self) -> str:
-        """What ``load`` is about, for people."""
+        """How far ``load`` has come, for people."""
         what = "opening" if self.clean_shutdown else "recovering"
         number, count = self._loading_log
         return f"{self.path}: {what} log {number} of {count}"
 
     def loading(self) -> Steps[None]:
-        """The steps of ``load``, for who takes them himself. Raises OSError."""
+        """The steps of ``load``, for callers that run them one by one. Raises OSError."""
         self._read_clean_shutdown()
         self._checkpoints.load()
         partitions: list[TopicPartition] = []

@@ -47,11 +47,11 @@ class Durability:
         self._disk = disk
         self._on_dirty = on_dirty
         self._on_unflushed = on_unflushed
-        self._dirty = False  # it was called, and no sync has begun since
-        # To be synced beside the active segment's file; each with the number of the requirement
-        # that named it last. A sync satisfies those that it began behind, and no later one.
+        self._dirty = False  # ``on_dirty`` was called, and no sync has begun since
+        # Paths to sync beside the active segment's file, each with the number of the last
+        # requirement that named it. A sync satisfies only requirements made before it began.
         self._unsynced_paths: dict[str, int] = {}
-        self._requirements = 0  # so far
+        self._requirements = 0  # how many were made so far
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
@@ -103,7 +103,7 @@ class Durability:
         if ticket.generation != self.generation:
             return False
         for path in ticket.paths:
-            # One that was required again since has changed again since: two rolls around one sync.
+            # A path that was required again since has changed again: two rolls during one sync.
             if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
                 self._unsynced_paths.pop(path, None)
         self.synced_offset = max(self.synced_offset, ticket.end_offset)

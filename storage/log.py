@@ -87,10 +87,10 @@ class PartitionLog:
         self.end_offset = recovered.end_offset
         """Offset of the next record. The last segment's end offset, always."""
         self.recovered_high_watermark = recovered.high_watermark
-        """As the last checkpoint said, within the log: whoever takes the log up begins with it."""
+        """The last checkpoint's high watermark, within the log. The log's user begins with it."""
         self.ask_high_watermark: Callable[[], int] = lambda: self.recovered_high_watermark
-        """Whoever takes the log up says how: the high watermark is theirs, the log keeps none. It
-        is asked for by checkpoints, which claim nothing above it."""
+        """The log's user sets it: the user keeps the high watermark, the log does not. Checkpoints
+        ask for it, and claim nothing above it."""
         self.truncated_bytes = recovered.truncated_bytes
         """What recovery took off as a torn write."""
         self.on_durable: Callable[[PartitionLog], None] | None = None

@@ -61,7 +61,7 @@ class OffsetCheckpoints:
         self.recovery_points = read_offsets(self._disk, f"{self._path}/{RECOVERY_POINT_FILE}")
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
-        self._renamed = True  # whoever wrote them may have died before the directory was synced
+        self._renamed = True  # their writer may have died before it synced the directory
 
     def of(self, key: TopicPartition) -> tuple[int, int, int]:
         """Recovery point, high watermark and start of a partition, as the files say."""

@@ -177,7 +177,7 @@ class Accumulator:
         return self._used_bytes + size <= self._config.buffer_memory
 
     def check_room(self, size: int) -> None:
-        """Raises BufferFullError. Who waits for room goes first."""
+        """Raises BufferFullError. Records that wait for room go first."""
         if self._room_waiters or not self.has_room(size):
             raise BufferFullError(
                 f"{self._used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
@@ -185,7 +185,7 @@ class Accumulator:
             )
 
     async def wait_for_room(self, size: int) -> None:
-        """Until there is room, first come first served. Who comes meanwhile may take it: look."""
+        """Wait for room, first come first served. Check it again: others may have taken it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (size, waiter)
         self._room_waiters.append(place)
