@@ -39,7 +39,7 @@ _HOMES = {
     "Producer": "stele.sync",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
-    "TopicPartition": "stele.records",
+    "TopicPartition": "stele.ids",
     "UnreadableBatchError": "stele.errors",
 }
 
