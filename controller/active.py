@@ -1,7 +1,8 @@
-"""Deciding over the quorum: the state machine's driver.
+"""The driver of the controller's state machine: decides, proposes to the quorum and answers.
 
-Decisions are made one after the other on the newest image, proposed at once and answered when
-they are committed. An answer without records waits, too: the image it was based on may yet be lost.
+Decisions are made one after the other on the newest image. Each is proposed at once and answered
+when it is committed. An answer without records waits as well, since the image that it is based on
+may not be committed yet and may still be lost.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Decide = Callable[[Context], ControllerResult[Reply]]
 
 
 class DecisionMaker:
-    """Holds the image chain; decides while this node leads the quorum."""
+    """Holds the image chain, and makes decisions while this node leads the quorum."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class DecisionMaker:
         self._quorum: MetadataQuorum | None = None
         # True once a batch could not be applied: the committed image may lack it.
         self.failed = False
-        # The quorum epoch in which this node decides; None: it does not decide.
+        # The quorum epoch in which this node decides. None while it does not decide.
         self._epoch: int | None = None
         self.metrics = ControllerMetrics(lambda: self._chain.committed)
 
@@ -59,8 +60,8 @@ class DecisionMaker:
 
     @property
     def newest(self) -> MetadataImage:
-        """The image with everything proposed. It differs from ``committed`` only while this node
-        leads."""
+        """The image after everything proposed. It differs from ``committed`` only while this node
+        decides."""
         return self._chain.newest
 
     @property
@@ -98,9 +99,9 @@ class DecisionMaker:
             self._fail(error)
 
     def voter_refusal(self, voter: Voter) -> Refusal | None:
-        """Why a controller with the voter's features cannot vote now; None: it can.
+        """Why a controller with the voter's features cannot vote now. None if it can.
 
-        Goes by everything decided so far: what is decided later will see the voter.
+        The answer is based on everything decided so far. Later decisions see the new voter.
         """
         if not self.active:
             message = "the controller that leads is not active yet; try again"
@@ -113,9 +114,9 @@ class DecisionMaker:
     # ---------------------------------------------------------------- decisions
 
     def submit(self, decide: Decide[Reply]) -> Reply:
-        """Decide and propose; return the reply without waiting for the commit.
+        """Decide and propose. Returns the reply without waiting for the commit.
 
-        Raises ApiError: the machine's refusal, or NOT_CONTROLLER when this node does not decide.
+        Raises ApiError with the machine's refusal, or NOT_CONTROLLER if this node does not decide.
         """
         return self._submit(decide).reply
 
@@ -161,22 +162,22 @@ class DecisionMaker:
                 )
 
     def _fail(self, error: MetadataError) -> None:
-        """The image differs from the log: from now on nothing is decided or told from it."""
+        """The image differs from the log. From now on this node decides nothing and answers
+        nothing from it."""
         logger.error("the metadata log does not fit the image: %s", error)
         self.failed = True
         self.resigned()
         self._on_fatal(error)
 
     async def settled(self) -> bool:
-        """Wait until everything proposed so far is committed; False if leadership was lost."""
+        """Wait until everything proposed so far is committed. False if leadership was lost."""
         return await self._chain.settled()
 
     async def decide(self, decide: Decide[Reply], *, request_id: bytes = b"") -> Reply:
         """Decide, propose and wait for the commit.
 
-        Raises ApiError when the machine refuses, with NOT_CONTROLLER when this node does not
-        decide (then nothing was proposed), and OutcomeUnknownError when it stopped deciding before
-        the commit.
+        Raises ApiError if the machine refuses, or NOT_CONTROLLER if this node does not decide (then
+        nothing was proposed). Raises OutcomeUnknownError if leadership was lost before the commit.
         """
         try:
             result = self._submit(decide)
@@ -198,8 +199,9 @@ class DecisionMaker:
     async def linearizable(self) -> MetadataImage:
         """The committed image, with every change that was acknowledged before this call.
 
-        A majority has to confirm that this node still leads: it may have been deposed and not
-        know it. Raises ApiError NOT_CONTROLLER when it does not decide, or no longer.
+        A majority must confirm that this node still leads, because it may have been deposed without
+        knowing it yet. Raises ApiError NOT_CONTROLLER if this node does not decide, or loses the
+        leadership meanwhile.
         """
         if self._quorum is None or self._epoch is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")

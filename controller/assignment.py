@@ -1,8 +1,9 @@
-"""The replicas of a partition on their way from one set to another (KIP-455). Pure arithmetic.
+"""The replicas of a partition during a reassignment (KIP-455). Pure arithmetic.
 
-While a partition is being reassigned it has the replicas of both sets: the target's first, in
-its order, then those to be removed. The reassignment is complete when the whole target is in the
-ISR.
+While a partition is being reassigned it has the replicas of both sets: first the target's, in the
+target's order, then those to be removed. The reassignment is complete when the whole target is in
+the ISR. Example: on the way from [1, 2, 3] to [4, 2] the replicas are [4, 2, 1, 3], of which 4 is
+being added, and 1 and 3 are being removed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from metadata.partitions import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The replicas of a partition; see ``PartitionState`` for what binds the four."""
+    """The four replica lists of a partition. ``PartitionState`` states their invariants."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -24,17 +25,18 @@ class Assignment:
 
     @classmethod
     def of(cls, state: PartitionState) -> Assignment:
-        """The present one."""
+        """The assignment that the partition has now."""
         return cls(
             state.replicas, state.adding_replicas, state.removing_replicas, state.original_replicas
         )
 
     @classmethod
     def towards(cls, state: PartitionState, target: Iterable[int]) -> Assignment:
-        """The assignment on its way to ``target``; already there if only the order changes.
+        """The assignment that begins a reassignment to ``target``. If the target has the same
+        brokers in another order, it takes effect at once.
 
         A target given while another reassignment is under way replaces it: only the new target
-        and the original replicas stay. A target of the original replicas therefore cancels it.
+        and the original replicas stay. So the original replicas as the target cancel it.
         """
         wanted = tuple(target)
         original = state.original_replicas or state.replicas
@@ -45,7 +47,7 @@ class Assignment:
         return cls((*wanted, *removing), adding, tuple(sorted(removing)), original)
 
     def applied_to(self, state: PartitionState) -> PartitionState:
-        """The state with these replicas. A broker that is no replica leaves every other list."""
+        """The state with these replicas. Brokers that are no replicas leave ISR and ELR."""
         here = set(self.replicas)
 
         def staying(ids: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,5 +66,5 @@ class Assignment:
 
 
 def may_complete(state: PartitionState, isr: Iterable[int]) -> bool:
-    """Whether ``isr`` has the whole target of a reassignment that is under way."""
+    """Whether a reassignment is under way and its whole target is in ``isr``."""
     return state.is_reassigning and set(state.target_replicas) <= set(isr)

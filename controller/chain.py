@@ -1,7 +1,7 @@
-"""The committed image, and the images of what was proposed on top of it.
+"""The committed image, and the image after each proposed batch.
 
-Each proposed batch keeps the image it leads to. When it commits, that becomes the committed
-image; when leadership is lost, all of them are dropped and the committed one counts again.
+When a batch commits, its image becomes the committed one. When leadership is lost, the images of
+all proposed batches are dropped, and the committed image is the newest again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ class _Proposed:
     base_offset: int
     last_offset: int
     image: MetadataImage  # after the batch
-    settled: asyncio.Future[bool]  # True: committed; False: the outcome is not known here
+    settled: asyncio.Future[bool]  # True: committed; False: leadership was lost before
 
 
 class ImageChain:
-    """``committed`` ← proposed batches, oldest first. Without leadership there are none."""
+    """The committed image and the proposed batches, oldest first. There are none of these while
+    this node does not lead."""
 
     def __init__(self) -> None:
         self.committed: MetadataImage = EMPTY
         self._proposed: deque[_Proposed] = deque()
-        # Offsets up to which ``caught_up`` waits, and whom it tells: True as ``_Proposed.settled``.
+        # The end offsets that ``caught_up`` waits for, and the futures that tell it. Their results
+        # mean the same as those of ``_Proposed.settled``.
         self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     @property
@@ -48,7 +50,10 @@ class ImageChain:
         self._proposed.append(_Proposed(base_offset, last_offset, image, settled))
 
     def commit(self, batch: CommittedBatch) -> None:
-        """A batch is committed: one of ours, or one of another leader."""
+        """A batch is committed: the oldest that this node proposed, or another leader's.
+
+        Raises MetadataError if it is not the batch that this node proposed.
+        """
         if not self._proposed:
             self.committed = replay_values(self.committed, batch.base_offset, batch.records)
             return
@@ -63,7 +68,7 @@ class ImageChain:
             oldest.settled.set_result(True)
 
     def advance(self, end_offset: int) -> None:
-        """Everything below ``end_offset`` is committed, the quorum's control records as well."""
+        """Everything below ``end_offset`` is committed, including the quorum's control records."""
         if self.committed.offset < end_offset - 1:
             self.committed = replace(self.committed, offset=end_offset - 1)
         self._tell_awaited(lambda wanted: wanted <= end_offset, came=True)
@@ -75,7 +80,7 @@ class ImageChain:
         self._awaited = [each for each in self._awaited if not each[1].done()]
 
     def reset(self, image: MetadataImage) -> None:
-        """A snapshot takes the place of what was committed: never while this node decides."""
+        """A snapshot replaces the committed image. This never happens while this node decides."""
         if self._proposed:
             raise MetadataError("a snapshot came while decisions were under way")
         self.committed = image
@@ -89,11 +94,11 @@ class ImageChain:
         self._tell_awaited(lambda wanted: True, came=False)
 
     async def settled(self) -> bool:
-        """Wait until everything proposed so far is committed; False if leadership was lost."""
+        """Wait until everything proposed so far is committed. False if leadership was lost."""
         return await asyncio.shield(self._proposed[-1].settled) if self._proposed else True
 
     async def caught_up(self, end_offset: int) -> bool:
-        """Wait until ``committed`` has everything below ``end_offset``; False if leadership was
+        """Wait until ``committed`` has everything below ``end_offset``. False if leadership was
         lost."""
         if self.committed.offset >= end_offset - 1:
             return True

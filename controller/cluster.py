@@ -1,4 +1,5 @@
-"""Brokers: registered, fenced, unfenced, shut down in order (KIP-500, KIP-631, KIP-841)."""
+"""Decisions about brokers: registration, fencing, unfencing, controlled shutdown (KIP-500,
+KIP-631, KIP-841)."""
 
 from __future__ import annotations
 
@@ -33,12 +34,14 @@ class BrokerStanding:
 def register(
     context: Context, request: RegisterBrokerRequest, *, session_alive: bool
 ) -> ControllerResult[int]:
-    """Register a broker's process; the reply is its broker epoch.
+    """Register a broker's process. The reply is its broker epoch.
 
-    ``session_alive``: whether the process registered under that id before is known to live.
-    A registration fences the broker, which ends its leaderships. A process that starts anew never
-    continues the leader epoch of the process before it: followers may have fetched records that
-    were not yet on that process's disk.
+    ``session_alive``: whether the process that is registered under this id counts as alive.
+    A registration fences the broker, which ends its leaderships. A new process never continues a
+    leader epoch of the process before it: followers may have fetched records of that epoch that
+    never reached the disk.
+    Raises ApiError DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION and others for an invalid
+    registration.
     """
     _check_registration(context, request)
     check_listeners(context, _endpoints(request), request.broker_id, request.inter_broker_listener)
@@ -46,7 +49,7 @@ def register(
     existing = context.image.broker(request.broker_id)
     lost = _Losses(existing, request)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
-        # The answer got lost, or the process found more broken replicas while it ran.
+        # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
         return decision.result(existing.broker_epoch)
     if existing is not None and not existing.fenced and session_alive:
@@ -106,11 +109,11 @@ def _endpoints(request: RegisterBrokerRequest) -> list[Endpoint]:
 
 
 class _Losses:
-    """Which of a broker's replicas lost records, as far as its registration tells."""
+    """Which of a broker's replicas lost records, according to its registration."""
 
     def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
         self._broker = frozenset({request.broker_id})
-        # A directory that is gone may have held any of them.
+        # A log directory that is gone may have held any of its replicas.
         self._all = existing is not None and not (
             set(existing.log_directories) <= set(request.log_directories)
         )
@@ -126,7 +129,11 @@ class _Losses:
 def _leave(
     decision: Decision, broker_id: int, *, leaving: frozenset[int], lost: _Losses | None = None
 ) -> None:
-    """Take a broker that may no longer lead out of the partitions it stands in."""
+    """Change the partitions of a broker that is fenced, shuts down or has lost records.
+
+    ``leaving`` and ``lost`` say who leaves the ISRs, as ``leaving`` and ``lossy`` of
+    ``partitions.change``.
+    """
 
     def concerned(state: PartitionState) -> bool:
         return broker_id in (state.isr if lost is None else state.replicas)
@@ -143,7 +150,8 @@ def _leave(
 
 
 def current(context: Context, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-    """The registration that a request names. Raises when it is not the present one."""
+    """The broker's registration. Raises ApiError BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if
+    it is not the one with ``broker_epoch``."""
     registration = context.image.broker(broker_id)
     if registration is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
@@ -159,10 +167,10 @@ def current(context: Context, broker_id: int, broker_epoch: int) -> BrokerRegist
 def heartbeat(
     context: Context, request: HeartbeatRequest, *, shutdown_offset: int | None
 ) -> ControllerResult[BrokerStanding]:
-    """Move a broker on: unfence it once it has caught up, fence it or let it go as it wishes.
+    """Unfence a broker that has caught up; fence it, or begin its shutdown, if it asks for that.
 
-    ``shutdown_offset``: the offset of the decision that put it into controlled shutdown; None
-    while there was none. It may go when it has itself applied that, and so leads nothing.
+    ``shutdown_offset``: the offset of the decision that began its controlled shutdown, None before
+    that. The broker may shut down once it has applied that decision, and therefore leads nothing.
     """
     registration = current(context, request.broker_id, request.broker_epoch)
     if registration.incarnation_id != request.incarnation_id:
@@ -204,7 +212,7 @@ def heartbeat(
 
 
 def fence(context: Context, broker_id: int, broker_epoch: int) -> ControllerResult[bool]:
-    """Fence a broker that is gone; the reply says whether there was anything to do."""
+    """Fence a broker that is gone. The reply is False if there was nothing to do."""
     decision = Decision(context)
     registration = context.image.broker(broker_id)
     if registration is None or registration.broker_epoch != broker_epoch or registration.fenced:
@@ -218,10 +226,9 @@ def unregister(
 ) -> ControllerResult[UnregisterBrokerResponse]:
     """Forget a broker that is gone for good. Assignments keep naming it until they are changed.
 
-    A broker that registers under this id later may have other disks, so the replicas of this one
-    count no more: it leaves every ISR and ELR as if it had lost its records. This is stricter than
-    Kafka in two points: the broker has to be fenced, and no partition may lose its last complete
-    replica.
+    A broker that registers under this id later may have other disks. So this one leaves every ISR
+    and ELR as if it had lost its records. This is stricter than Kafka in two points: the broker
+    must be fenced, and no partition may lose its last complete replica.
     Raises ApiError BROKER_ID_NOT_REGISTERED, INVALID_REQUEST.
     """
     broker_id = request.broker_id
@@ -308,9 +315,9 @@ def _change_room(
 ) -> None:
     """A broker has run out of room, or has room again.
 
-    Without room it yields: brokers with room take over its partitions, where there are any. Once it
-    has room again, it takes over partitions whose leader has none. The others come back to it by a
-    preferred election.
+    A broker without room yields: where an in-sync replica has room, that one takes over. A broker
+    that has room again takes over partitions whose leader has none. A preferred election gives it
+    the others back.
     """
     broker_id, changed = registration.broker_id, request.out_of_room != registration.out_of_room
     if changed:

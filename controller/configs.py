@@ -1,4 +1,4 @@
-"""Dynamic configuration: altered on topics, brokers and the cluster; described."""
+"""Changes and descriptions of the dynamic configuration of topics, brokers and the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
 def bootstrap(context: Context) -> ControllerResult[None]:
-    """The first records of a cluster: its format, and what all its nodes must agree on."""
+    """The first records of a cluster: its metadata.version, and the min.insync.replicas on which
+    controllers and leaders must agree (KIP-966)."""
     decision = Decision(context)
     if METADATA_VERSION not in context.image.features:
         level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=METADATA_VERSION_LEVEL)
@@ -61,7 +62,7 @@ def _record(resource: ConfigResource, name: str, value: str | None) -> pb.Metada
 def alter_configs(
     context: Context, request: admin.AlterConfigsRequest
 ) -> ControllerResult[admin.AlterConfigsResponse]:
-    """Set and remove single keys, or replace all; a resource changes as a whole or not at all.
+    """Set and remove single keys, or replace all. A resource changes as a whole or not at all.
 
     Raises ApiError POLICY_VIOLATION for a request of too many changes.
     """
@@ -114,7 +115,7 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
 def _new_value(
     decision: Decision, resource: ConfigResource, change: admin.AlterConfigsRequest.Change
 ) -> str | None:
-    """The key's value after a change; None: the default (KIP-339)."""
+    """The key's value after a change. None restores the default (KIP-339)."""
     value = change.value if change.HasField("value") else None
     if change.list_operation == ListOperation.REPLACE:
         return value
@@ -124,12 +125,12 @@ def _new_value(
     if key is None or value is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG if value is not None else ErrorCode.INVALID_REQUEST,
-            f"{change.name}: only a value can be {verb} a key that there is",
+            f"{change.name}: only a value can be {verb} a key, and the key must exist",
         )
     if key.type is not Type.LIST:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"{change.name} is no list: nothing can be {verb} it",
+            f"{change.name} is not a list: nothing can be {verb} it",
         )
     present = _items(_present_value(decision, resource, key))
     wanted = _items(value)
@@ -149,7 +150,7 @@ def _present_value(decision: Decision, resource: ConfigResource, key: ConfigKey)
 
 
 def _items(text: str) -> dict[str, None]:
-    """In order, each once."""
+    """The items of a comma-separated list, in order, each once."""
     return dict.fromkeys(item.strip() for item in text.split(",") if item.strip())
 
 
@@ -193,11 +194,11 @@ def _broker_id(resource: ConfigResource) -> int | None:
 
 
 def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
-    """Bring partitions in line with changed rules of election.
+    """Apply changed rules of election to the partitions.
 
-    An unclean election may be allowed now. With fewer in-sync replicas required, an ISR that was
-    too small may commit again, and the replicas that left it are eligible no longer. The records
-    that say so stand in the same batch as the change, so no leader acts on the change before them.
+    An unclean election may be allowed now. If fewer in-sync replicas are required, an ISR that was
+    too small may commit again, and the replicas that left it are no longer eligible. The records
+    that say so are in the same batch as the change, so no leader acts on the change before them.
     """
     image = decision.image
     topics = None
@@ -220,9 +221,10 @@ def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
 def describe_configs(
     image: MetadataImage, static: Mapping[str, str], request: admin.DescribeConfigsRequest
 ) -> admin.DescribeConfigsResponse:
-    """Every key of each resource with its value and where that comes from.
+    """Every key of each resource with its value and the source of the value.
 
-    ``static`` is the answering node's own: another broker's server.properties is not known here.
+    ``static`` is the server.properties of the answering node. It does not know those of other
+    nodes.
     """
     answers = []
     for wanted in request.resources:

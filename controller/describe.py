@@ -1,4 +1,4 @@
-"""The cluster as administrators see it, from an image."""
+"""Descriptions of the cluster and its topics for administrators, made from an image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from stele.wire.v1 import admin_pb2 as admin
 def describe_cluster(
     image: MetadataImage, *, cluster_id: str, controller_id: int, listener: str
 ) -> admin.DescribeClusterResponse:
-    """All brokers with their addresses on ``listener``; ``controller_id`` -1: none is known."""
+    """All brokers with their addresses on ``listener``. ``controller_id`` is -1 if no active
+    controller is known."""
     return admin.DescribeClusterResponse(
         cluster_id=cluster_id,
         controller_id=controller_id,
@@ -42,7 +43,8 @@ def _broker(registration: BrokerRegistration, listener: str) -> admin.BrokerDesc
 def describe_topics(
     image: MetadataImage, request: admin.DescribeTopicsRequest
 ) -> admin.DescribeTopicsResponse:
-    """The topics named, in that order; all by name when none is."""
+    """The topics that the request names, in its order. All topics in order of their names if it
+    names none."""
     if not request.names:
         topics = [_topic(image, topic) for topic in image.sorted_topics()]
         return admin.DescribeTopicsResponse(topics=topics)

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, or that time brings."""
+"""Elections of partition leaders: on request, after a takeover, and for preferred replicas."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Answer = ElectLeadersResponse.Partition
 def elect_leaders(
     context: Context, request: ElectLeadersRequest
 ) -> ControllerResult[ElectLeadersResponse]:
-    """Elect the preferred leader, or an unclean one where there is none.
+    """Elect the preferred leader, or (``unclean``) any leader where there is none.
 
-    A request that names no partitions means all; the reply then leaves out those that need no
-    election.
+    A request that names no partitions means all of them. The reply then leaves out those that need
+    no election.
     Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
     check_size(len(request.partitions), "partitions")
@@ -36,7 +36,8 @@ def elect_leaders(
 
 
 class _Asked:
-    """The elections of one request: each sees the decisions of those before it."""
+    """The elections of one request. Each sees the decisions of those before it, since a request may
+    name a partition twice."""
 
     def __init__(self, context: Context, election: Election) -> None:
         self._context = context
@@ -91,10 +92,10 @@ class _Asked:
 
 
 def elect_leaderless(context: Context) -> ControllerResult[int]:
-    """Elect wherever there is no leader and there could be one; the reply counts the changes.
+    """Elect leaders for partitions without one, where possible. The reply counts the changes.
 
     Every change that makes an election possible also elects. A controller that takes over calls
-    this, in case an earlier controller decided by other rules.
+    this in case an earlier controller decided by other rules.
     """
     decision = Decision(context)
     decision.extend(changes(context.image, context.static, is_leaderless))
@@ -102,10 +103,10 @@ def elect_leaderless(context: Context) -> ControllerResult[int]:
 
 
 def rebalance(context: Context, *, percentage: int) -> ControllerResult[int]:
-    """Give leadership back to preferred replicas of brokers that lead too few of theirs.
+    """Elect preferred leaders for brokers that lead too few of the partitions that prefer them.
 
-    ``percentage``: the share of a broker's preferred partitions that may be led elsewhere
-    (leader.imbalance.per.broker.percentage). The reply counts the partitions changed.
+    ``percentage``: the share of such partitions that other brokers may lead
+    (leader.imbalance.per.broker.percentage). The reply counts the changed partitions.
     """
     decision = Decision(context)
     preferred: dict[int, int] = {}

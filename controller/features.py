@@ -1,4 +1,4 @@
-"""Feature levels: finalized, raised and lowered (KIP-584, KIP-778)."""
+"""Changes of the finalized feature levels (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = UpdateFeaturesResponse.Feature
 def update_features(
     context: Context, request: UpdateFeaturesRequest
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """Finalize other levels: all of the request, or none when one is refused.
+    """Raise or lower levels. If one update of the request is refused, none takes effect.
 
     Raises ApiError POLICY_VIOLATION for a request of too many features.
     """
@@ -91,7 +91,8 @@ def _check(context: Context, update: Update, before: int) -> None:
 
 
 def _nodes(context: Context, name: str) -> Iterator[tuple[str, FeatureRange]]:
-    """Every node that reads the metadata log: its name for messages, and the levels it supports."""
+    """Every node that reads the metadata log: the beginning of a message about its support, and the
+    levels that it supports."""
     for registration in context.image.sorted_brokers():
         known = supported_by(registration.features, name)
         yield f"broker {registration.broker_id} supports", known

@@ -1,4 +1,4 @@
-"""Heartbeat streams, probes and the fencing that follows: liveness, driven."""
+"""The driver of ``controller.liveness``: heartbeat streams, probes and fencing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROBE_METHOD = "/stele.v1.BrokerControl/Probe"
 
 
 class Heartbeats:
-    """Serves the heartbeat streams and decides from them, and from probes, who is alive."""
+    """Serves the brokers' heartbeat streams, probes brokers, and fences those that are gone."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Heartbeats:
         leader_id: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """``listener``: the listener whose gRPC endpoint is probed; "" any. ``wake`` is called when
-        ``deadline`` may have come nearer."""
+        """``listener``: the listener whose gRPC endpoint is probed; "" for any. ``wake`` is called
+        when ``deadline`` may be earlier than before."""
         self._decisions = decisions
         self._listener = listener
         self._clock = clock
@@ -53,12 +53,12 @@ class Heartbeats:
         self._leader_id = leader_id
         self._wake = wake
         self._liveness = Liveness(session_timeout_ms / 1000)
-        # The offset of the decision that began each broker's controlled shutdown, by epoch.
+        # By broker epoch: the offset of the decision that began the broker's controlled shutdown.
         self._shutdown_offsets: dict[int, int] = {}
-        # For each broker that yields: the topics and brokers of the image after it last yielded.
-        # While the newest image has the same objects, there is nothing more to yield.
+        # By broker that yields: the topics and brokers of the image after it last yielded. While
+        # the newest image has the same objects, there is nothing more to yield.
         self._yielded: dict[int, tuple[object, object]] = {}
-        # For each broker without room: the topics that were looked at, and whether it leads any.
+        # By broker without room: the topics that were examined, and whether it leads any of them.
         self._led_by_full: dict[int, tuple[Topics, bool]] = {}
         self._streams: dict[int, Stream] = {}
         self._probes: dict[int, asyncio.Task[None]] = {}
@@ -76,7 +76,7 @@ class Heartbeats:
         self._wake()
 
     def resigned(self) -> None:
-        """This node is no longer the active controller: its brokers have to find the new one."""
+        """This node is no longer the active controller. Its brokers have to find the new one."""
         self._liveness.resigned()
         for number in sorted(self._streams):
             stream = self._streams[number]
@@ -99,7 +99,7 @@ class Heartbeats:
         return self._number
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """Hold a task until it is done."""
+        """Hold a reference to a task until it is done: the event loop keeps only a weak one."""
         number = self._next_number()
         self._probes[number] = task
         task.add_done_callback(lambda _: self._probes.pop(number, None))
@@ -118,7 +118,7 @@ class Heartbeats:
                 except DecodeError as error:
                     raise RpcError(RpcCode.INVALID_ARGUMENT, "not a heartbeat") from error
                 if broker_id not in (None, request.broker_id):
-                    raise RpcError(RpcCode.INVALID_ARGUMENT, "one stream is one broker's")
+                    raise RpcError(RpcCode.INVALID_ARGUMENT, "a stream belongs to one broker")
                 broker_id = request.broker_id
                 await stream.send((await self._answer(request, number)).SerializeToString())
                 if not self._decisions.active:
@@ -137,7 +137,7 @@ class Heartbeats:
         try:
             standing = await self._heartbeat(request, stream)
         except ApiError as error:
-            # A lost decision is simply made again by the next controller.
+            # The next controller simply makes a lost decision again.
             lost = error.code is ErrorCode.REQUEST_TIMED_OUT
             response.error = ErrorCode.NOT_CONTROLLER if lost else error.code
             response.message = explain(response.error, error.message)
@@ -170,10 +170,10 @@ class Heartbeats:
         return standing
 
     def _leads_nothing_at(self, request: HeartbeatRequest) -> int:
-        """An offset of the metadata at which the broker leads nothing. 0 if it leads something, or
-        if it has the newest metadata and can see for itself.
+        """A metadata offset at which the broker leads nothing. 0 if it leads something, if it has
+        room, or if it has the newest metadata.
 
-        A broker whose disk is full may be unable to keep the metadata that says so.
+        A broker whose disk is full may be unable to store the metadata that deposes it.
         """
         image = self._decisions.committed
         if not request.out_of_room or request.metadata_offset >= image.offset:
@@ -187,7 +187,7 @@ class Heartbeats:
         return 0 if known[1] else image.offset
 
     def _decide(self, request: HeartbeatRequest) -> BrokerStanding:
-        """Raises ApiError."""
+        """Decide about a heartbeat, without waiting for the commit. Raises ApiError."""
         shutdown_offset = self._shutdown_offsets.get(request.broker_epoch)
 
         def submit(asked: HeartbeatRequest) -> BrokerStanding:
@@ -207,7 +207,7 @@ class Heartbeats:
             registration = newest.broker(request.broker_id)
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or registration is None:
                 raise
-            # Our own disk is full, too. That must not cost the broker its session.
+            # This controller's own disk is full. The broker must not lose its session for that.
             asked.out_of_room, asked.yields = registration.out_of_room, False
             return submit(asked)
         if request.yields:
@@ -222,15 +222,15 @@ class Heartbeats:
     # ---------------------------------------------------------------- duties
 
     def deadline(self) -> float | None:
-        """When ``run_due`` has something to do, on the monotonic clock."""
+        """When ``run_due`` has something to do, in seconds of the monotonic clock."""
         return self._liveness.deadline()
 
     def resumed(self) -> None:
-        """This process stood still for a while."""
+        """This process stood still for a while: give brokers time to be heard."""
         self._liveness.resumed(self._clock.monotonic())
 
     def run_due(self) -> None:
-        """Send the probes and fence the brokers whose time has come."""
+        """Send the probes and do the fencings that are due."""
         for action in self._liveness.due(self._clock.monotonic()):
             if isinstance(action, Probe):
                 task = asyncio.get_running_loop().create_task(self._probe(action), name="probe")
@@ -290,7 +290,7 @@ class Heartbeats:
         except (RpcError, DecodeError) as error:
             refused = isinstance(error, RpcError) and error.code in (
                 RpcCode.UNAVAILABLE,
-                RpcCode.UNIMPLEMENTED,  # somebody else listens there now
+                RpcCode.UNIMPLEMENTED,  # another service listens there now
             )
             return Silence.REFUSED if refused else Silence.NO_ANSWER
         finally:

@@ -1,7 +1,8 @@
 """AlterPartition: a leader proposes its ISR (KIP-497, KIP-841, KIP-903).
 
-A compare-and-set: the proposal counts only if it was made on the partition's present epochs, by
-its leader, with members that are alive in the incarnation the leader saw.
+A proposal is a compare-and-set. It counts only if it names the partition's current leader epoch and
+partition epoch, comes from the partition's leader, and if its members still have the registrations
+under which the leader heard them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Answer = AlterPartitionResponse.Partition
 def alter_partitions(
     context: Context, request: AlterPartitionRequest
 ) -> ControllerResult[AlterPartitionResponse]:
-    """Decide every proposal by itself; errors are per partition.
+    """Decide each proposal on its own; errors are per partition.
 
     Raises ApiError (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) for the request as a whole.
     """
@@ -94,10 +95,10 @@ def _eligibility(
     state: PartitionState,
     members: Sequence[AlterPartitionRequest.Member],
 ) -> ErrorCode:
-    """A member must be active in the registration that the leader heard it fetch under.
+    """Each member must be active, with the broker epoch under which the leader heard it fetch.
 
-    A broker that restarted in between may lack what its earlier process had. A broker whose disk is
-    full does not join either: it was taken out for that reason.
+    A broker that restarted in between may lack records that its earlier process had. A broker whose
+    disk is full must not join: the controller takes such brokers out of ISRs.
     """
     for member in members:
         registration = image.broker(member.broker_id)

@@ -1,4 +1,4 @@
-"""Brokers must reach one another: each has the listener by which another one looks for it."""
+"""Brokers must reach one another: each needs the listener that the others use for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _KEY = "inter.broker.listener.name"
 def check_listeners(
     context: Context, endpoints: Sequence[Endpoint], broker_id: int, listener: str
 ) -> None:
-    """Refuse a broker that others would not find, or that would not find others.
+    """Refuse a broker that others could not reach, or that could not reach others.
 
-    ``listener``: the broker's own inter.broker.listener.name; "" if it did not tell. Fenced brokers
-    do not count: they may be gone for good or come back with another configuration, and are checked
-    when they are unfenced. Raises ApiError INVALID_REGISTRATION.
+    ``listener``: the broker's own inter.broker.listener.name; "" if the registration has none.
+    Fenced brokers do not count: they may be gone for good or come back with another configuration,
+    and are checked when they are unfenced. Raises ApiError INVALID_REGISTRATION.
     """
     others = [
         each

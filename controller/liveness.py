@@ -1,16 +1,16 @@
 """Which brokers are alive: soft state of the active controller, lost with its leadership. Pure.
 
-A process that was killed is noticed at once, because its heartbeat stream ends; a probe then
-tells whether it is really gone. A broker that is silent, but whose stream did not end, has the
-session timeout. Times are seconds of the monotonic clock.
+When a process is killed, its heartbeat stream ends at once, and a probe then tells whether it is
+really gone. A broker whose stream stays open in silence has the session timeout. Times are seconds
+of the monotonic clock.
 
     connected ── stream ends ──> missing: probed at once; refused, or answered by another
         ^                        incarnation: fence; answered by its own: missing, but alive;
         │                        no answer and no new stream within STREAM_GRACE_S: fence
         └──── heartbeat ─────────
-    missing but alive: probed every PROBE_INTERVAL_S, as its death would not show otherwise
-    not heard of since this controller took over: as missing but alive, from TAKEOVER_GRACE_S on
-    silent for the session timeout, in whatever state: fence
+    missing but alive: probed every PROBE_INTERVAL_S, as nothing else would show its death
+    not heard from since this controller took over: as missing but alive, after TAKEOVER_GRACE_S
+    silent for the session timeout, in any state: fence
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The broker of that registration is gone."""
+    """The process of that registration is gone: fence the broker."""
 
     broker_id: int
     broker_epoch: int
@@ -57,12 +57,13 @@ class Silence(enum.Enum):
 class _Tracked:
     broker_epoch: int
     incarnation_id: bytes
-    # When its last heartbeat came, or when we began to wait for one.
+    # When its last heartbeat came, or when this controller began to wait for one.
     last_contact_s: float
     stream: int | None = None  # the open stream, by the number its server gave it
-    # While there is no stream: when to probe next, None while a probe is under way.
+    # When to probe next. None if nothing is to be probed: a stream is open, a probe is under way,
+    # or the broker is to be fenced.
     probe_at_s: float | None = None
-    # When to give it up before the session timeout, and why.
+    # When to fence it before the session timeout, and why.
     fence_at_s: float | None = None
     reason: str = ""
 
@@ -72,14 +73,14 @@ class Liveness:
 
     def __init__(self, session_timeout_s: float) -> None:
         self._session_s = session_timeout_s
-        # Registrations that count as alive. One that was given up is missing here until its broker
-        # is heard from again.
+        # By broker: the registration that counts as alive. ``due`` removes those that are to be
+        # fenced. A heartbeat puts them back.
         self._tracked: dict[int, _Tracked] = {}
 
     # ---------------------------------------------------------------- what is heard
 
     def claimed(self, now: float, registrations: Iterable[BrokerRegistration]) -> None:
-        """This controller has just become active: brokers have yet to open their streams."""
+        """This controller has just become active. Brokers have not opened their streams yet."""
         self._tracked = {
             registration.broker_id: _Tracked(
                 registration.broker_epoch,
@@ -95,13 +96,13 @@ class Liveness:
         self._tracked = {}
 
     def heartbeat(self, now: float, registration: BrokerRegistration, stream: int) -> None:
-        """A heartbeat of the present registration came over a stream."""
+        """A heartbeat of the current registration came over a stream."""
         self._tracked[registration.broker_id] = _Tracked(
             registration.broker_epoch, registration.incarnation_id, now, stream
         )
 
     def stream_ended(self, now: float, broker_id: int, stream: int) -> None:
-        """A stream is over. One that was replaced by a newer one does not matter."""
+        """A stream has ended. It matters only if no newer stream has replaced it."""
         tracked = self._tracked.get(broker_id)
         if tracked is not None and tracked.stream == stream:
             tracked.stream = None
@@ -110,7 +111,7 @@ class Liveness:
             tracked.reason = "its heartbeat stream ended and it did not come back"
 
     def probed(self, now: float, probe: Probe, answer: bytes | Silence) -> None:
-        """A probe was answered with an incarnation id, or was not."""
+        """A probe was answered with an incarnation id, or failed."""
         tracked = self._tracked.get(probe.broker_id)
         if tracked is None or tracked.broker_epoch != probe.broker_epoch:
             return
@@ -125,7 +126,7 @@ class Liveness:
         tracked.probe_at_s = now + PROBE_INTERVAL_S
 
     def not_fenced(self, now: float, registration: BrokerRegistration, action: Fence) -> None:
-        """Fencing failed, for example on a full disk; it will be tried again."""
+        """Fencing failed, for example because of a full disk. It is tried again later."""
         if registration.broker_epoch == action.broker_epoch and not registration.fenced:
             self._tracked[registration.broker_id] = _Tracked(
                 registration.broker_epoch,
@@ -136,7 +137,7 @@ class Liveness:
             )
 
     def resumed(self, now: float) -> None:
-        """This process itself stood still and has yet to read what brokers sent meanwhile."""
+        """This process itself stood still, and has not read yet what brokers sent meanwhile."""
         least = now + RESUME_GRACE_S
         for tracked in self._tracked.values():
             tracked.last_contact_s = max(tracked.last_contact_s, least - self._session_s)
@@ -146,7 +147,7 @@ class Liveness:
     # ---------------------------------------------------------------- what follows
 
     def alive(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether that registration has not been given up."""
+        """Whether that registration counts as alive."""
         tracked = self._tracked.get(broker_id)
         return tracked is not None and tracked.broker_epoch == broker_epoch
 
@@ -168,7 +169,8 @@ class Liveness:
         return actions
 
     def deadline(self) -> float | None:
-        """When ``due`` next returns something if no broker is heard from before."""
+        """When ``due`` next returns something, if no broker is heard from before that. None if
+        nothing is tracked."""
         times = [tracked.last_contact_s + self._session_s for tracked in self._tracked.values()]
         for tracked in self._tracked.values():
             times += [at for at in (tracked.fence_at_s, tracked.probe_at_s) if at is not None]

@@ -2,8 +2,8 @@
 
 A decision is pure. It reads a ``Context`` and writes to a ``Decision``, which replays each record
 at once, so that later steps of the same decision see the earlier ones. All its records go into the
-log as one batch: no node ever sees a part of a decision.
-Refusals are ``ApiError``; then nothing was decided.
+log as one batch, so no node ever sees a part of a decision.
+A refusal is an ``ApiError``. Then nothing was decided.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from stele.world import Rng
 Reply = TypeVar("Reply")
 
 RECORDS_MAX = 10_000
-"""Records that one request may cause: a batch is applied in one go, so its size is a pause."""
+"""The most records that one request may cause. A batch is applied in one turn of the event loop, so
+its size decides how long everything else waits."""
 
 
 def check_size(count: int, what: str) -> None:
-    """Refuse a request that names too much: a decision is one step of the controller's loop.
+    """Refuse a request that names too many things: a decision takes one turn of the event loop.
 
-    Raises ApiError POLICY_VIOLATION, as Kafka's controller does for over-long requests.
+    Raises ApiError POLICY_VIOLATION, as Kafka's controller does for requests that are too long.
     """
     if count > RECORDS_MAX:
         raise ApiError(
@@ -43,14 +44,14 @@ class Context:
 
     # Everything decided so far, whether committed or not.
     image: MetadataImage
-    # The offset of the next record. It is above `image.offset`, but not always by one: the quorum
-    # writes records of its own.
+    # The offset of the next record. It is above `image.offset`, but not always by one, since the
+    # quorum also writes control records.
     next_offset: int
-    # The controller's own server.properties: the layer under the dynamic configuration.
+    # The controller's server.properties: the values where no dynamic configuration is set.
     static: Mapping[str, str]
     rng: Rng
     cluster_id: str
-    # The features that each voter told it supports, by node id; also of one that is being added.
+    # By node id: the feature levels that each voter has reported, also one that is being added.
     controllers: Mapping[int, Sequence[FeatureLevels]] = field(default_factory=dict)
 
 
@@ -62,12 +63,12 @@ class ControllerResult(Generic[Reply]):
     # The image after the records: the service keeps it instead of replaying them again.
     image: MetadataImage
     reply: Reply
-    # Whether the reply is that of an earlier decision, which may not be committed yet.
+    # Whether the reply repeats that of an earlier decision, which may not be committed yet.
     repeats: bool = False
 
 
 class Decision:
-    """Records in the making, and the image they lead to."""
+    """The records of a decision so far, and the image after them."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -102,5 +103,5 @@ class Decision:
         return ControllerResult(tuple(self._records), self.image, reply)
 
     def nothing(self, reply: Reply) -> ControllerResult[Reply]:
-        """The reply alone: for a request that only asked what would happen."""
+        """The reply without the records: for requests with ``validate_only``."""
         return ControllerResult((), self.context.image, reply)

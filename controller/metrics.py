@@ -1,6 +1,6 @@
-"""The controller's figures, as plain numbers; ``runtime.metrics`` exposes them.
+"""The controller's metrics as plain numbers. ``runtime.metrics`` exposes them.
 
-Gauges are computed from the committed image when they are read, which is at a scrape.
+Gauges are computed from the committed image at each scrape.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 
 class ControllerMetrics:
-    """Plain numbers; the counters count what this controller decided and saw committed."""
+    """Counters of what this controller proposed, and gauges of the committed image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
         self.active = False  # kafka.controller:ActiveControllerCount
         self.fencings = 0
-        self.leader_changes = 0  # of partitions, also to none
+        self.leader_changes = 0  # of partitions, including changes to no leader
         self.unclean_elections = 0  # kafka.controller:UncleanLeaderElectionsPerSec
-        self.timed_out_brokers = 0  # given up because they were silent or gone
+        self.timed_out_brokers = 0  # fenced because they were silent or gone
 
     def count(self, records: Iterable[pb.MetadataRecord]) -> None:
-        """Take in the records of one decision."""
+        """Count the records of one decision."""
         for record in records:
             if record.HasField("partition_change"):
                 self.leader_changes += record.partition_change.HasField("leader")
@@ -59,7 +59,7 @@ class ControllerMetrics:
 
     @property
     def preferred_replica_imbalance(self) -> int:
-        """Partitions that another than their preferred replica leads."""
+        """Partitions whose leader is not their preferred replica."""
         return sum(
             state.leader != state.preferred_leader
             for topic in self._image().topics.values()

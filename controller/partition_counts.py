@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that there are (KIP-195)."""
+"""CreatePartitions: more partitions for existing topics (KIP-195)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = CreatePartitionsResponse.Topic
 def create_partitions(
     context: Context, request: CreatePartitionsRequest
 ) -> ControllerResult[CreatePartitionsResponse]:
-    """Add partitions, each topic by itself: one that is refused leaves the others alone.
+    """Add partitions. Each topic is decided on its own, so a refusal does not affect the others.
 
     Raises ApiError POLICY_VIOLATION for a request of too many topics.
     """
@@ -57,7 +57,7 @@ def _grow(decision: Decision, wish: Wish) -> None:
             ErrorCode.POLICY_VIOLATION,
             f"{added} new partitions are too many for one request: add fewer at once",
         )
-    # Nothing but liveness decides about a new partition: all its replicas have everything.
+    # A new partition is empty, so all its replicas have everything, and only liveness matters.
     rules = Rules(decision.image.is_active, min_insync_replicas=1, unclean_allowed=False)
     records = []
     for number, replicas in enumerate(_replicas(decision, topic, wish), before):

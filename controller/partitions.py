@@ -1,16 +1,17 @@
-"""How a partition changes: its ISR, its eligible leader replicas, its leader.
+"""Changes of a partition's leader, ISR and eligible leader replicas (ELR).
 
-All changes of all causes go through ``change``, which keeps the rules of KIP-966:
+All changes go through ``change``, which keeps the rules of KIP-966:
 
-- Committed records are on every member of the ISR. While the ISR is below
+- Every member of the ISR has all committed records. While the ISR is smaller than
   min(min.insync.replicas, replicas) its leader commits nothing. A replica that leaves the ISR then,
   or makes it too small by leaving, still has every committed record: it is an eligible leader
-  replica.
-- Once the ISR is large enough again, the leader commits records that eligible replicas may lack:
-  they are eligible no longer.
+  replica. Example: with min.insync.replicas=2 and the ISR [1, 2], broker 2 is fenced. The ISR is
+  [1] and the ELR [2], until another replica joins the ISR.
+- Once the ISR is large enough again, the leader commits records that eligible replicas may lack.
+  So they are no longer eligible.
 - A replica that lost records is in neither.
 
-The same change completes a reassignment (KIP-455): there is no state in between.
+The change that makes a reassignment complete also ends it (KIP-455).
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Election(enum.Enum):
-    """The kind of election. Each leaves a good leader alone unless it says otherwise."""
+    """The kind of election. An active leader in the ISR stays, except in a preferred election."""
 
-    CLEAN = "clean"  # unclean too where the topic allows it
-    PREFERRED = "preferred"  # replaces a leader by the first replica, if that is in the ISR
-    UNCLEAN = "unclean"  # whoever is there, when no other is left; an operator asked for it
+    CLEAN = "clean"  # from ISR and ELR, or an unclean one if the topic allows it
+    PREFERRED = "preferred"  # replaces the leader by the first replica, if that is in the ISR
+    UNCLEAN = "unclean"  # any active replica if ISR and ELR have none; an operator asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that decides about the partitions of one topic besides their own state."""
+    """Everything besides their own state that decides about the partitions of one topic."""
 
-    is_active: Callable[[int], bool]  # may the broker lead
+    is_active: Callable[[int], bool]  # whether the broker may lead
     min_insync_replicas: int
     unclean_allowed: bool
-    has_room: Callable[[int], bool] = lambda broker_id: True  # for what it would have to write
+    has_room: Callable[[int], bool] = lambda broker_id: True  # whether its disks take more records
 
     @classmethod
     def of(cls, image: MetadataImage, topic: str, static: Mapping[str, str]) -> Rules:
@@ -76,15 +77,15 @@ def change(
     recovery: pb.LeaderRecoveryState | None = None,
     assignment: Assignment | None = None,
 ) -> pb.MetadataRecord | None:
-    """The record that changes a partition as wanted, None when nothing changes.
+    """The record that changes a partition, or None if nothing changes.
 
-    ``isr`` replaces the ISR. ``leaving`` brokers leave it, but if none remained they stay in it
-    without leading: they alone have everything. ``lossy`` brokers have lost records: they leave
-    the ISR in any case, are not eligible, and the leader epoch rises: what they have fetched in the
-    present one is no proof any more, however late it reaches the leader. ``recovery`` is the new
-    leader recovery state.
-    ``assignment`` replaces the replicas. Whatever brings the last of a reassignment's target into
-    the ISR also completes it.
+    ``isr`` replaces the ISR. ``leaving`` brokers leave it. If nobody would remain, they stay in the
+    ISR without leading, since they alone have everything. ``lossy`` brokers have lost records: they
+    leave the ISR in any case and are not eligible. The leader epoch then rises, because a fetch
+    that such a broker sent before the loss must not count in the leader's new epoch, however late
+    it arrives. ``recovery`` is the new leader recovery state.
+    ``assignment`` replaces the replicas. The change that brings the last replica of a target into
+    the ISR also completes the reassignment.
     """
     present = Assignment.of(state)
     planned = (assignment or present).applied_to(state)
@@ -96,7 +97,7 @@ def change(
     now_recovery = state.leader_recovery_state if recovery is None else recovery
     if choice.unclean:
         now_recovery = RECOVERING
-    # While an unclean leader recovers nobody is dropped: they may have what it lacks.
+    # While an unclean leader recovers, no replica is dropped: others may have what it lacks.
     completed = None
     if now_recovery == RECOVERED:
         completed = _completed(planned, choice, rules, election)
@@ -105,8 +106,8 @@ def change(
 
     unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
     record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
-    # The leader may not have heard of its new replicas yet. Until then it must not count fetches of
-    # replicas that were removed, nor use the min.insync.replicas of the replicas before.
+    # The leader epoch rises: in the old one the leader may not know its new replicas yet. It must
+    # not go on to count fetches of removed replicas, or to use the minimum of the old replicas.
     outdated = completed is not None or not set(state.replicas) <= set(planned.replicas)
     outdated = outdated or not lossy.isdisjoint(planned.replicas)
     if outdated or choice.leader != state.leader:
@@ -133,7 +134,8 @@ def change(
 def _completed(
     planned: PartitionState, choice: _Choice, rules: Rules, election: Election
 ) -> tuple[PartitionState, _Choice] | None:
-    """The end of a reassignment, where the whole target is in sync and one of it can lead."""
+    """The state after a reassignment that is complete now: the whole target is in the ISR, and one
+    of it can lead. None if it is not complete."""
     if not may_complete(planned, choice.isr):
         return None
     target = planned.target_replicas
@@ -155,8 +157,8 @@ def _choose(
         return replica in isr and rules.is_active(replica)
 
     able = [replica for replica in state.replicas if may_lead(replica)]
-    # Where nobody has room, what there is can still be read, and nobody leads better than another:
-    # leadership stays where it is.
+    # If no replica has room, no other leader would be better: leadership stays where it is, and
+    # records can still be read.
     roomy = [replica for replica in able if rules.has_room(replica)]
     if election is Election.PREFERRED and state.preferred_leader in roomy:
         return _Choice(state.preferred_leader, isr)
@@ -176,10 +178,11 @@ def _choose(
 
 
 def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tuple[int, ...]:
-    """The ISR without members that have no room, where it is large enough without them.
+    """The ISR without members that have no room, if it is large enough without them.
 
-    They would only fall behind, and hold the high watermark back until then. Where it would be
-    too small they stay: nothing more is committed then, and they have all that was.
+    Such members would fall behind and hold the high watermark back meanwhile. They stay if the ISR
+    would be too small without them: then nothing more is committed, and they have every committed
+    record.
     """
     roomy = tuple(replica for replica in isr if rules.has_room(replica))
     enough = max(1, min(rules.min_insync_replicas, state.replication_factor))
@@ -188,9 +191,9 @@ def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tup
 
 
 def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
-    """The order of candidates for an unclean election. Replicas that were last known to be eligible
-    lack the fewest records. A replica that is being added may have none: it leads only when an
-    operator asks for it.
+    """The candidates for an unclean election, best first. Replicas that were last known to be
+    eligible lack the fewest records. A replica that is being added may have no records, so it leads
+    only if an operator asks for the election.
     """
     last_known = [replica for replica in state.last_known_elr if replica in state.replicas]
     adding = set(state.adding_replicas)
@@ -208,9 +211,10 @@ def _eligible(
     lossy: frozenset[int],
     rules: Rules,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The eligible leader replicas after the change; those that were until they lost records.
+    """(ELR, last known ELR) after the change. The second are replicas that were eligible until they
+    lost records.
 
-    ``after`` has the replicas that are to be.
+    ``after``: the state with the replicas after the change.
     """
     enough = min(rules.min_insync_replicas, after.replication_factor)
     if choice.unclean or len(choice.isr) >= enough:
@@ -231,7 +235,8 @@ def changes(
     election: Election = Election.CLEAN,
     topics: Iterable[Topic] | None = None,
 ) -> list[pb.MetadataRecord]:
-    """``change`` for every concerned partition (of ``topics``, else of all), in order."""
+    """The records of ``change`` for every concerned partition of ``topics`` (of all topics by
+    default), in order."""
     records = []
     for topic in image.sorted_topics() if topics is None else topics:
         rules: Rules | None = None
@@ -249,9 +254,9 @@ def changes(
 def new_partition(
     topic_id: bytes, number: int, replicas: tuple[int, ...], rules: Rules
 ) -> pb.MetadataRecord | None:
-    """The record of a new partition; None when none of its replicas is active.
+    """The record of a new partition. None if none of its replicas is active.
 
-    Only active replicas are in the first ISR: with nothing written they all have everything.
+    The first ISR has all active replicas: the log is empty, so each of them has everything.
     """
     isr = sorted(replica for replica in replicas if rules.is_active(replica))
     if not isr:

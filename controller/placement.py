@@ -1,9 +1,10 @@
-"""Where the replicas of a new topic go.
+"""Placement of the replicas of new partitions.
 
-Striped, in the manner of Kafka's KRaft controller: the racks take turns in leading, within a
-rack its brokers do, and a partition's further replicas go to the following racks before any rack
-gets a second one. The turns begin at a random broker, or small topics would all pile up on the
-first ones. A fenced broker never leads, and is the last of its rack to get a replica.
+Placement is striped like that of Kafka's KRaft controller. The racks take turns to lead, and so do
+the brokers within a rack. A partition's further replicas go to the following racks, and no rack
+gets a second one before all have one. The turns begin at a random broker, because otherwise small
+topics would all be on the first brokers. A fenced broker never leads, and is the last of its rack
+to get a replica.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from stele.world import Rng
 
 
 def check_assigned(image: MetadataImage, number: int, replicas: Sequence[int]) -> None:
-    """The replicas that a request gives partition ``number``: registered brokers, each once.
+    """Check the replicas that a request assigns to partition ``number``.
 
-    Raises ApiError INVALID_REPLICA_ASSIGNMENT.
+    Raises ApiError INVALID_REPLICA_ASSIGNMENT unless they are registered brokers, each named once.
     """
     fault = ""
     if len(set(replicas)) < len(replicas):
@@ -36,19 +37,19 @@ def check_assigned(image: MetadataImage, number: int, replicas: Sequence[int]) -
 class _Rack:
     active: tuple[int, ...]
     fenced: tuple[int, ...]
-    # Moves on each time the rack leads, so that its brokers lead equally often. In between all
-    # partitions see the same order, so that its brokers follow equally often, too.
+    # Moves on each time the rack leads, so that its brokers lead equally often. Between two such
+    # times the order stays, so that its brokers also follow equally often.
     turn: int
 
     def brokers(self) -> Iterator[int]:
-        """All its brokers in the present order, the fenced ones last."""
+        """All brokers of the rack in the current order, the fenced ones last."""
         for brokers in (self.active, self.fenced):
             for step in range(len(brokers)):
                 yield brokers[(self.turn + step) % len(brokers)]
 
 
 class StripedPlacer:
-    """Places partitions one after the other on the same brokers."""
+    """Places partitions one after the other on the given brokers."""
 
     def __init__(self, brokers: Sequence[BrokerRegistration], rng: Rng) -> None:
         by_rack: dict[str, list[BrokerRegistration]] = {}
@@ -66,9 +67,9 @@ class StripedPlacer:
         self._leading = rng.randrange(0, len(self._racks)) if self._racks else 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of the next partition, the one to lead first.
+        """The replicas of the next partition, the preferred leader first.
 
-        Raises ApiError INVALID_REPLICATION_FACTOR where there are too few brokers.
+        Raises ApiError INVALID_REPLICATION_FACTOR if there are too few brokers, or all are fenced.
         """
         if not 1 <= replication_factor <= self._broker_count:
             raise ApiError(

@@ -22,7 +22,11 @@ class ProducerIdBlock(NamedTuple):
 def allocate(
     context: Context, request: AllocateProducerIdsRequest
 ) -> ControllerResult[ProducerIdBlock]:
-    """The next block, for the broker that asks and for nobody else."""
+    """The next block of producer ids. No other broker ever gets it.
+
+    Raises ApiError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED, and UNKNOWN_SERVER_ERROR when no
+    ids are left.
+    """
     cluster.current(context, request.broker_id, request.broker_epoch)
     first = context.image.producer_ids.next_id
     if first > LONG_MAX - BLOCK_SIZE:

@@ -1,12 +1,12 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
 
-A reassignment is started, given another target or cancelled here. What brings it on is the ISR:
-``controller.partitions.change`` completes it in the decision that puts the last of its target into
-the ISR, whatever caused that.
+These requests start a reassignment, give it another target or cancel it.
+``controller.partitions.change`` completes it in the decision that puts the last replica of the
+target into the ISR.
 
-This is stricter than Kafka in one point: a cancellation or another target may not leave fewer than
-min.insync.replicas complete replicas, if there were that many. Kafka is content with one, or with
-none where the topic allows unclean elections.
+This is stricter than Kafka in one point: a cancellation or another target must leave at least
+min.insync.replicas complete replicas, if there were that many. Kafka requires one, or none if the
+topic allows unclean elections.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Answer = AlterPartitionReassignmentsResponse.Partition
 def alter_partition_reassignments(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Start, redirect or cancel, each partition by itself. The same target again changes nothing.
+    """Start, redirect or cancel reassignments, each partition on its own. The same target again
+    changes nothing.
 
     Raises ApiError POLICY_VIOLATION for a request of too many partitions, and UNSUPPORTED_VERSION
-    where the finalized metadata.version has no reassignments.
+    if the finalized metadata.version has no reassignments.
     """
     check_size(len(request.partitions), "partitions")
     require(context.image, REASSIGNMENTS, "to reassign partitions")
@@ -92,7 +93,8 @@ def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
 def _check_target(
     image: MetadataImage, state: PartitionState, target: tuple[int, ...], *, keep_factor: bool
 ) -> None:
-    """A fenced broker may be a target: the reassignment waits until it is back."""
+    """Raises ApiError for an invalid target. A fenced broker may be in it: the reassignment waits
+    until the broker is back."""
     if not target:
         fault = "it names no broker"
     elif len(set(target)) < len(target):
@@ -112,7 +114,8 @@ def _check_target(
 
 
 def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState, enough: int) -> None:
-    """A replica that is dropped deletes its log: enough of the others must be complete."""
+    """Raises ApiError if too few complete replicas would be left. A dropped replica deletes its
+    log."""
     dropped = [each for each in before.replicas if each not in after.replicas]
     if not dropped or set(after.isr) == set(after.replicas):
         return

@@ -1,9 +1,9 @@
-"""Requests with an id take effect once, however often and wherever they arrive.
+"""A request with an id takes effect once, however often and at whichever controllers it arrives.
 
-A decision and its answer stand in one batch, so that both are there or neither; from then on every
+A decision and its answer are in one batch, so both are in the log or neither is. From then on every
 image holds the answer. A copy of the request finds the answer, decides nothing, and waits like any
-other request until the records behind its answer are committed. This also holds while the first
-copy is under way, on another controller, and after a snapshot.
+other request until the records of the decision are committed. This also holds while the first copy
+is under way, on another controller, and after a snapshot.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def once(
     reply_type: Callable[..., Reply],
     decide: Callable[[Context, Request], ControllerResult[Reply]],
 ) -> ControllerResult[Reply]:
-    """Decide about a request, unless it has been decided before.
+    """Decide about a request, unless it was decided before.
 
-    A refusal is an outcome, too: otherwise the first copy of a request could be refused and the
-    second one be done. Requests that change nothing (``validate_only``) are not remembered, and
-    below metadata.version 2 none is. Raises ApiError INVALID_REQUEST for an invalid id or one that
-    another request has used; without an id, whatever ``decide`` raises.
+    A refusal is an outcome as well: otherwise the first copy of a request could be refused and the
+    second one accepted. Requests with ``validate_only`` are not remembered, and below
+    metadata.version 2 no request is. Raises ApiError INVALID_REQUEST for an invalid id or one that
+    another request has used. Without an id, it raises what ``decide`` raises.
     """
     request_id: bytes = request.request_id
     if not request_id:
@@ -69,10 +69,11 @@ def once(
 def begin(
     context: Context, method: str, request_id: bytes, content: bytes
 ) -> ControllerResult[bool]:
-    """Whether a request begins now whose effect is no metadata record, such as a change of voters.
+    """Whether a request may begin now whose effect is no metadata record (a change of voters).
 
-    The request is written down with its bytes, ``content``, before it takes effect: it begins at
-    most once, and a late copy does nothing. Raises ApiError as ``once`` does for the id.
+    A digest of the request's bytes, ``content``, is written down before the request takes effect.
+    So it begins at most once, and a late copy does nothing. Raises ApiError as ``once`` does for
+    the id.
     """
     digest = _digest(method, content)
     if _known(context, request_id, digest) is not None:
@@ -85,8 +86,8 @@ def begin(
 
 
 def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None:
-    """The outcome that was written down for the request. Raises ApiError INVALID_REQUEST for an
-    invalid id or one that another request has used."""
+    """The recorded outcome of the request, None if there is none. Raises ApiError INVALID_REQUEST
+    for an invalid id or one that another request has used."""
     if len(request_id) != REQUEST_ID_BYTES:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -103,6 +104,6 @@ def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None
 
 
 def _digest(method: str, content: bytes) -> bytes:
-    """A digest that is equal for equal requests: maps in ``content`` are in the order of their
-    keys."""
+    """A digest that is equal for equal requests. ``content`` is serialized deterministically, with
+    maps in the order of their keys."""
     return hashlib.sha256(method.encode() + b"\0" + content).digest()[:16]

@@ -1,4 +1,4 @@
-"""The controller as a node runs it: gRPC handlers, the quorum's listener, periodic duties."""
+"""The controller of a node: gRPC handlers, the quorum's listener, periodic duties."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from world.world import World
 logger = logging.getLogger(__name__)
 
 DUTY_LATE_S = 0.5
-"""A duty that runs this much later than planned shows that the process stood still."""
+"""If a duty runs this much later than planned, the process has stood still."""
 
 
 class ControllerService:
-    """One controller. Life: make it, ``attach`` the quorum and add it as the quorum's listener,
-    serve ``service()``; ``stop`` before the quorum stops.
+    """One controller. Make it, ``attach`` the quorum, add it as the quorum's listener, and serve
+    ``service()``. ``stop`` it before the quorum stops.
 
-    Brokers and administrators may ask any controller. One that is not active answers NOT_CONTROLLER
-    and names the leader, but it answers descriptions from its committed image.
+    Brokers and administrators may ask any controller. A controller that is not active answers
+    NOT_CONTROLLER and names the leader, but it answers descriptions from its committed image.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class ControllerService:
         port: ControllerPort,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``port`` says who asks there, and what that one may; ``on_fatal`` is called when the
-        metadata log cannot be followed any further."""
+        """``port`` tells who a caller is and what it may do. ``on_fatal`` is called when the
+        committed metadata cannot be applied any further."""
         self._config = config
         self._cluster_id = cluster_id
         self._world = world
@@ -109,17 +109,19 @@ class ControllerService:
 
     @property
     def leader_id(self) -> int:
-        """The active controller as this node knows it; -1: none."""
+        """The node id of the active controller as far as this node knows; -1 if there is none."""
         leader = None if self._quorum is None else self._quorum.leader.leader_id
         return -1 if leader is None else leader
 
     @property
     def voter_refusal(self) -> Callable[[Voter], Refusal | None]:
-        """Why a controller that supports only so much cannot vote; asked before it does."""
+        """Tells why a controller with a voter's features cannot vote; see ``DecisionMaker``. The
+        quorum asks before a controller becomes a voter."""
         return self._decisions.voter_refusal
 
     async def begin_request(self, method: str, request_id: bytes, content: bytes) -> bool:
-        """As ``controller.request_ids.begin``, committed when it returns. Raises ApiError."""
+        """As ``controller.request_ids.begin``, but returns once that is committed. Raises
+        ApiError."""
         return await self._decisions.decide(
             lambda context: begin(context, method, request_id, content), request_id=request_id
         )
@@ -127,12 +129,12 @@ class ControllerService:
     # ---------------------------------------------------------------- life
 
     def attach(self, quorum: MetadataQuorum) -> None:
-        """Before the quorum starts."""
+        """Give it its quorum, before that starts."""
         self._quorum = quorum
         self._decisions.attach(quorum)
 
     async def stop(self) -> None:
-        """Decide nothing more; end the streams. Proposed batches have no known outcome."""
+        """Decide nothing more, and end the streams. The outcome of proposed batches is unknown."""
         self.halt()
         await self._heartbeats.stop()
 
@@ -158,11 +160,11 @@ class ControllerService:
         self._decisions.reset(end_offset, records)
 
     def snapshot_records(self) -> Iterable[bytes] | None:
-        """The records of the committed image; None when that may lack a batch."""
+        """The records of the committed image. None if a committed batch could not be applied."""
         return None if self._decisions.failed else records_of(self.image)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Nothing to do: who leads is read from the quorum when it is asked for."""
+        """Nothing to do: ``leader_id`` reads the leader from the quorum."""
 
     def on_claimed(self, epoch: int) -> None:
         if self._stopped:
@@ -173,7 +175,7 @@ class ControllerService:
             self._decisions.submit(configs.bootstrap)
             self._decisions.submit(elections.elect_leaderless)
         except ApiError as error:
-            # Leadership is already lost again, which we are told next, or the disk is full.
+            # The disk is full, or leadership is already lost again (then on_resigned comes next).
             logger.warning("nothing could be written in epoch %d: %s", epoch, error)
         if self._config.auto_leader_rebalance_enable:
             self._rebalance_at = self._world.clock.monotonic() + self._rebalance_interval_s
@@ -190,7 +192,7 @@ class ControllerService:
         return self._config.leader_imbalance_check_interval_seconds
 
     def _schedule(self) -> None:
-        """Set the one timer to the nearest duty."""
+        """Set the timer to the next duty."""
         times = [self._heartbeats.deadline(), self._rebalance_at]
         nearest = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
@@ -231,7 +233,8 @@ class ControllerService:
     # ---------------------------------------------------------------- handlers
 
     def service(self) -> Service:
-        """The handlers of ``stele.v1.Controller`` and ``stele.v1.Admin`` (but DescribeQuorum)."""
+        """The handlers of ``stele.v1.Controller`` and of most of ``stele.v1.Admin``. The quorum has
+        handlers for the rest, such as DescribeQuorum."""
         decide = self._decisions.decide
         controller, administration = "/stele.v1.Controller/", "/stele.v1.Admin/"
         return Service(
@@ -264,7 +267,7 @@ class ControllerService:
         )
 
     def _changes(self) -> dict[str, UnaryHandler]:
-        """The handlers of administrators' changes. Each request with an id takes effect once."""
+        """The handlers of changes by administrators. A request with an id takes effect once."""
         kinds: list[tuple[str, Any, Any, Callable[[Context, Any], ControllerResult[Any]]]] = [
             (
                 "CreateTopics",
@@ -370,8 +373,8 @@ class ControllerService:
         response_type: Any | None,
         handle: Callable[[Any, Peer], Awaitable[Any]],
     ) -> UnaryHandler:
-        """A handler of bytes. ``response_type`` carries ``error`` and ``leader_id``; None: a
-        description, which has neither and never refuses as a whole."""
+        """A handler of bytes. ``response_type`` has the fields ``error`` and ``leader_id``. It is
+        None for a description, which has neither and fails with RpcError UNAVAILABLE."""
 
         async def handler(payload: bytes, peer: Peer) -> bytes:
             try:
@@ -402,7 +405,8 @@ class ControllerService:
 
     @staticmethod
     def _code(response_type: Any, error: ApiError) -> ErrorCode:
-        """Brokers repeat requests without a known outcome: these may be made twice."""
+        """Brokers are told NOT_CONTROLLER if the outcome is unknown, so that they repeat the
+        request. Brokers' requests may take effect twice."""
         from_broker = response_type.DESCRIPTOR.file.name.endswith("controller.proto")
         if isinstance(error, OutcomeUnknownError) and from_broker:
             return ErrorCode.NOT_CONTROLLER
@@ -419,7 +423,7 @@ class ControllerService:
             and existing.incarnation_id != request.incarnation_id
             and self._heartbeats.alive(existing)
         ):
-            # Most often the process before was killed, and we have not noticed yet.
+            # Most often the earlier process was killed, and this controller has not noticed yet.
             await self._heartbeats.probe(existing)
         epoch = await self._decisions.decide(
             lambda context: cluster.register(context, request, session_alive=self._alive(request))
@@ -453,7 +457,8 @@ class ControllerService:
         return pb.ReadIndexResponse(metadata_offset=image.offset)
 
     async def _image_for(self, request: Any) -> MetadataImage:
-        """The committed image. A linearizable read first waits until that is surely the newest."""
+        """The committed image. A linearizable read first waits until it has every change that was
+        acknowledged before the request."""
         return await self._decisions.linearizable() if request.linearizable else self.image
 
     async def _describe_configs(

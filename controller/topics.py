@@ -1,4 +1,4 @@
-"""Topics: made and deleted."""
+"""Creation and deletion of topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def validate_name(name: str) -> None:
 def create_topics(
     context: Context, request: CreateTopicsRequest
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Make topics, each by itself: one that is refused leaves the others alone.
+    """Create topics. Each is decided on its own, so a refusal does not affect the others.
 
     Raises ApiError POLICY_VIOLATION for a request of too many topics.
     """
@@ -107,7 +107,8 @@ def _records(
             value=topic.configs[name],
         )
         records.append(pb.MetadataRecord(config=config))
-    # Nothing but liveness decides about a new partition: all its replicas have everything.
+    # A new partition is empty, so all its replicas have everything, and only liveness and free disk
+    # space matter.
     rules = Rules(
         decision.image.is_active,
         min_insync_replicas=1,
@@ -145,7 +146,7 @@ def _placed(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
 
 
 def _assigned(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
-    """The replicas that the request itself gives, checked."""
+    """The replicas of each partition as the request assigns them. Raises ApiError."""
     if topic.partitions != -1 or topic.replication_factor != -1:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -171,7 +172,7 @@ def _bad_assignment(message: str) -> ApiError:
 
 
 def _new_topic_id(decision: Decision) -> bytes:
-    """16 random bytes that no topic has; never one of those Kafka reserves (0 and 1)."""
+    """16 random bytes that no topic has. Kafka reserves 0 and 1."""
     while True:
         topic_id = decision.context.rng.randbytes(TOPIC_ID_BYTES)
         if int.from_bytes(topic_id, "big") > 1 and decision.image.topic_by_id(topic_id) is None:
@@ -184,7 +185,7 @@ def _new_topic_id(decision: Decision) -> bytes:
 def delete_topics(
     context: Context, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Delete topics by name or id, each by itself. Their configurations go with them.
+    """Delete topics by name or id, each on its own, together with their configurations.
 
     Raises ApiError POLICY_VIOLATION for a request of too many topics.
     """
