@@ -1,4 +1,4 @@
-"""Whether one log takes and gives anything, and what an error of the disk does to that."""
+"""Whether one log can be written and read, and the effect of disk errors on that."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ logger = logging.getLogger(__name__)
 
 
 class Availability:
-    """The availability of one log. Errors of its disk are reported here; the answers say what to
-    raise."""
+    """The availability of one log. Its disk errors are reported here. The methods return the error
+    to raise."""
 
     __slots__ = ("_close_files", "_directory", "_on_failed", "offline")
 
@@ -23,40 +23,41 @@ class Availability:
         close_files: Callable[[], None],
         on_failed: Callable[[OSError], None],
     ) -> None:
-        """``on_failed`` is called once the log is offline for an error of its own."""
+        """``on_failed`` is called once, when an error of this log takes it offline."""
         self._directory = directory
         self._close_files = close_files
         self._on_failed = on_failed
         self.offline: OSError | None = None
-        """Why the log takes and gives nothing any more."""
+        """Why the log is offline. None while it is not."""
 
     def check(self) -> None:
-        """Raises StorageError if it is offline."""
+        """Raises StorageError if the log is offline."""
         if self.offline is not None:
             raise StorageError(f"{self._directory} is offline: {self.offline}")
 
     def go_offline(self, error: OSError) -> None:
-        """Take and give nothing any more."""
+        """Refuse all reads and writes from now on."""
         if self.offline is None:
             self.offline = error
             self._close_files()
 
     def failure(self, error: OSError) -> StorageError:
-        """Go offline, report it, and return what to raise. The device failed, or an operation was
-        half done, which recovery sets right at the next start."""
+        """Go offline, report it, and return the error to raise. The device failed, or an operation
+        was only half done, which recovery repairs at the next start."""
         logger.error("%s fails: %s", self._directory, error)
         self.go_offline(error)
         self._on_failed(error)
         return StorageError(f"{self._directory}: {error}")
 
     def refusal(self, error: OSError) -> StorageError:
-        """The error to raise when nothing was done. The log goes on unless the device failed."""
+        """The error to raise if the operation changed nothing. The log goes offline only if the
+        device failed."""
         if is_device_failure(error):
             return self.failure(error)
         return StorageError(f"{self._directory}: {error}; nothing was changed")
 
     def unread(self, error: OSError, path: str, position: int, offset: int) -> SteleError:
-        """The error to raise when a read failed."""
+        """The error to raise after a failed read of the file ``path`` at byte ``position``."""
         if is_unreadable(error):
             reason = f"it cannot be read: {error.strerror or error}"
             return UnreadableLogError(path, position=position, offset=offset, reason=reason)

@@ -1,6 +1,6 @@
 """The small text files of a log directory, in Kafka's formats.
 
-Each is replaced whole and atomically, so a malformed one is never the work of a crash.
+Each file is replaced as a whole and atomically, so a crash never leaves a malformed one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG_START_FILE: Final = "log-start-offset-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 CORRUPT_FILE: Final = "corrupt"
-"""This file in a partition's directory says that its log is corrupt and must be fetched again."""
+"""A file of this name in a partition's directory marks the log as corrupt. It must not be used."""
 META_PROPERTIES_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
@@ -65,13 +65,14 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Empty if the file is absent. LogDirectoryError if it is malformed."""
+    """The offsets by partition; empty if the file is absent. Raises LogDirectoryError if it is
+    malformed."""
     text = _read_text(disk, path)
     return {} if text is None else decode_offsets(text, path)
 
 
 def decode_offsets(text: str, path: str) -> dict[TopicPartition, int]:
-    """Decode what ``encode_offsets`` made. Raises LogDirectoryError, which names the path."""
+    """The reverse of ``encode_offsets``. Raises LogDirectoryError, which names ``path``."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -82,12 +83,13 @@ def decode_offsets(text: str, path: str) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """A leader-epoch-checkpoint: epoch and start offset of each."""
+    """A leader-epoch-checkpoint of (epoch, start offset) entries."""
     return _encode_lines(f"{epoch} {start}" for epoch, start in entries)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) in file order; empty if absent. LogDirectoryError if malformed."""
+    """(epoch, start offset) in the order of the file; empty if it is absent. Raises
+    LogDirectoryError if it is malformed."""
     text = _read_text(disk, path)
     if text is None:
         return []
@@ -102,8 +104,8 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id; None if the file is absent or was never completely written. The file is synced
-    before anything beside it counts; a power loss before that leaves a part of it, or zeroes.
+    """The topic id. None if the file is absent or was never completely written: it is synced before
+    anything in its directory counts, and a power loss before that leaves a part of it, or zeroes.
     Raises LogDirectoryError if it is malformed."""
     text = (_read_text(disk, path) or "").rstrip("\0")
     if len(text) < len(encode_partition_metadata(bytes(16))):
@@ -122,7 +124,8 @@ def encode_corrupt(error: CorruptLogError) -> bytes:
 
 
 def read_corrupt(disk: Disk, path: str) -> CorruptLogError | None:
-    """The fault that was found when the log was last read; None if the file is absent."""
+    """The fault that the file notes. None if the file is absent. Raises LogDirectoryError if it is
+    malformed."""
     text = _read_text(disk, path)
     if text is None:
         return None
@@ -140,7 +143,7 @@ def read_corrupt(disk: Disk, path: str) -> CorruptLogError | None:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The owner of a directory: ``meta.properties``, version 1. Ids in their text form."""
+    """The owner of a directory, as in ``meta.properties`` version 1. Ids are in their text form."""
 
     cluster_id: str
     node_id: int
@@ -154,7 +157,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """None if the file is absent. LogDirectoryError if it is malformed."""
+    """The owner. None if the file is absent. Raises LogDirectoryError if it is malformed."""
     text = _read_text(disk, path)
     if text is None:
         return None
@@ -175,7 +178,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch of the shutdown; -1 if the file does not tell."""
+    """The broker epoch that the process had at its shutdown; -1 if the file does not contain it."""
     try:
         return int(json.loads(bytes(data))["brokerEpoch"])
     except (ValueError, KeyError, TypeError):

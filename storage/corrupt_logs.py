@@ -1,4 +1,4 @@
-"""The logs of a directory that must not be used, and the notes on disk that say so."""
+"""The corrupt logs of a directory, which must not be used, and the notes on disk that say so."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ logger = logging.getLogger(__name__)
 
 
 class CorruptLogs:
-    """By name. Held until they are set aside."""
+    """Corrupt logs by name. They are held until they are set aside."""
 
     __slots__ = ("_disk", "_path", "_unnoted", "errors", "topic_ids")
 
     def __init__(self, disk: Disk, path: str) -> None:
-        """Of the log directory at ``path``."""
+        """``path`` is the log directory."""
         self.errors: dict[TopicPartition, CorruptLogError] = {}
         self.topic_ids: dict[TopicPartition, bytes | None] = {}
-        """The topic ids of the same logs; None where it is lost."""
+        """The topic ids of the same logs; None for a log that has lost its topic id."""
         self._disk = disk
         self._path = path
-        self._unnoted: set[TopicPartition] = set()  # the disk took no note of them
+        self._unnoted: set[TopicPartition] = set()  # their notes could not be written
 
     def noted(self, key: TopicPartition) -> CorruptLogError | None:
-        """The fault of a log that an earlier life of the process noted. Raises OSError."""
+        """The fault of a log that an earlier process has noted; None if there is none. Raises
+        OSError."""
         return read_corrupt(self._disk, self._note(key))
 
     def hold(
@@ -38,8 +39,8 @@ class CorruptLogs:
         *,
         is_noted: bool = False,
     ) -> None:
-        """Remember a fault until the log is set aside. The note on disk matters because the next
-        start may not read that place: after a clean shutdown, or below the recovery point."""
+        """Remember a fault until the log is set aside, also in a note on disk. The next start may
+        not read the corrupt place: after a clean shutdown, or below the recovery point."""
         self.errors[key] = error
         self.topic_ids[key] = topic_id
         if is_noted:
@@ -51,14 +52,15 @@ class CorruptLogs:
             logger.error("%s cannot be written: %s", self._note(key), failure.strerror or failure)
 
     def forget(self, key: TopicPartition) -> None:
-        """Its log was set aside, the note with it."""
+        """The log was set aside, together with its note."""
         self.errors.pop(key, None)
         self.topic_ids.pop(key, None)
         self._unnoted.discard(key)
 
     @property
     def all_are_noted(self) -> bool:
-        """Whether every fault is noted on disk. If not, recovery has to find the others again."""
+        """Whether every fault is noted on disk. If not, the next start must recover, to find the
+        others again."""
         return not self._unnoted
 
     def _note(self, key: TopicPartition) -> str:

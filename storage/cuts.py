@@ -1,10 +1,10 @@
-"""The note of a cut that takes several segments off a log's end.
+"""The note of a truncation that removes several segments.
 
-It stands in the log's directory from before the first of them goes until the last is gone for good.
-A crash in between may leave any of them. Recovery finds the note and removes the rest; without the
-note it would take the missing ones for lost.
+It is in the log's directory from before the first segment is removed until all removals are on
+disk. A crash in between may leave any of the segments. Recovery finds the note and removes the
+rest. Without the note it would take the removed segments for lost ones.
 
-One line: the base offset of the first segment that goes.
+The note has one line: the base offset of the first segment that is removed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def encode_cut(base_offset: int) -> bytes:
 
 
 def read_cut(disk: Disk, directory: str) -> int | None:
-    """The base offset from which on segments go; None: no cut is under way. Raises
-    LogDirectoryError, OSError."""
+    """Segments with this base offset or a higher one are being removed. None if no cut is under
+    way. Raises LogDirectoryError if the note is malformed, OSError."""
     path = cut_path(directory)
     if not disk.exists(path):
         return None

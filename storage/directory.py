@@ -1,4 +1,4 @@
-"""One log directory: its logs, its checkpoints, its group commit, and whose it is."""
+"""One log directory: its owner, its logs, its checkpoints and its group commit."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)
 
-_PROGRESS_INTERVAL_S: Final = 5.0  # between two lines of the log while it is opened
+_PROGRESS_INTERVAL_S: Final = 5.0  # between two messages about the progress of opening
 
 
 class LogDirectory:
-    """The logs of one directory. See ``claim``. Everything runs on the event loop."""
+    """The logs of one directory, made by ``claim``. Everything runs on the event loop."""
 
     def __init__(
         self,
@@ -67,29 +67,29 @@ class LogDirectory:
         self.path = path
         self.properties = properties
         self.clean_shutdown = False
-        """Whether the last life of the directory ended with ``close``."""
+        """Whether the last process that used the directory ended with ``close``."""
         self.previous_broker_epoch = -1
-        """The broker epoch of that life if it ended with ``close``. The registration tells it."""
+        """The broker epoch of that process if it ended with ``close``, for the registration."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
-        self._aside: list[str] = []  # files that logs have cut off, not removed yet
-        # Logs whose directories were begun when something failed: ``create`` goes on with them,
-        # ``delete`` sets them aside.
+        self._aside: list[str] = []  # files that truncations have renamed and nobody removed yet
+        # The topic ids of logs whose creation failed half way. ``create`` finishes them, ``delete``
+        # sets them aside.
         self.half_made: dict[TopicPartition, bytes] = {}
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        """Called once, when the device failed (``storage.errors.Failure``)."""
+        """Called once, when the device has failed (``storage.errors.Failure``)."""
         self.on_log_failed: Callable[[PartitionLog, OSError], None] | None = None
-        """Called when one log is offline, and the directory is not."""
+        """Called when a log goes offline and the directory does not."""
         self.on_full: Callable[[str, int], None] | None = None
-        """Called with the path of the directory and the write's bytes when the disk has no room."""
-        self._unflushed: dict[PartitionLog, float] = {}  # since when, on the monotonic clock
+        """Called with the path and the size in bytes of a write for which the disk has no room."""
+        self._unflushed: dict[PartitionLog, float] = {}  # by monotonic time of the oldest write
         self._disk = disk
         self._clock = clock
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
         self._is_loaded = False
-        self._loading_log = 0, 0  # (number of the log, number of all logs)
+        self._loading_log = 0, 0  # (logs opened so far, all logs)
         self._commit = GroupCommit(disk, self._on_failed_sync)
         self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
 
@@ -104,7 +104,7 @@ class LogDirectory:
         cluster_id: str | None = None,
         node_id: int | None = None,
     ) -> LogDirectory:
-        """Claim a directory and recover every log in it now, waiting for the device.
+        """Claim a directory and recover all its logs now. This waits for the device.
 
         Raises as ``claim`` and ``load``.
         """
@@ -123,9 +123,9 @@ class LogDirectory:
         cluster_id: str | None = None,
         node_id: int | None = None,
     ) -> LogDirectory:
-        """Lock a formatted directory; its logs are opened by ``load``, the lock ends by ``close``.
+        """Lock a formatted directory. ``load`` opens its logs, and ``close`` releases the lock.
 
-        ``config`` is for all logs until ``PartitionLog.configure``. Raises LogDirectoryError,
+        ``config`` applies to all logs until ``PartitionLog.configure``. Raises LogDirectoryError,
         whose message says what to do.
         """
         properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=node_id)
@@ -154,11 +154,11 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- load
 
     async def load(self) -> None:
-        """Open and recover every log, in turns of the event loop. To be called once.
+        """Open and recover all logs in short turns of the event loop. To be called once.
 
         Corrupt logs do not stop it: they are in ``corrupt``. Raises LogDirectoryError, whose
         message says what to do. If it fails, is cancelled or the process ends, the next opening
-        finds the directory as it was: what a clean shutdown left stays true to the end.
+        finds the directory as it was: the mark of a clean shutdown is removed only at the end.
         """
         with self._explained():
             await take_turns(self._disk, self.loading())
@@ -166,7 +166,7 @@ class LogDirectory:
                 raise self.offline
 
     def load_now(self) -> None:
-        """As ``load``, waiting for the device; if it fails, the lock is given back."""
+        """As ``load``, but waits for the device. If it fails, it releases the lock."""
         try:
             with self._explained():
                 finish(self._disk, self.loading())
@@ -185,12 +185,12 @@ class LogDirectory:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all of its logs are open."""
+        """Whether all its logs are open."""
         return self._is_loaded
 
     @property
     def progress(self) -> str:
-        """How far ``load`` has come, for people."""
+        """The progress of ``load`` as text for people."""
         what = "opening" if self.clean_shutdown else "recovering"
         number, count = self._loading_log
         return f"{self.path}: {what} log {number} of {count}"
@@ -209,8 +209,8 @@ class LogDirectory:
                     partitions.append(partition)
         yield from self._load_logs(partitions)
         if self.clean_shutdown:
-            # A clean opening writes nothing that another one would have to know of. From here on
-            # things are written, and a crash is no clean shutdown.
+            # Until here a clean opening has written nothing that the next one must know of. From
+            # here on it writes, so a crash is no clean shutdown any more.
             self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             yield Sync((self.path,))
         self._checkpoints.lower_to_high_watermarks()
@@ -253,7 +253,7 @@ class LogDirectory:
             self._corrupt.hold(partition, error, topic_id, is_noted=found is not None)
 
     def _read_topic_id(self, directory: str) -> bytes | None:
-        """None: it is lost, or cannot be read."""
+        """The topic id of a log; None if it is lost or unreadable."""
         path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
             return read_partition_metadata(self._disk, path)
@@ -281,19 +281,19 @@ class LogDirectory:
         )
 
     def start(self) -> None:
-        """To be called once the event loop runs: sync what opening made."""
+        """Sync what opening has written. To be called once the event loop runs."""
         self._commit.start()
 
     # ----------------------------------------------------------------------------- logs
 
     @property
     def corrupt(self) -> Mapping[TopicPartition, CorruptLogError]:
-        """Logs that must not be used: to be reported, then ``discard_corrupt``."""
+        """The faults of corrupt logs: report each, then call ``discard_corrupt``."""
         return self._corrupt.errors
 
     @property
     def corrupt_topic_ids(self) -> Mapping[TopicPartition, bytes | None]:
-        """Of the same logs."""
+        """The topic ids of the corrupt logs; None for a log that has lost its topic id."""
         return self._corrupt.topic_ids
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
@@ -302,9 +302,9 @@ class LogDirectory:
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make a partition's directory and empty log; durable before anything in it counts so.
+        """Make a partition's directory and empty log. The next sync of the log covers both.
 
-        Raises StorageError; ValueError if it is there already.
+        Raises StorageError, or ValueError if the log exists already.
         """
         key = TopicPartition(topic, partition)
         if key in self.logs or key in self.corrupt:
@@ -354,19 +354,19 @@ class LogDirectory:
         return self._checkpoints.of(log.key)
 
     def holds(self, key: TopicPartition) -> bool:
-        """Whether a log of that name is here: a sound one, a corrupt one or a half-made one."""
+        """Whether a log of that name is here, whether sound, corrupt or half made."""
         return key in self.logs or key in self.corrupt or key in self.half_made
 
     def topic_id(self, key: TopicPartition) -> bytes | None:
-        """Of a log that is here, in whatever state; None if that is not known."""
+        """The topic id of a log that is here in any state; None if it is not known."""
         if key in self.corrupt:
             return self.corrupt_topic_ids[key]
         return self.logs[key].topic_id if key in self.logs else self.half_made[key]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Close a log and set its directory aside; ``remove_deleted`` frees the space.
+        """Close a log and set its directory aside. ``remove_deleted`` frees the space.
 
-        Raises StorageError: nothing has changed, and it may be called again.
+        Raises StorageError: then nothing has changed, and it may be called again.
         """
         key = TopicPartition(topic, partition)
         if not self.holds(key):
@@ -385,8 +385,8 @@ class LogDirectory:
     ) -> PartitionLog:
         """Set a corrupt log's directory aside (``…-corrupt``) and begin an empty one.
 
-        Only once the controller has taken the replica out of ISR and ELR. Raises StorageError: it
-        may be called again, and goes on where it failed.
+        The controller must have taken the replica out of ISR and ELR before. Raises StorageError:
+        then it may be called again, and goes on where it failed.
         """
         key = TopicPartition(topic, partition)
         if key in self.corrupt:
@@ -395,7 +395,7 @@ class LogDirectory:
         return self.create(topic, partition, topic_id, config)
 
     def mark_corrupt(self, topic: str, partition: int, error: CorruptLogError) -> None:
-        """A log in use was found corrupt: close it and hold it as those found at opening."""
+        """A log in use was found corrupt: close it, and hold it like those found at opening."""
         key = TopicPartition(topic, partition)
         log = self.logs.pop(key)
         self._commit.remove(log)
@@ -405,7 +405,7 @@ class LogDirectory:
     def _set_aside(self, key: TopicPartition, suffix: str, topic_id: bytes | None) -> None:
         target = unused_path(self._disk, self.path, key, topic_id, suffix)
         try:
-            # Not synced: if it comes back after a crash, it is deleted, or found corrupt, again.
+            # No sync: if a crash undoes the rename, the log is deleted or found corrupt again.
             self._disk.rename(f"{self.path}/{key}", target)
         except FileNotFoundError:
             logger.warning("%s/%s is gone: there is nothing to set aside", self.path, key)
@@ -413,8 +413,8 @@ class LogDirectory:
             raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
     async def remove_deleted(self) -> None:
-        """Remove the directories that ``delete`` set aside, in this life or an earlier one. Raises
-        OSError."""
+        """Remove the directories that ``delete`` set aside, in this process or an earlier one.
+        Raises OSError."""
         names = [name for name in self._disk.list(self.path) if name.endswith(DELETED_SUFFIX)]
         await self._disk.discard([f"{self.path}/{name}" for name in names])
 
@@ -449,9 +449,9 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- sync
 
     def flush_overdue(self) -> None:
-        """Sync the logs whose oldest unsynced bytes are ``flush.ms`` old; to be called regularly.
+        """Sync the logs whose oldest unsynced bytes are ``flush.ms`` old. To be called regularly.
 
-        The cost goes by the number of logs with unsynced bytes, not by all.
+        The cost grows with the number of logs that have unsynced bytes.
         """
         now_s = self._clock.monotonic()
         for log, since_s in list(self._unflushed.items()):
@@ -485,7 +485,7 @@ class LogDirectory:
             self.on_offline(self)
 
     def _refusal(self, what: str, error: OSError) -> StorageError:
-        """The error to raise. The directory goes offline if the device failed or it is gone."""
+        """The error to raise. If the device failed or is gone, the directory goes offline."""
         if is_device_failure(error) or not self._disk.exists(self.path):
             logger.error("%s fails: %s: %s", self.path, what, error)
             self._go_offline(error)
@@ -500,9 +500,9 @@ class LogDirectory:
     async def checkpoint(self) -> None:
         """Write the three offset checkpoints and the epoch files that changed.
 
-        A recovery point is at most the high watermark, so that truncations stay above it, and
-        both are at most what is on disk: only such a high watermark proves a cut to be corrupt.
-        Raises StorageError: the directory is offline then, or it may be tried again.
+        Both recovery point and high watermark are min(on disk, high watermark). So truncations stay
+        above them, and a log that ends below its checkpointed high watermark must be corrupt.
+        Raises StorageError: then the directory is offline, or it may be tried again.
         """
         self._check_online()
         points = self._committed()
@@ -512,23 +512,23 @@ class LogDirectory:
             raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
 
     def _committed(self) -> dict[PartitionLog, int]:
-        """The high watermarks of all logs, each as far as a loss of power leaves the log."""
+        """The high watermark of each log, but at most the offset up to which the log is on disk."""
         return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self.logs.values()}
 
     async def free_set_aside(self) -> None:
-        """Remove what truncations have cut off. What a failure or a crash leaves of it goes when
-        its log is opened again. Raises OSError."""
+        """Remove the files that truncations have renamed. Those that a failure or a crash leaves
+        are removed when their log is opened again. Raises OSError."""
         paths, self._aside = self._aside, []
         if paths:
             await self._disk.discard(paths)
 
     def durable_start_offset(self, log: PartitionLog) -> int:
-        """The start that a log has after a power loss, at least."""
+        """The least start offset that the log may have after a power loss."""
         start = log.start_offset
         return min(start, self._checkpoints.durable_start(log.key)) if start else 0
 
     async def persist_start_offsets(self) -> None:
-        """Return when the starts that the logs have now are on disk. Raises StorageError."""
+        """Return when the current start offsets of all logs are on disk. Raises StorageError."""
         self._check_online()
         try:
             await self._checkpoints.write_starts()
@@ -538,9 +538,9 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- retention
 
     async def retire_dead_segments(self) -> int:
-        """Delete what lies below the logs' starts; return how many segments went. The starts are
-        on disk before they go, unless the disk is full. Raises StorageError; the directory is
-        offline then.
+        """Delete segments below the start offsets of their logs. Returns how many. The start
+        offsets are on disk before that, unless the disk is full. Raises StorageError: then the
+        directory is offline.
         """
         self._check_online()
         try:
@@ -562,15 +562,15 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- end
 
     async def abandon(self) -> None:
-        """Release the directory after a start that failed: it is as clean as before."""
+        """Release the directory after a failed start. It stays as clean as it was before."""
         await self.close(broker_epoch=self.previous_broker_epoch, is_reported=self.clean_shutdown)
 
     async def close(self, *, broker_epoch: int = -1, is_reported: bool = True) -> None:
-        """Clean shutdown: sync everything, write every file, leave the mark, release the lock.
+        """Clean shutdown: sync everything, write all files, leave the mark, release the lock.
 
-        Not ``is_reported``: the controller does not know yet what the unclean end of an earlier
-        life may have cost. The mark would hide that from the next life, so none is left.
-        On a directory that is offline, or not loaded, nothing but the handles is given back.
+        ``is_reported`` is False if the controller has not been told yet that an earlier process
+        ended uncleanly and may have lost records. The mark would hide that from the next process,
+        so none is left. If the directory is offline or not loaded, only the handles are closed.
         """
         try:
             if self._is_loaded and self.offline is None:
@@ -594,7 +594,7 @@ class LogDirectory:
 
     async def _mark_clean(self, broker_epoch: int) -> None:
         if not self._corrupt.all_are_noted:
-            return  # recovery has to find them again
+            return  # without the mark the next start recovers, and finds the corrupt logs again
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )

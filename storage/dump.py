@@ -1,7 +1,7 @@
-"""A log's files as printable records, for people: what ``stele log dump`` shows.
+"""A log's files as printable rows: the output of ``stele log dump``.
 
-Reads plain bytes and opens nothing, so that any file, also of a node that is down or of Kafka
-itself, can be looked at. What is wrong with a file is part of the output, not an exception.
+It reads plain bytes and opens nothing, so that it can show any file, also one of a node that is
+down or of Kafka itself. A fault in a file becomes a row of the output, not an exception.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from storage.segment_names import (
 )
 
 Row = dict[str, Any]
-"""One printable record: names are Kafka's, values are numbers, text, bytes, bool or None."""
+"""One printable row. Names are Kafka's; values are numbers, text, bytes, bool or None."""
 
 
 def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
-    """The rows of a file, by its name: segment, index, snapshot, or any text file."""
+    """The rows of a file. Its name tells whether it is a segment, an index, a snapshot or text."""
     base_name = name.rpartition("/")[2]
     key = parse_file_name(base_name)
     base_offset, suffix = key if key is not None else (0, "")
@@ -50,7 +50,8 @@ def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterat
 
 
 def dump_segment(data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
-    """A row for each batch, and with ``print_records`` one for each record below its batch."""
+    """A row for each batch. With ``print_records``, rows for its records follow that of the
+    batch."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         try:
@@ -146,6 +147,6 @@ def dump_snapshot(data: Buffer) -> Iterator[Row]:
 
 
 def dump_text(data: Buffer) -> Iterator[Row]:
-    """Checkpoints, ``leader-epoch-checkpoint``, ``partition.metadata``: line by line."""
+    """The lines of a text file: a checkpoint, ``partition.metadata`` and the like."""
     for line in bytes(data).decode(errors="replace").splitlines():
         yield {"line": line}

@@ -1,4 +1,4 @@
-"""How much of one log is on disk, and what its next sync has to cover."""
+"""How far one log is on disk, and what its next sync must cover."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from world.disk import Disk
 
 
 class Durability:
-    """How far a log is on disk, and what its next sync has to cover.
+    """How far a log is on disk, and what its next sync must cover.
 
-    ``on_dirty`` is called when there is something to sync, ``on_unflushed`` when there is something
-    that no sync is asked for yet; each once until ``begin``.
+    ``on_dirty`` is called when there is something to sync. ``on_unflushed`` is called when
+    something was written for which no sync is requested yet. Each is called once until ``begin``.
     """
 
     __slots__ = (
@@ -36,26 +36,26 @@ class Durability:
         on_dirty: Callable[[], None],
         on_unflushed: Callable[[], None],
     ) -> None:
-        """For a log that was just recovered: all of it is on disk."""
+        """For a log that was just recovered, so that all of it is on disk."""
         self.synced_offset = end_offset
-        """Everything below is on disk. Falls by truncation only."""
+        """Everything below is on disk. Only truncations lower it."""
         self.durable_offset = end_offset
-        """Everything below may be acknowledged: ``synced_offset``, or the log's end where the
-        topic's flush is relaxed. Never above the end; falls by truncation only."""
+        """Everything below may be acknowledged. It is ``synced_offset``, or the log's end if the
+        topic's flush is relaxed. It is never above the end, and only truncations lower it."""
         self.generation = 0
-        """Rises with every truncation. A completion that was begun under another is stale."""
+        """Rises with each truncation. A sync that began in an earlier generation is stale."""
         self._disk = disk
         self._on_dirty = on_dirty
         self._on_unflushed = on_unflushed
         self._dirty = False  # ``on_dirty`` was called, and no sync has begun since
-        # Paths to sync beside the active segment's file, each with the number of the last
-        # requirement that named it. A sync satisfies only requirements made before it began.
+        # The paths to sync beside the active segment's file, each with the number of the last
+        # ``require`` that named it. A sync covers only requirements made before it began.
         self._unsynced_paths: dict[str, int] = {}
-        self._requirements = 0  # how many were made so far
+        self._requirements = 0  # the number of calls of ``require`` so far
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
-        """``records`` more were written, and the log now ends at ``end_offset``."""
+        """``records`` more records were written, and the log now ends at ``end_offset``."""
         if config.strict_flush:
             if not self._dirty:
                 self.mark_dirty()
@@ -70,7 +70,7 @@ class Durability:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether a sync of all that was written has at least begun."""
+        """Whether a sync that covers everything written has at least begun."""
         return self._unflushed_records == 0
 
     def mark_dirty(self) -> None:
@@ -80,7 +80,7 @@ class Durability:
             self._on_dirty()
 
     def require(self, *paths: str) -> None:
-        """These paths, too, must be on disk before later appends count as durable."""
+        """These paths must also be on disk before later appends count as durable."""
         self._requirements += 1
         self._unsynced_paths.update(dict.fromkeys(paths, self._requirements))
         self.mark_dirty()
@@ -88,22 +88,23 @@ class Durability:
     # ----------------------------------------------------------------------------- a sync
 
     def begin(self, active_path: str, end_offset: int) -> SyncTicket:
-        """A group begins: the paths of the log that it must sync."""
+        """A group of the group commit begins. The ticket has the paths that it must sync."""
         self._dirty = False
         self._unflushed_records = 0
         for path in list(self._unsynced_paths):
-            if not self._disk.exists(path):  # deleted by retention since
+            if not self._disk.exists(path):  # retention has deleted it
                 del self._unsynced_paths[path]
         paths = dict.fromkeys((active_path, *self._unsynced_paths))
         return SyncTicket(tuple(paths), end_offset, self.generation, self._requirements)
 
     def finish(self, ticket: SyncTicket) -> bool:
-        """The group is on disk; return whether more is durable. If the log was truncated since the
-        group began, the group says nothing about offsets."""
+        """The group is on disk. Returns whether ``durable_offset`` has risen. If the log was
+        truncated since the group began, the offsets of the ticket no longer mean anything."""
         if ticket.generation != self.generation:
             return False
         for path in ticket.paths:
-            # A path that was required again since has changed again: two rolls during one sync.
+            # A path that was required again since then has changed again, for example by a second
+            # roll during the sync.
             if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
                 self._unsynced_paths.pop(path, None)
         self.synced_offset = max(self.synced_offset, ticket.end_offset)
@@ -115,12 +116,12 @@ class Durability:
     # ----------------------------------------------------------------------------- a cut
 
     def begin_cut(self) -> None:
-        """The log is about to be cut: the results of syncs under way no longer count."""
+        """The log is about to be truncated. Syncs under way no longer count."""
         self.generation += 1
 
     def end_cut(self, end_offset: int) -> None:
-        """What the cut has left ends here, and its segments are on disk. Sync the rest, waiting for
-        the device. Raises OSError."""
+        """The truncated log ends at ``end_offset``, and its segments are on disk. Sync the other
+        required paths now, waiting for the device. Raises OSError."""
         for path in self._unsynced_paths:
             if self._disk.exists(path):
                 self._disk.sync_now(path)

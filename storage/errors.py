@@ -1,4 +1,4 @@
-"""The errors of storage, beside ``OSError`` and ``ApiError``."""
+"""The errors of storage besides ``OSError`` and ``ApiError``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from world.disk import ReadFailedError, SyncFailedError
 
 
 class Failure(enum.Enum):
-    """The kinds of ``OSError`` of a disk, and what each stops. There is no other such list.
+    """The kinds of a disk's ``OSError``, and what each stops. All other code uses this table.
 
     ============  ==========================================  ====================================
     kind          errors                                      what stops
@@ -64,25 +64,25 @@ _KINDS: Final[dict[int, Failure]] = {
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether a write failed for want of space: it may succeed later, unlike a failed disk's."""
+    """Whether a write failed because the disk is full. It may succeed later."""
     return Failure.of(error) is Failure.SPACE
 
 
 def is_device_failure(error: OSError) -> bool:
-    """Whether the directory has to go offline: nothing in it can be relied upon any more."""
+    """Whether the directory must go offline, because nothing in it can be relied upon any more."""
     return Failure.of(error) is Failure.DEVICE
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether a read failed because of its medium: another replica may have the bytes."""
+    """Whether a read failed because of the medium. Another replica may have the bytes."""
     return Failure.of(error) is Failure.MEDIUM
 
 
 class CorruptLogError(SteleError):
-    """A log holds something else than was written, and no torn write explains it.
+    """A log holds something other than what was written, and a torn write does not explain it.
 
-    The replica must not serve or vote from what is there: it leaves ISR and ELR and is fetched
-    again (a partition), or its voter refuses to start (the metadata log).
+    Nobody may use the log. The replica of a partition leaves ISR and ELR and is fetched again. A
+    voter with a corrupt metadata log refuses to start.
     """
 
     def __init__(self, path: str, *, position: int, offset: int, reason: str) -> None:
@@ -94,15 +94,15 @@ class CorruptLogError(SteleError):
 
 
 class UnreadableLogError(CorruptLogError):
-    """A part of a log cannot be read: as good as corrupt, but the rest may still be served."""
+    """A part of a log cannot be read. Unlike a corrupt log, its other parts may be served."""
 
 
 class LogDirectoryError(SteleError):
-    """A log directory cannot be used; the message is one line and says what to do."""
+    """A log directory cannot be used. The message is one line and says what to do."""
 
 
 class OutOfOrderOffsetsError(SteleError):
-    """A batch to be appended as it stands does not follow the log's end."""
+    """A batch that has its offset already does not follow the log's end."""
 
 
 class StorageError(ApiError):

@@ -1,4 +1,4 @@
-"""Formats a log directory, and reads its owner."""
+"""Formatting of log directories, and the check of their owner."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def format_directory(
 ) -> None:
     """Make ``path`` a log directory of a cluster and node, durably.
 
-    ``before`` is called when it is found empty, to write what must be there once it is formatted.
-    Raises LogDirectoryError if it is one already, or holds anything else.
+    ``before`` is called before that, if the directory is empty. It writes what every formatted
+    directory must have. Raises LogDirectoryError if the directory is formatted already or has other
+    content.
     """
     disk.make_directory(path)
     present = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
@@ -44,7 +45,8 @@ def format_directory(
 def read_formatted(
     disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
 ) -> MetaProperties:
-    """Whose directory it is. LogDirectoryError unless it is formatted for these."""
+    """The owner of a directory. Raises LogDirectoryError unless it is formatted for this cluster
+    and this node (None: for any)."""
     try:
         properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
     except OSError as error:

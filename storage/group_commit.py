@@ -1,7 +1,7 @@
-"""One group at a time: the syncs of one log directory.
+"""The syncs of one log directory, one group at a time.
 
-A group covers everything that was written before it began. While it is on its way to the disk the
-next one gathers, so a busy directory has as few syncs as the disk is slow.
+A group covers everything that was written before it began. While its sync is under way the next
+group gathers. So the slower the disk is, the more writes share a sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Member(Protocol):
-    """What takes part in groups: a log."""
+    """What a group commit syncs: a log."""
 
     @property
     def name(self) -> str: ...
@@ -33,33 +33,33 @@ class Member(Protocol):
 class GroupCommit:
     """Syncs what its members wrote. ``on_failure`` is called once, after the first failed sync.
 
-    A failed sync is never tried again: the kernel may have dropped the pages and would call the
-    next one a success. From then on nothing becomes durable any more.
+    A failed sync is never retried: the kernel may have dropped the pages, and the next sync would
+    succeed without having written them. So after a failure nothing becomes durable any more.
     """
 
     def __init__(self, disk: Disk, on_failure: Callable[[OSError], None]) -> None:
         self._disk = disk
         self._on_failure = on_failure
-        self._dirty: dict[Member, None] = {}  # in the order they became so
-        self._task: asyncio.Task[None] | None = None  # runs while there is anything to sync
-        self._waiting: list[asyncio.Future[None]] = []  # of the group that gathers
+        self._dirty: dict[Member, None] = {}  # in the order in which they became dirty
+        self._task: asyncio.Task[None] | None = None  # runs while there is something to sync
+        self._waiting: list[asyncio.Future[None]] = []  # wait for the next group
         self.failure: OSError | None = None
-        self.groups = 0  # that reached the disk
+        self.groups = 0  # groups that have reached the disk
 
     def add(self, member: Member) -> None:
-        """``member`` wrote something; it goes into the next group. Needs a running loop, unless
-        it comes before ``start``."""
+        """``member`` wrote something that the next group must cover. Needs a running event loop,
+        except before ``start``."""
         if self.failure is not None:
             return
         self._dirty[member] = None
         self._kick()
 
     def remove(self, member: Member) -> None:
-        """``member`` is about to be deleted: it needs no more syncs."""
+        """``member`` is about to be deleted and needs no more syncs."""
         self._dirty.pop(member, None)
 
     def start(self) -> None:
-        """There is a running loop now: begin with what was added before."""
+        """Begin with the members added so far, now that there is a running event loop."""
         if self._dirty:
             self._kick()
 
@@ -97,7 +97,7 @@ class GroupCommit:
             self._fail(error, waiting)
             return
         except BaseException as error:
-            # Cancelled or broken: what this group covered may never be on disk.
+            # The sync was cancelled or failed: what this group covered may never be on disk.
             self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"), waiting)
             raise
         self.groups += 1
@@ -105,7 +105,7 @@ class GroupCommit:
             try:
                 member.finish_sync(ticket)
             except Exception:
-                # A listener's bug must not keep the other logs from being acknowledged.
+                # A bug in one log's callback must not delay the acknowledgements of the others.
                 logger.exception("after the sync of %s", member.name)
         for waiter in waiting:
             if not waiter.done():
@@ -119,14 +119,14 @@ class GroupCommit:
         self._waiting = []
 
     def fail(self, error: OSError) -> None:
-        """The disk failed, here or elsewhere: nothing becomes durable from now on."""
+        """The disk failed, in a sync or elsewhere. Nothing becomes durable from now on."""
         if self.failure is None:
             self.failure = error
             self._dirty.clear()
             self._on_failure(error)
 
     async def close(self) -> None:
-        """Wait for the group on its way; begin no other."""
+        """Wait for the group that is under way. No other begins."""
         self._dirty.clear()
         if self._task is not None:
             await self._task

@@ -1,4 +1,4 @@
-"""Writing an index's new entries to its file."""
+"""Writes new entries of an index to its file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from world.disk import Disk
 
 
 def write_entries(disk: Disk, path: str, kept_bytes: int, entries: bytes) -> None:
-    """Make the file its first ``kept_bytes`` followed by ``entries``. Raises OSError.
+    """Make the file contain its first ``kept_bytes`` followed by ``entries``. Raises OSError.
 
-    After a failure the file may be longer than before; the same call made again sets it right.
+    After a failure the file may be longer than before. The same call repairs that.
     """
     file = disk.open(path, create=True)
     try:

@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset: Kafka's leader epoch cache (KIP-101, KIP-279, KIP-320).
+"""The leader epoch cache: which leader epoch began at which offset (KIP-101, KIP-279, KIP-320).
 
-Kept in memory and written at checkpoints: the batches carry their epoch, so recovery makes anew
-what lies above the recovery point, and the file only has to be right below it.
+It is in memory and written at checkpoints. Every batch carries its epoch, so recovery rebuilds the
+cache above the recovery point, and the file must be right only below it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ UNDEFINED = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset after its last record; both -1: not known here."""
+    """A leader epoch and the offset after its last record. Both are -1 if this is not known."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderEpochs:
-    """Epochs rise strictly; start offsets never fall, and of two epochs that start at the same
-    offset (the first wrote nothing) only the later is kept.
-    """
+    """Epochs rise strictly, and start offsets never fall. If two epochs start at the same offset,
+    the first wrote nothing, and only the later one is kept."""
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
@@ -36,26 +35,28 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), rising."""
+        """(epoch, start offset) of every epoch, in rising order."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     @property
     def start_epoch(self) -> int:
-        """The first one; -1 if none is known."""
+        """The first known epoch; -1 if none is known."""
         return self._epochs[0] if self._epochs else UNDEFINED
 
     @property
     def start_offset(self) -> int:
-        """Where the first one begins; -1 if none is known. Records below have no epoch."""
+        """The start offset of the first known epoch; -1 if none is known. Records below it have no
+        known epoch."""
         return self._starts[0] if self._starts else UNDEFINED
 
     @property
     def latest_epoch(self) -> int:
-        """-1 if none is known."""
+        """The last known epoch; -1 if none is known."""
         return self._epochs[-1] if self._epochs else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """``epoch`` begins at ``start_offset``; nothing if it is not above the latest."""
+        """``epoch`` begins at ``start_offset``. Does nothing unless it is above the latest
+        epoch."""
         if self._epochs and epoch <= self._epochs[-1]:
             return
         self.truncate_from(start_offset)
@@ -64,14 +65,15 @@ class LeaderEpochs:
         self.dirty = True
 
     def truncate_from(self, end_offset: int) -> None:
-        """Forget epochs that begin at or behind ``end_offset``, the log's new end."""
+        """Forget epochs that begin at or above ``end_offset``, the log's new end."""
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
             self.dirty = True
 
     def advance_start(self, start_offset: int) -> None:
-        """The log begins at ``start_offset`` now: drop older epochs, move the one that holds it."""
+        """The log now begins at ``start_offset``. Drop older epochs, and let the epoch of this
+        offset begin there."""
         at = bisect_right(self._starts, start_offset) - 1
         if at < 0 or (at == 0 and self._starts[0] == start_offset):
             return
@@ -87,15 +89,17 @@ class LeaderEpochs:
         self._starts.clear()
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch of the record at ``offset``; -1 below the first one known."""
+        """The epoch of the record at ``offset``; -1 below the first known epoch."""
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[at] if at >= 0 else UNDEFINED
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The greatest epoch not above ``epoch``, and where it ends.
+        """The greatest known epoch that is not above ``epoch``, and its end offset.
 
-        For an epoch older than all that are known: ``epoch`` itself, ending where the first
-        begins. For one above the latest, or while none is known: undefined.
+        If ``epoch`` is older than all known epochs, the result is ``epoch`` itself and the start of
+        the first known one. If it is above the latest, or no epoch is known, both values are -1.
+        Example: epochs 1 and 4 begin at 0 and 10. The answer for 3 is (1, 10), and for 4 it is (4,
+        log end offset).
         """
         if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
             return EpochEndOffset(UNDEFINED, UNDEFINED)

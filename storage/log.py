@@ -1,8 +1,9 @@
-"""One partition's log: segments, leader epochs, producer state, and what of it is durable.
+"""One partition's log: segments, leader epochs, producer state, and how far it is durable.
 
-Everything is synchronous and runs on the event loop. What would wait for the disk does not happen
-here: a sync is begun and finished by the group commit, and a read that would wait says what to
-warm. The exceptions are rare: opening, truncating, and the sync of a full segment.
+Everything is synchronous and runs on the event loop, so it must not wait for the disk. The group
+commit begins and finishes syncs. A read that would wait for cold bytes returns them as a
+``ColdRange`` to warm first. A few rare operations do wait: opening, truncating, and the sync of a
+full segment.
 """
 
 from __future__ import annotations
@@ -71,30 +72,30 @@ class PartitionLog:
         topic_id: bytes | None,
         owner: LogOwner[PartitionLog] | None,
     ) -> None:
-        """Of what was recovered of it. See ``storage.opening``."""
+        """Made from what recovery found. See ``storage.opening``."""
         self.directory = directory
         self.name = str(key)
         """``<topic>-<partition>``."""
         self.key = key
-        """Its name, which a later log may bear, too: two logs are the same only if they are one
-        object."""
+        """A later log may have the same name: two logs are the same only if they are one object."""
         self.topic_id = topic_id
         self.config = config
         self.epochs = recovered.epochs
         self.producers = recovered.producers
         self.start_offset = recovered.start_offset
-        """Records below do not count any more; their segments may still be there."""
+        """Records below are gone for readers. Their segments may still exist."""
         self.end_offset = recovered.end_offset
-        """Offset of the next record. The last segment's end offset, always."""
+        """The log end offset: that of the next record. It is always the last segment's end
+        offset."""
         self.recovered_high_watermark = recovered.high_watermark
-        """The last checkpoint's high watermark, within the log. The log's user begins with it."""
+        """The checkpointed high watermark, limited to this log. The log's user begins with it."""
         self.ask_high_watermark: Callable[[], int] = lambda: self.recovered_high_watermark
-        """The log's user sets it: the user keeps the high watermark, the log does not. Checkpoints
-        ask for it, and claim nothing above it."""
+        """Set by the log's user, which owns the high watermark. Checkpoints call it, and claim no
+        higher one."""
         self.truncated_bytes = recovered.truncated_bytes
-        """What recovery took off as a torn write."""
+        """The number of bytes that recovery truncated as a torn write."""
         self.on_durable: Callable[[PartitionLog], None] | None = None
-        """Called on the event loop after a sync raised ``durable_offset``."""
+        """Called on the event loop after a sync has raised ``durable_offset``."""
         self._disk = disk
         self._clock = clock
         self._owner = owner
@@ -111,7 +112,7 @@ class PartitionLog:
 
     @property
     def offline(self) -> OSError | None:
-        """Why the log takes and gives nothing any more."""
+        """Why the log is offline. None while it is not."""
         return self.availability.offline
 
     @property
@@ -126,7 +127,8 @@ class PartitionLog:
 
     @property
     def truncation_generation(self) -> int:
-        """Rises with every truncation. A completion that was begun under another is stale."""
+        """Rises with each truncation. A read or sync that began in an earlier generation is
+        stale."""
         return self._durability.generation
 
     @property
@@ -135,20 +137,20 @@ class PartitionLog:
 
     @property
     def segment_bases(self) -> list[int]:
-        """Base offsets of the segments, rising."""
+        """The base offsets of the segments, in rising order."""
         return list(self.segments.bases)
 
     @property
     def latest_epoch(self) -> int:
-        """Leader epoch of the last batch, or one assigned since; -1 if none."""
+        """The leader epoch of the last batch, or one assigned since then; -1 if there is none."""
         return self.epochs.latest_epoch
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """The greatest epoch not above ``epoch`` and where it ends (KIP-320); -1, -1: unknown."""
+        """As ``LeaderEpochs.end_offset_for`` (KIP-320)."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
     def configure(self, config: LogConfig) -> None:
-        """Take a changed topic configuration; what is there stays as it is."""
+        """Apply a changed configuration from now on. Existing segments stay as they are."""
         self.config = config
         if config.strict_flush and self.synced_offset < self.end_offset:
             self._durability.mark_dirty()
@@ -156,7 +158,7 @@ class PartitionLog:
     # ----------------------------------------------------------------------------- append
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """This node begins to lead ``epoch``, which starts at the log's end."""
+        """This node becomes the leader in ``epoch``, which begins at the log's end."""
         self.epochs.assign(epoch, self.end_offset)
 
     def append_as_leader(
@@ -168,12 +170,12 @@ class PartitionLog:
         now_ms: int,
         check_sequence: bool = True,
     ) -> AppendResult:
-        """Give one validated batch its offsets and append it; its bytes are stamped in place.
+        """Assign offsets to one validated batch and append it. Its bytes are stamped in place.
 
-        ``header`` is the batch's own, its CRC checked (``stele.wire.batch.validate_produced``).
-        A batch that a producer repeats is answered with its original place. Raises ApiError:
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing
-        was appended.
+        ``header`` is the batch's header, its CRC checked (``stele.wire.batch.validate_produced``).
+        If a producer repeats a batch, the result is its original place. Raises ApiError
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing was
+        appended.
         """
         self.availability.check()
         if leader_epoch < self.epochs.latest_epoch:
@@ -211,16 +213,16 @@ class PartitionLog:
         return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_as_follower(self, data: Buffer, *, verify_crc: bool = True) -> AppendResult:
-        """Append the whole batches of ``data``, which carry offsets and epochs already.
+        """Append the whole batches of ``data``, which have offsets and leader epochs already.
 
-        Also how a Raft leader writes its own. A part of a batch at the end is left out. Raises
-        OutOfOrderOffsetsError, CorruptBatchError (CORRUPT_MESSAGE) with nothing of the faulty
-        batch nor of those behind it appended, StorageError.
+        A Raft leader also writes its own batches by this. A part of a batch at the end is left out.
+        Raises OutOfOrderOffsetsError or CorruptBatchError (CORRUPT_MESSAGE): then the batches
+        before the faulty one were appended. Raises StorageError.
         """
         self.availability.check()
         first_offset = self.end_offset
-        # An epoch that this replica led and wrote nothing in. What the present leader has here may
-        # be of an earlier one: it was not committed then, and nobody has cut it since.
+        # Drop an epoch at the log's end: this replica led it and wrote nothing. The current
+        # leader's batches at this offset may be of an earlier epoch.
         self.epochs.truncate_from(first_offset)
         view = memoryview(data)
         for run in runs_of(view, self, verify_crc=verify_crc, now_ms=self._clock.time_ms()):
@@ -251,7 +253,7 @@ class PartitionLog:
         self._advance(run[-1][1].next_offset, len(run), end - start)
 
     def _write(self, data: Buffer) -> int:
-        """Append to the active segment's file; return the position. Raises StorageError."""
+        """Append to the active segment's file. Returns the position. Raises StorageError."""
         try:
             return self.segments.active.write([data])
         except OSError as error:
@@ -273,8 +275,8 @@ class PartitionLog:
         self._durability.appended(records, end_offset, self.config)
 
     def ease_recovery(self) -> None:
-        """Write producer state and indexes every so often, so that neither a truncation nor a
-        recovery has far to go."""
+        """Write producer state and indexes every so often, so that truncations and recoveries have
+        little to replay."""
         active = self.segments.active
         try:
             path = self._producer_files.save_if_due(
@@ -284,7 +286,7 @@ class PartitionLog:
                 return
             active.flush_indexes()
         except OSError as error:
-            # The log tells the same, only more slowly.
+            # Recovery can rebuild both from the log, only more slowly.
             logger.warning("%s: index or producer snapshot not written: %s", active.path, error)
             return
         if self.config.strict_flush:
@@ -302,37 +304,39 @@ class PartitionLog:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether a sync of all that was written has at least begun."""
+        """Whether a sync that covers everything written has at least begun."""
         return self._durability.is_flushed
 
     def ask_for_sync(self) -> None:
-        """Let the next group hold what was written, though ``flush.messages`` can wait."""
+        """Let the next group cover what was written, even if ``flush.messages`` does not require it
+        yet."""
         self._durability.mark_dirty()
 
     def require_synced(self, *paths: str) -> None:
-        """Nothing appended from now on counts as durable before these are on disk too."""
+        """These paths must also be on disk before later appends count as durable."""
         self._durability.require(*paths)
 
     def begin_sync(self) -> SyncTicket:
-        """A group begins: what of this log goes into it."""
+        """A group of the group commit begins. Returns what this log puts into it."""
         return self._durability.begin(self.segments.active.path, self.end_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The group is on disk. After a truncation since, it says nothing about offsets."""
+        """The group is on disk. If the log was truncated since ``begin_sync``, the ticket's offsets
+        are ignored."""
         if self.offline is not None:
             return
         if self._durability.finish(ticket) and self.on_durable is not None:
             self.on_durable(self)
 
     def sync_now(self) -> None:
-        """Sync everything, waiting for the device. For tests and tools without an owner."""
+        """Sync everything, waiting for the device. For tests, and for tools without an owner."""
         ticket = self.begin_sync()
         for path in ticket.paths:
             self._disk.sync_now(path)
         self.finish_sync(ticket)
 
     def go_offline(self, error: OSError) -> None:
-        """Take and give nothing any more."""
+        """Refuse all reads and writes from now on."""
         self.availability.go_offline(error)
 
     def _tell_failed(self, error: OSError) -> None:
@@ -346,11 +350,11 @@ class PartitionLog:
     # ----------------------------------------------------------------------------- roll
 
     def _roll(self) -> None:
-        """Seal the active segment and begin one at the log's end."""
+        """Seal the active segment and begin another one at the log's end."""
         old = self.segments.active
         if self.config.strict_flush:
-            # Else a crash could tear this one's tail and leave whole batches in the next, which
-            # would pass for corruption.
+            # Otherwise a crash could tear the end of this segment and leave whole batches in the
+            # next, which recovery would take for corruption.
             try:
                 self._disk.sync_now(old.path)
             except OSError as error:
@@ -365,12 +369,12 @@ class PartitionLog:
             old.seal()
             self._write_snapshot()
         except OSError as error:
-            # Both can be made anew from the log.
+            # Recovery can rebuild both from the log.
             logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
         self.require_synced(self.directory, old.path, *old.index_paths())
 
     def _write_snapshot(self) -> None:
-        """Producer state as of the log's end, for recovery to begin from."""
+        """Write the producer state as of the log's end. Recovery begins from it."""
         self.require_synced(self._producer_files.write(self.end_offset, self.producers))
 
     # ----------------------------------------------------------------------------- read
@@ -383,55 +387,58 @@ class PartitionLog:
         limit_offset: int | None = None,
         min_one_batch: bool = True,
     ) -> ReadResult:
-        """Whole batches of one segment, from the one that holds ``offset`` on.
+        """Whole batches of one segment, beginning with the one that holds ``offset``.
 
-        All stand below ``limit_offset`` (the log's end if None: high watermark, last stable
-        offset) and take at most ``max_bytes`` together, but with ``min_one_batch`` the first may
-        be larger. Raises ApiError (OFFSET_OUT_OF_RANGE outside start and end, KAFKA_STORAGE_ERROR),
-        CorruptLogError; UnreadableLogError where the device does not give the bytes.
+        All are below ``limit_offset`` (high watermark or last stable offset; by default the log's
+        end) and have at most ``max_bytes`` together. With ``min_one_batch`` the first may be
+        larger. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log, or KAFKA_STORAGE_ERROR;
+        CorruptLogError; UnreadableLogError if the device cannot read the bytes.
         """
         return self._reader.read(
             offset, max_bytes, limit_offset=limit_offset, min_one_batch=min_one_batch
         )
 
     def readable_bytes(self, offset: int, limit_offset: int) -> int | None:
-        """How many bytes ``read`` would give from ``offset`` on if it might give any number.
+        """How many bytes ``read`` would return from ``offset`` on without a limit of bytes.
 
-        None where more below ``limit_offset`` will never come into the same read, or the device
-        would have to be waited for: a read then brings all there is. It looks at no more than the
-        few headers between an index entry and each end. Raises as ``read`` does.
+        None if ``offset`` is in a sealed segment, where nothing is gained by waiting for more
+        records, or if only the device could tell. It examines only the few headers between an index
+        entry and each end. Raises as ``read`` does.
         """
         return self._reader.readable_bytes(offset, limit_offset)
 
     def batches_now(self, offset: int) -> Iterator[tuple[BatchHeader, Buffer]]:
-        """Every batch from the one that holds ``offset`` on, waiting for the device: start-up."""
+        """Every batch from the one that holds ``offset`` on. Waits for the device: only for use at
+        start-up."""
         return self._reader.batches_now(offset)
 
     async def warm(self, cold: ColdRange) -> None:
-        """Bring what a read missed into memory; then read again.
+        """Bring a cold range of a read into memory. Then read again.
 
-        Raises UnreadableLogError, StorageError. A segment that was deleted meanwhile is no error.
+        Raises UnreadableLogError, StorageError. If the segment was deleted meanwhile, that is no
+        error.
         """
         await self._reader.warm(cold)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose time is at or after ``timestamp_ms``; None if there is none.
+        """The first record whose timestamp is at or after ``timestamp_ms``. None if there is none.
 
-        May wait for the disk: check leadership again afterwards.
+        This may wait for the disk, so check the leadership again afterwards.
         """
         return await time_search.first_at_or_after(self, timestamp_ms)
 
     async def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the greatest time (KIP-734), the first of several. May wait, too."""
+        """The record with the greatest timestamp (KIP-734), or the first of several. This may also
+        wait."""
         return await time_search.newest(self)
 
     # ----------------------------------------------------------------------------- truncate
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that holds ``offset`` and all behind it; return the new end.
+        """Remove the batch that holds ``offset`` and everything after it. Returns the new end.
 
-        What is left is durable when it returns. Raises StorageError: the log is offline then, or
-        nothing was cut; UnreadableLogError.
+        The rest is durable when it returns. Raises StorageError: then the log is offline, or
+        nothing was removed. Raises UnreadableLogError.
         """
         self.availability.check()
         if offset >= self.end_offset:
@@ -447,7 +454,8 @@ class PartitionLog:
         return self.end_offset
 
     def _cut_failed(self, error: OSError, generation: int) -> SteleError:
-        """What to raise. A cut that has begun, in a new generation, is ended by recovery only."""
+        """The error to raise. A truncation that has begun (a new generation) takes the log offline,
+        and recovery completes it."""
         begun = generation != self.truncation_generation
         if is_unreadable(error):
             if begun:
@@ -474,7 +482,7 @@ class PartitionLog:
         self.segments.forget_places()
 
     def _free(self, aside: list[str]) -> None:
-        """The space of files that were set aside: a large one takes long to remove."""
+        """Free the space of files that were set aside. Removing a large file takes long."""
         if self._owner is not None and aside:
             self._owner.set_aside(aside)
             return
@@ -483,7 +491,7 @@ class PartitionLog:
                 self._disk.remove(path)
 
     def _settle(self) -> None:
-        """After a cut: everything that is left is on disk, and the state is that of the end."""
+        """After a truncation: sync everything left, and let all state be that of the new end."""
         self.end_offset = self.segments.active.end_offset
         self.start_offset = min(self.start_offset, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
@@ -493,16 +501,16 @@ class PartitionLog:
 
     def _rebuild_producers(self) -> None:
         if len(self.producers) == 0:
-            return  # none has written anything that counts, so none has in what is left
+            return  # no producer counted so far, so none does in what is left
         self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
         take = functools.partial(self.producers.update_from, now_ms=self._clock.time_ms())
         replayed = finish(self._disk, replay(self.segments.all(), offset, take))
         self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
 
     def reset_to(self, offset: int) -> None:
-        """Delete everything; the log is empty and begins at ``offset``.
+        """Delete everything. The log is then empty and begins at ``offset``.
 
-        Raises StorageError: the log is offline then, or nothing was deleted.
+        Raises StorageError: then the log is offline, or nothing was deleted.
         """
         self.availability.check()
         generation = self.truncation_generation
@@ -524,10 +532,10 @@ class PartitionLog:
     # ----------------------------------------------------------------------------- retention
 
     def advance_start_offset(self, offset: int) -> None:
-        """Records below ``offset`` are gone for readers; DeleteRecords, retention, a leader's.
+        """Records below ``offset`` are gone for readers. Never moves back.
 
-        Their segments go with ``remove_dead_segments``, once the new start is checkpointed. Raises
-        ApiError (OFFSET_OUT_OF_RANGE) above the log's end. Never moves back.
+        ``remove_dead_segments`` removes their segments once the new start is checkpointed. Raises
+        ApiError OFFSET_OUT_OF_RANGE for an offset above the log's end.
         """
         self.availability.check()
         if offset > self.end_offset:
@@ -540,10 +548,10 @@ class PartitionLog:
             self.epochs.advance_start(offset)
 
     def remove_dead_segments(self, *, in_order: bool = False) -> int:
-        """Delete segments that end at or below ``start_offset``; return how many.
+        """Delete segments that end at or below ``start_offset``. Returns how many.
 
-        ``in_order`` syncs each removal before the next, for when the start offset could not be
-        checkpointed: a crash must not leave a gap.
+        ``in_order`` syncs each removal before the next one. It is needed if the start offset could
+        not be checkpointed: a crash must not leave a gap.
         """
         self.availability.check()
         try:
@@ -555,8 +563,8 @@ class PartitionLog:
         return dead
 
     async def retire_dead_segments(self, *, in_order: bool = False) -> int:
-        """As ``remove_dead_segments``, in slices; the event loop waits neither for the device nor
-        while the space is freed. Raises StorageError."""
+        """As ``remove_dead_segments``, in slices. The event loop waits neither for the device nor
+        for the space to be freed. Raises StorageError."""
         self.availability.check()
         try:
             return await retire_dead_segments(self, self._disk, in_order=in_order)
@@ -564,15 +572,15 @@ class PartitionLog:
             raise self.availability.refusal(error) from error
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that were silent for ``producer.id.expiration.ms``."""
+        """Forget producers that have appended nothing for ``producer.id.expiration.ms``."""
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # ----------------------------------------------------------------------------- end
 
     def checkpoint_epochs(self) -> tuple[str, bytes] | None:
-        """The leader-epoch-checkpoint's path and new content; None if the file is right.
+        """The path and new content of the leader-epoch-checkpoint. None if the file is up to date.
 
-        To be replaced before a recovery point is written that covers it.
+        It must be replaced before a recovery point above its newest entry is written.
         """
         if not self.epochs.dirty:
             return None
@@ -580,12 +588,12 @@ class PartitionLog:
         return f"{self.directory}/{LEADER_EPOCH_FILE}", encode_epochs(self.epochs.entries)
 
     def prepare_clean_shutdown(self) -> None:
-        """Write indexes and producer snapshot; the next group makes them durable."""
+        """Write indexes and producer snapshot. The next group makes them durable."""
         self.segments.active.seal()
         self._write_snapshot()
         self.require_synced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:
-        """Give back every handle; the log takes and gives nothing any more."""
+        """Close every handle. The log can no longer be written or read."""
         self.go_offline(OSError(errno.ESHUTDOWN, "it was closed"))
         self.segments.close()

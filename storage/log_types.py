@@ -1,4 +1,4 @@
-"""What goes into and comes out of a ``PartitionLog``."""
+"""The types of the arguments and results of ``PartitionLog``."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ LogT = TypeVar("LogT", contravariant=True)
 
 
 class LogOwner(Protocol[LogT]):
-    """What a log tells the directory that it belongs to."""
+    """What a log reports to the directory that it belongs to."""
 
     def dirty(self, log: LogT) -> None:
-        """There is something to sync: call ``begin_sync`` when the next group begins."""
+        """There is something to sync. The next group must call ``begin_sync``."""
         ...
 
     def unflushed(self, log: LogT) -> None:
-        """The log holds something that it asks no sync for yet; ``flush.ms`` begins."""
+        """The log has unsynced bytes for which it requests no sync yet. ``flush.ms`` begins now."""
         ...
 
     def failed(self, log: LogT, error: OSError) -> None:
-        """The log is offline: the device failed, or a change of the log was cut short."""
+        """The log is offline: the device failed, or a change of the log was not completed."""
         ...
 
     def refused(self, log: LogT, size_bytes: int) -> None:
-        """Nothing of so many bytes was written: the disk is full."""
+        """A write of ``size_bytes`` bytes failed as a whole because the disk is full."""
         ...
 
     def set_aside(self, paths: list[str]) -> None:
-        """These files were renamed and belong to nobody: their space is to be freed soon."""
+        """These files were renamed and are no longer part of the log. Their space should be freed
+        soon."""
         ...
 
     def lower_checkpoints(self, log: LogT, offset: int) -> None:
-        """The log is about to be cut: no checkpoint on disk may claim more than ``offset``.
+        """The log is about to be truncated. No checkpoint on disk may claim more than ``offset``.
 
-        Durable before it returns. Raises OSError.
+        This is durable when it returns. Raises OSError.
         """
         ...
 
 
 class AppendResult(NamedTuple):
-    """Where batches stand. ``duplicate``: they stood there already, nothing was written."""
+    """The place of appended batches. ``duplicate``: they were in the log already, and nothing was
+    written."""
 
     base_offset: int
     last_offset: int
@@ -55,10 +57,10 @@ class AppendResult(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """Whole batches, or why there are none yet.
+    """Whole batches, or the reason why there are none yet.
 
-    ``data`` is empty if nothing readable stands there, or if ``cold`` says what to warm first:
-    ``await disk.warm(*result.cold)``, check leadership and truncation generation, read again.
+    ``data`` is empty if there is nothing to read, or if ``cold`` says which bytes to warm first:
+    ``await disk.warm(*result.cold)``, check leadership and truncation generation, and read again.
     """
 
     data: Buffer
@@ -67,13 +69,13 @@ class ReadResult(NamedTuple):
 
 
 class SyncTicket(NamedTuple):
-    """What one log puts into a group, and what is durable once the group is on disk."""
+    """What a group must sync of one log, and what is durable after that."""
 
     paths: tuple[str, ...]
     end_offset: int
     generation: int
     requirements: int
-    """How many times paths had been required when the group began."""
+    """The number of calls of ``Durability.require`` when the group began."""
 
 
 class TimestampOffset(NamedTuple):
@@ -85,9 +87,9 @@ class TimestampOffset(NamedTuple):
 
 
 class LogView(Protocol):
-    """What the helpers of a log see of it: they search it and take from it while it is in use.
+    """A log as its helper functions see it. They search and change it while it is in use.
 
-    Across an ``await`` only what is asked again holds: the log may have been cut, or closed.
+    After an ``await`` they must ask again: the log may have been truncated or closed meanwhile.
     """
 
     directory: str

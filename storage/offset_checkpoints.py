@@ -1,5 +1,5 @@
-"""The offset checkpoints of a log directory: where recovery begins, what was committed, and where
-the logs start."""
+"""The offset checkpoints of a log directory: recovery points, high watermarks and log start
+offsets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from storage.turns import Slices
 from world.disk import Disk
 
 _EPOCH_FILES_PER_TURN: Final = 16
-_NEW_SUFFIX: Final = ".new"  # of a checkpoint file on its way
+_NEW_SUFFIX: Final = ".new"  # the suffix of a checkpoint file that is not complete yet
 
 _Offsets = dict[TopicPartition, int]
 OffsetsOfLogs = Mapping[PartitionLog, int]
-"""By the log itself: another one may bear its name before they are on disk."""
+"""The key is the log itself, since another log may have the same name before the offsets are on
+disk."""
 
 
 class OffsetCheckpoints:
-    """What the three files hold, and how they are replaced.
+    """The contents of the three checkpoint files, and their replacement.
 
-    ``logs`` and ``corrupt`` are the directory's own, as they are at each moment.
+    ``logs`` and ``corrupt`` are the directory's own collections and change with it.
     """
 
     def __init__(
@@ -41,43 +42,48 @@ class OffsetCheckpoints:
         logs: Mapping[TopicPartition, PartitionLog],
         corrupt: Container[TopicPartition],
     ) -> None:
-        """Of the log directory at ``path``; nothing is read before ``load``."""
-        # What the files hold.
+        """``path`` is the log directory. Nothing is read before ``load``."""
+        # The contents of the files.
         self.recovery_points: _Offsets = {}
         self.high_watermarks: _Offsets = {}
         self.start_offsets: _Offsets = {}
-        # What the file of the starts holds after a power loss, too: the directory was synced since
-        # the file was renamed into its place.
+        # What the file of log start offsets holds even after a power loss: the directory was synced
+        # after the file was renamed into place.
         self._durable_starts: _Offsets = {}
-        self._renamed = False  # and the directory not synced since
+        self._renamed = False  # a file was renamed, and the directory not synced since then
         self._disk = disk
         self._path = path
         self._logs = logs
         self._corrupt = corrupt
-        self._writing = asyncio.Lock()  # the files have one writer at a time
+        self._writing = asyncio.Lock()  # only one task at a time writes the files
 
     def load(self) -> None:
-        """Raises LogDirectoryError, OSError."""
+        """Read the files. Raises LogDirectoryError, OSError."""
         self.recovery_points = read_offsets(self._disk, f"{self._path}/{RECOVERY_POINT_FILE}")
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
-        self._renamed = True  # their writer may have died before it synced the directory
+        # The process that wrote them may have died before it synced the directory.
+        self._renamed = True
 
     def of(self, key: TopicPartition) -> tuple[int, int, int]:
-        """Recovery point, high watermark and start of a partition, as the files say."""
+        """Recovery point, high watermark and log start offset of a partition according to the
+        files."""
         point, high_watermark = self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)
         return point, high_watermark, self.start_offsets.get(key, 0)
 
     def durable_start(self, key: TopicPartition) -> int:
-        """What the file of the starts says of a partition, and still says after a power loss."""
+        """The log start offset that the file has for a partition even after a power loss."""
         return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))
 
     # ----------------------------------------------------------------------------- lowering
 
     def lower_to_high_watermarks(self) -> None:
-        """A clean shutdown left recovery points at the logs' ends. Truncations never go below the
-        high watermark, but for unclean elections: with this they seldom have to wait for the disk.
-        Corrupt logs keep theirs, which proves the corruption, should the note of it be lost.
+        """Lower the recovery points, which a clean shutdown left at the logs' ends, to the high
+        watermarks.
+
+        Truncations go below the high watermark only after an unclean election. So they seldom have
+        to lower a checkpoint, which waits for the disk. Corrupt logs keep their recovery points:
+        these prove the corruption if its note is lost.
         """
         lowered = {
             key: point if key in self._corrupt else min(point, self.high_watermarks.get(key, 0))
@@ -90,8 +96,8 @@ class OffsetCheckpoints:
             self.recovery_points = lowered
 
     def lower(self, key: TopicPartition, offset: int) -> None:
-        """No file claims more than ``offset`` of this partition: on disk when it returns. Raises
-        OSError."""
+        """Lower what the files claim of this partition to ``offset``. This is on disk when it
+        returns. Raises OSError."""
         self._clamp(RECOVERY_POINT_FILE, self.recovery_points, key, offset)
         self._clamp(HIGH_WATERMARK_FILE, self.high_watermarks, key, offset)
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
@@ -111,13 +117,11 @@ class OffsetCheckpoints:
         recovery_points: OffsetsOfLogs,
         high_watermarks: OffsetsOfLogs,
     ) -> None:
-        """Replace what has changed of the three files, and of the logs' leader epochs before.
-
-        Raises StorageError when the disk is full, OSError when it failed.
-        """
+        """Replace the files that have changed, after the epoch files of the logs. Raises
+        StorageError if the disk is full, OSError if it failed."""
         generations = self._generations()
         async with self._writing:
-            # A recovery point may be on disk only when the epochs below it are.
+            # A recovery point may be on disk only after the leader epochs below it are.
             await self._write_epochs()
             await self._write_offsets(
                 (
@@ -125,12 +129,12 @@ class OffsetCheckpoints:
                     (HIGH_WATERMARK_FILE, self.high_watermarks, high_watermarks),
                     (RECOVERY_POINT_FILE, self.recovery_points, recovery_points),
                 ),
-                self._generations() | generations,  # of logs made meanwhile there are starts only
+                self._generations() | generations,  # logs created meanwhile have only start offsets
             )
 
     async def write_starts(self) -> None:
-        """Replace the file of the logs' starts, if one has moved. Those who wait for the same file
-        share the next writing of it. Raises as ``write``."""
+        """Replace the file of log start offsets if one has risen. Tasks that wait for the file
+        share one writing of it. Raises as ``write``."""
         async with self._writing:
             starts = LOG_START_FILE, self.start_offsets, self._starts()
             await self._write_offsets((starts,), self._generations())
@@ -139,8 +143,9 @@ class OffsetCheckpoints:
         return {log: log.truncation_generation for log in self._logs.values()}
 
     def _starts(self) -> dict[PartitionLog, int]:
-        """As they are now. Asked for only by the one writer: a writer that asked and then waited
-        for its turn would put earlier starts in the place of those that were promised."""
+        """The current log start offsets. Only the task that holds ``_writing`` may ask: if it asked
+        before it waited for its turn, it would replace newer offsets, already promised to be
+        durable, by older ones."""
         return {log: log.start_offset for log in self._logs.values() if log.start_offset}
 
     async def _write_epochs(self) -> None:
@@ -162,13 +167,14 @@ class OffsetCheckpoints:
                     self._disk.rename(path + _NEW_SUFFIX, path)
                     await slices.step()
             await self._disk.sync([log.directory for log, _ in written])
-        except BaseException:  # cancelled, or the disk is full: the next one must write them all
+        except BaseException:  # cancelled, or the disk is full: the next call must write them all
             for log, _ in written:
                 log.epochs.dirty = True
             raise
 
     def _is_here(self, log: PartitionLog) -> bool:
-        """Whether it is not deleted, nor made anew under its name, nor held as corrupt."""
+        """Whether the log is in use: not deleted, not replaced by another of its name, not
+        corrupt."""
         return self._logs.get(log.key) is log
 
     async def _write_offsets(
@@ -176,11 +182,12 @@ class OffsetCheckpoints:
         files: Sequence[tuple[str, _Offsets, OffsetsOfLogs]],
         generations: OffsetsOfLogs,
     ) -> None:
-        """Replace checkpoint files. Between sync and rename nothing runs, so a log that was cut
-        or deleted meanwhile is left as its cut has put it."""
+        """Replace checkpoint files. Nothing else runs between the last check of the logs and the
+        renames. So a log that was truncated or deleted meanwhile keeps the entry that the
+        truncation or deletion wrote."""
 
         def current(held: _Offsets, offsets: OffsetsOfLogs) -> _Offsets:
-            # Corrupt logs keep theirs: they are what proves the corruption.
+            # Corrupt logs keep their entries, which prove the corruption.
             kept = {key: offset for key, offset in held.items() if key in self._corrupt}
             for log, offset in offsets.items():
                 if not self._is_here(log):
@@ -209,13 +216,14 @@ class OffsetCheckpoints:
                 held.clear()
                 held.update(new)
             break
-        if self._renamed:  # also by one that was cancelled before it could sync
+        if self._renamed:  # perhaps by an earlier call that was cancelled before it synced
             await self._disk.sync([self._path])
             self._renamed = False
             self._durable_starts = dict(self.start_offsets)
 
     def _write_new(self, path: str, data: bytes) -> None:
-        """Write a file that is to replace ``path`` once synced. StorageError: the disk is full."""
+        """Write a file that will replace ``path`` once it is synced. Raises StorageError if the
+        disk is full."""
         file = self._disk.open(path + _NEW_SUFFIX, create=True)
         try:
             if file.size:

@@ -1,9 +1,9 @@
 """The sparse index from offset to file position of one segment: Kafka's ``.index``.
 
-On disk: 8-byte entries, big-endian, offset relative to the segment's base (i32) and position
-(i32). An entry names the *last* offset of the batch that starts at the position. In memory: two
-arrays to bisect. New entries are written at ``flush``; recovery makes them anew from the log, so
-nothing waits for them.
+On disk it has 8-byte entries, big-endian: the offset relative to the segment's base (i32) and the
+position (i32). An entry names the *last* offset of the batch that starts at the position. In memory
+there are two arrays to bisect. ``flush`` writes new entries. Recovery rebuilds them from the log,
+so nothing waits for them to be on disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENTRY = struct.Struct(">ii")
 
 
 class OffsetIndex:
-    """Entries rise strictly in offset and in position."""
+    """The entries of one segment. Offsets and positions rise strictly."""
 
     __slots__ = ("_flushed", "base_offset", "dirty", "offsets", "path", "positions")
 
@@ -33,52 +33,50 @@ class OffsetIndex:
         self.base_offset = base_offset
         self.offsets = array("i")  # relative to base_offset
         self.positions = array("i")  # parallel to offsets
-        self._flushed = 0  # the file's first so many entries are those in memory
-        self.dirty = True  # the file is absent, or differs behind these
+        self._flushed = 0  # the first so many entries of the file are right
+        self.dirty = True  # the file is absent, or differs after these
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Note that the batch ending at ``last_offset`` starts at ``position``."""
+        """Add an entry: the batch that ends with ``last_offset`` starts at ``position``."""
         self.offsets.append(last_offset - self.base_offset)
         self.positions.append(position)
         self.dirty = True
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """(last offset, position) of a batch that ends below ``offset``: begin the search there.
-
-        (-1, 0) if none is known: begin at the beginning.
-        """
+        """(last offset, position) of a batch that ends below ``offset``, from which a search
+        begins. (-1, 0), the beginning of the segment, if there is no such entry."""
         at = bisect_left(self.offsets, offset - self.base_offset) - 1
         return (self.base_offset + self.offsets[at], self.positions[at]) if at >= 0 else (-1, 0)
 
     @property
     def last(self) -> tuple[int, int]:
-        """(last offset, position) of the last entry; (-1, 0) without one."""
+        """(last offset, position) of the last entry; (-1, 0) if there is none."""
         if not self.offsets:
             return -1, 0
         return self.base_offset + self.offsets[-1], self.positions[-1]
 
     @property
     def rises(self) -> bool:
-        """Whether entries rise, as they must; zeroes that were never written do not."""
+        """Whether the entries rise. Zeroes of sectors that were never written do not."""
         if self.positions and self.positions[0] <= 0:
-            return False  # the first batch is never entered
+            return False  # the first batch never has an entry
         offsets, positions = self.offsets, self.positions
         return all(map(lt, offsets, offsets[1:])) and all(map(lt, positions, positions[1:]))
 
     def truncate_to_offset(self, offset: int) -> None:
-        """Forget batches that end at or behind ``offset``. The file follows at ``flush``."""
+        """Forget batches that end at or above ``offset``. ``flush`` updates the file."""
         self._truncate(bisect_left(self.offsets, offset - self.base_offset))
 
     def last_position_upto(self, position: int) -> int:
-        """The greatest known batch start that is not behind ``position``; 0 if none."""
+        """The greatest position of an entry that is not above ``position``; 0 if there is none."""
         at = bisect_right(self.positions, position) - 1
         return self.positions[at] if at >= 0 else 0
 
     def truncate_to_position(self, position: int) -> None:
-        """Forget batches that start at or behind ``position``. The file follows at ``flush``."""
+        """Forget batches that start at or above ``position``. ``flush`` updates the file."""
         self._truncate(bisect_left(self.positions, position))
 
     def _truncate(self, keep: int) -> None:
@@ -89,7 +87,7 @@ class OffsetIndex:
             self.dirty = True
 
     def flush(self, disk: Disk) -> None:
-        """Bring the file in line with memory. Raises OSError; may be tried again."""
+        """Write to the file what differs in memory. Raises OSError; then it may be tried again."""
         if not self.dirty:
             return
         write_entries(disk, self.path, self._flushed * ENTRY_SIZE, self._encode(self._flushed))
@@ -105,7 +103,8 @@ class OffsetIndex:
         return pairs.tobytes()
 
     def load(self, disk: Disk, log_size: int) -> bool:
-        """Read the file. False, and empty, if it is absent, unreadable, or of another log."""
+        """Read the file. False, with an empty index, if it is absent, unreadable or belongs to
+        another log."""
         self.reset()
         try:
             data = disk.read_file(self.path)
@@ -114,7 +113,8 @@ class OffsetIndex:
         return self._take(data, log_size)
 
     def load_warm(self, disk: Disk, log_size: int) -> bool | tuple[str, int, int]:
-        """As ``load``, but without waiting: path, position and size of what has to be warmed."""
+        """As ``load``, but without waiting for the device. May return bytes to warm first: path,
+        position and size."""
         self.reset()
         try:
             file = disk.open(self.path)
@@ -147,7 +147,7 @@ class OffsetIndex:
         return True
 
     def reset(self) -> None:
-        """Empty it; the next flush rewrites the file."""
+        """Empty the index. The next ``flush`` rewrites the file."""
         self.offsets = array("i")
         self.positions = array("i")
         self._flushed = 0

@@ -1,4 +1,4 @@
-"""Opening a log, which recovers it."""
+"""Opening a log, including its recovery."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def open_log(
     topic_id: bytes | None = None,
     owner: LogOwner[PartitionLog] | None = None,
 ) -> PartitionLog:
-    """Open the log in ``directory``, which is made if absent, and recover it.
+    """Open and recover the log in ``directory``, which is created if it is absent.
 
-    Waits for the device. Otherwise as ``opening_log``.
+    This waits for the device. Otherwise it is as ``opening_log``.
     """
     return finish(
         disk,
@@ -65,10 +65,9 @@ def opening_log(
 ) -> Steps[PartitionLog]:
     """As ``open_log``, in steps (``storage.steps``).
 
-    The three offsets are those of the checkpoint files, 0 where they name none. After an
-    unclean shutdown everything from the recovery point's segment on is checked and synced.
-    After a clean one nothing is written that the next opening has to know of.
-    Raises CorruptLogError, LogDirectoryError, OSError.
+    The three offsets are those of the checkpoint files, or 0. After an unclean shutdown everything
+    from the recovery point's segment on is checked and synced. After a clean one it writes nothing
+    that the next opening must know of. Raises CorruptLogError, LogDirectoryError, OSError.
     """
     is_new = not disk.exists(directory)
     disk.make_directory(directory)
@@ -89,7 +88,7 @@ def opening_log(
     if not clean_shutdown:
         log.ease_recovery()
     if is_new or log.end_offset == log.segments.bases[0]:
-        # The entries of directory and segment file become durable with the first group.
+        # The first group makes the directory entries of the log and of its segment durable.
         parent = directory.rpartition("/")[0]
         log.require_synced(parent, directory, log.segments.active.path)
     return log

@@ -1,4 +1,4 @@
-"""When the producer snapshots of a log are written, so that there is never far to replay."""
+"""Decides when producer snapshots of a log are written, so that there is never much to replay."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ from storage.snapshots import snapshot_path, write_snapshot
 from world.disk import Disk
 
 REPLAY_BATCHES: Final = 8192
-"""Replaying so many headers takes some 20 ms."""
+"""Replaying this many headers takes some 20 ms."""
 _BYTES_PER_BATCH: Final = 4 << 10
-"""Reading so many bytes, and checking them, takes as long as looking at one header."""
+"""Reading and checking this many bytes takes as long as replaying one header."""
 _BATCHES_PER_PRODUCER: Final = 8
-"""Writing a producer's state takes as long as replaying so many headers, at most."""
-_KEPT: Final = 2  # snapshots within a segment; those at segments' beginnings stay
+"""Writing a producer's state takes at most as long as replaying this many headers."""
+_KEPT: Final = 2  # snapshots within a segment; those at the beginnings of segments stay
 
 
 class Replayed(NamedTuple):
-    """How much stands between the newest snapshot and the log's end."""
+    """How much there is between the newest snapshot and the log's end."""
 
     batches: int
     size_bytes: int
 
 
 class ProducerFiles:
-    """The snapshots of one log, beside those that are written where segments begin and end.
+    """The snapshots of one log within segments, besides those at the beginnings and ends of
+    segments.
 
-    The state after a truncation, or a crash, is that of the newest snapshot below and of all
-    batches since. Without snapshots within a segment that may be a segment's worth of them.
+    After a truncation or a crash the producer state is rebuilt from the newest snapshot below the
+    end and all batches since. Without snapshots within a segment that could be a whole segment of
+    batches.
     """
 
     __slots__ = ("_directory", "_disk", "_due", "_inner", "_to_replay")
 
     def __init__(self, disk: Disk, directory: str, replayed: Replayed | None = None) -> None:
-        """``replayed``: what is behind the newest snapshot now."""
+        """``replayed``: what follows the newest snapshot now."""
         self._disk = disk
         self._directory = directory
-        self._inner: list[int] = []  # offsets of those that were written within a segment
+        self._inner: list[int] = []  # offsets of snapshots that were written within a segment
         self._to_replay = 0 if replayed is None else _cost(*replayed)
         self._due = REPLAY_BATCHES
 
     def appended(self, batches: int, size_bytes: int) -> bool:
-        """So much more would have to be replayed. Whether ``save_if_due`` is to be called."""
+        """The log has grown by so much. Returns whether to call ``save_if_due``."""
         self._to_replay += _cost(batches, size_bytes)
         return self._to_replay >= self._due
 
     def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> str | None:
-        """Write the state as of ``offset``, the log's end, if enough came since the last, also if
-        there is none. The path, which is not synced: a torn one is told by its CRC. Raises
-        OSError."""
+        """Write the state as of ``offset``, the log's end, if enough was appended since the last
+        snapshot, even if there are no producers. Returns the path, which is not synced: the CRC
+        reveals a torn file. Raises OSError."""
         self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
         if self._to_replay < self._due:
             return None
@@ -66,8 +68,8 @@ class ProducerFiles:
             self._disk.remove(path)
 
     def write(self, offset: int, states: ProducerStates) -> str:
-        """Write the state as of ``offset``, unsynced; return the path. Raises OSError."""
-        self._to_replay = 0  # also if it fails: to try at every append would help nobody
+        """Write the state as of ``offset``, unsynced. Returns the path. Raises OSError."""
+        self._to_replay = 0  # also if it fails: it must not be tried at every append
         return write_snapshot(self._disk, self._directory, offset, states)
 
 

@@ -1,18 +1,19 @@
 """What a partition remembers of idempotent producers (KIP-98), and its ``.snapshot`` files.
 
-A snapshot has Kafka's layout, big-endian: version i16 = 1, CRC-32C u32 of all that follows, then
+A snapshot has Kafka's layout, big-endian: version i16 = 1, CRC-32C u32 of everything after it, then
 an i32 count of entries: producer id i64, epoch i16, last sequence i32, last offset i64, offset
 delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64. A
-producer has an entry for each of its batches that are remembered, the oldest first: Kafka, which
-writes the last one only, takes the last one of several. A batch that was in flight over an orderly
-restart of the leader, with others behind it, would else pass for one out of order.
+producer has an entry for each of its remembered batches, the oldest first. Kafka writes only the
+last one, and when it reads several it takes the last one. We need them all: a producer may repeat a
+batch, with others in flight after it, over an orderly restart of the leader. Without its entry that
+batch would be out of order.
 
-The timestamp is when the batch was appended. Kafka puts the greatest time of its records there, and
-forgets by it a producer that is busy, if only its records are old (a backfill, a mirror). A batch
-does not carry the time of its append, unless that is what the topic's records are stamped with. So
-a replica goes by its own clock: a leader and a follower by when they appended the batch, a log that
-was opened by when it read it again. A producer may be remembered for longer by that, never shorter
-than for ``producer.id.expiration.ms``.
+The timestamp is the time of the append. Kafka stores the greatest timestamp of the records there,
+and expires producers by it. So it forgets a busy producer whose records are old (a backfill, a
+mirror). A batch does not carry the time of its append, unless the topic's records are stamped with
+it. So a replica uses its own clock: leader and follower use the time at which they appended the
+batch, and a log that is opened uses the time at which it read the batch. So a producer may be
+remembered for longer than ``producer.id.expiration.ms``, but never for less.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from stele.wire.batch import BatchHeader
 from stele.world import Buffer
 
 CACHED_BATCHES: Final = 5
-"""How many of a producer's batches are told from new ones: its max.in.flight.requests."""
+"""The number of batches of a producer that are remembered, so that repetitions are recognized. It
+is the greatest max.in.flight.requests.per.connection of an idempotent producer."""
 
 _VERSION: Final = 1
 _HEAD = struct.Struct(">hI")
@@ -41,11 +43,11 @@ NONE: Final = -1
 
 
 class SnapshotError(ValueError):
-    """A snapshot file that is not what was written. It can be made anew from the log."""
+    """A snapshot file is damaged. The state can be rebuilt from the log."""
 
 
 class AppendedBatch(NamedTuple):
-    """One batch of a producer, as it was appended."""
+    """One appended batch of a producer."""
 
     base_sequence: int
     last_sequence: int
@@ -61,18 +63,19 @@ class ProducerEntry:
     producer_id: int
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
-    """Of ``epoch`` only, oldest first, each one's sequences following the one before."""
+    """Only batches of ``epoch``, the oldest first. The sequences of each follow those of the one
+    before."""
     last_append_ms: int = NONE
     coordinator_epoch: int = NONE
     transaction_first_offset: int = NONE
 
     @property
     def last_sequence(self) -> int:
-        """-1 if nothing of this epoch is known."""
+        """The last sequence number; -1 if no batch of this epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     def find(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch that ``header`` repeats."""
+        """The remembered batch that ``header`` repeats; None if there is none."""
         if header.producer_epoch != self.epoch:
             return None
         base, last = header.base_sequence, header.last_sequence
@@ -83,7 +86,7 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """All producers of one log, as of ``end_offset`` of it."""
+    """All producers of one log, as of its offset ``end_offset``."""
 
     __slots__ = ("_entries",)
 
@@ -100,12 +103,12 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Whether a client's batch may be appended; the original if it repeats one.
+        """Check that a client's batch may be appended. Returns the original if it repeats a batch.
 
-        Raises ApiError: INVALID_PRODUCER_EPOCH for an epoch that is fenced,
-        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new epoch that does not begin with 0, and
-        for a repeated batch older than the last five. A producer that is not known (its state
-        expired, or its records are gone) may begin anywhere.
+        Raises ApiError INVALID_PRODUCER_EPOCH for a fenced epoch. Raises ApiError
+        OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new epoch that does not begin with sequence 0,
+        and for a repeated batch older than the last five. A producer that is not known (its state
+        has expired, or its records are deleted) may begin with any sequence.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -132,9 +135,9 @@ class ProducerStates:
         return None
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a batch that was appended at ``base_offset``; on followers unchecked.
+        """Remember a batch that was appended at ``base_offset``. On followers nothing is checked.
 
-        ``now_ms``: when, if the batch itself does not tell.
+        ``now_ms``: the time of the append, in case the batch itself does not have it.
         """
         append_time_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
         entry = self._entries.get(header.producer_id)
@@ -145,7 +148,7 @@ class ProducerStates:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.last_append_ms = append_time_ms
-        if header.base_sequence != NONE:  # control batches carry none
+        if header.base_sequence != NONE:  # control batches have no sequence
             entry.batches.append(
                 AppendedBatch(
                     header.base_sequence,
@@ -157,13 +160,14 @@ class ProducerStates:
             )
 
     def update_from(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch that stands in the log, if a producer id is on it."""
+        """Remember a batch of the log, if it has a producer id."""
         if header.producer_id >= 0:
             self.update(header, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, silence_ms: int) -> None:
-        """Forget producers of which nothing was appended for so long. ``producer.id.expiration.ms``
-        by KIP-98; by the time of the append, not by that of the records."""
+        """Forget producers that have appended nothing for ``silence_ms``. This is
+        ``producer.id.expiration.ms`` (KIP-98), but by the time of the append, not by that of the
+        records."""
         gone = [e.producer_id for e in self if now_ms - e.last_append_ms >= silence_ms]
         for producer_id in gone:
             del self._entries[producer_id]
@@ -184,7 +188,7 @@ class ProducerStates:
 
     @classmethod
     def decode(cls, data: Buffer) -> ProducerStates:
-        """Raises SnapshotError."""
+        """The states in a snapshot file. Raises SnapshotError if it is damaged."""
         states = cls()
         for entry in decode_snapshot(data):
             before = states._entries.get(entry.producer_id)
@@ -199,7 +203,7 @@ def _following(sequence: int) -> int:
 
 
 def _encode_entry(entry: ProducerEntry, batch: AppendedBatch | None) -> bytes:
-    """``batch``: one of the producer's; None if none of its epoch is known."""
+    """``batch``: one batch of the producer; None if none of its epoch is known."""
     last = entry.batches[-1] if entry.batches else None
     return _ENTRY.pack(
         entry.producer_id,
@@ -233,7 +237,7 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
-    """The entries of a snapshot file, in file order. Raises SnapshotError."""
+    """The entries of a snapshot file, in file order. Raises SnapshotError if it is damaged."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{len(data)} bytes are too few")
     version, crc = _HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Reading one log: what is in memory at once, and what has to be warmed first."""
+"""Reads of one log: what is in memory at once, and what must be warmed first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from world.disk import Disk
 
 
 class LogReader:
-    """The reads of one log. See ``PartitionLog``, whose methods of the same names these are."""
+    """The reads of one log. ``PartitionLog`` describes the methods under the same names."""
 
     __slots__ = ("_disk", "_log", "_reindexing")
 
@@ -24,7 +24,7 @@ class LogReader:
         self._log = log
         self._disk = disk
         self._reindexing = asyncio.Lock()
-        """Held while a segment's indexes are made anew: once is enough."""
+        """Held while a segment's indexes are rebuilt, so that they are rebuilt once."""
 
     def read(
         self,
@@ -114,7 +114,8 @@ class LogReader:
             raise log.availability.unread(error, cold.path, cold.position, -1) from error
 
     def _lose_indexes(self, path: str) -> bool:
-        """Whether ``path`` is that of an index: it will be made anew from the segment."""
+        """Whether ``path`` is the file of an index. If so, the index will be rebuilt from the
+        segment."""
         segment = next((each for each in self._log.segments if path in each.index_paths()), None)
         if segment is not None:
             segment.indexes_lost = True

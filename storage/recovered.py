@@ -1,4 +1,4 @@
-"""All that a log is made of when it is opened: segments, leader epochs, producer state."""
+"""Everything that a log is made of when it is opened: segments, leader epochs, producer state."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from storage.steps import Steps
 
 
 class RecoveredLog(NamedTuple):
-    """A log as it is found, a torn end taken off."""
+    """A log as recovery left it, without a torn end."""
 
     segments: list[Segment]
-    """In order, at least one; the last is the one to append to."""
+    """In order, at least one. The last is the active segment."""
     epochs: LeaderEpochs
     producers: ProducerStates
     replayed: Replayed
-    """How much stands behind the newest producer snapshot."""
+    """How much follows the newest producer snapshot."""
     start_offset: int
     high_watermark: int
     truncated_bytes: int
@@ -37,8 +37,8 @@ class RecoveredLog(NamedTuple):
 
 
 def recover_log(request: RecoveryRequest) -> Steps[RecoveredLog]:
-    """Open what is there, and check and sync what a crash may have touched. Raises
-    CorruptLogError, LogDirectoryError, OSError; nothing is open then."""
+    """Open the log, check and sync what a crash may have affected. Raises CorruptLogError,
+    LogDirectoryError, OSError; then nothing is open."""
     recovered = yield from recover_segments(request)
     try:
         return (yield from _with_state(request, recovered))
@@ -52,8 +52,8 @@ def _with_state(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps
     start_offset = max(recovered.segments[0].base_offset, request.start_offset)
     request = request._replace(start_offset=start_offset)
     epochs = yield from recover_epochs(request, recovered)
-    # Epochs begin with the log. Theirs is the later start where a crash came between their file
-    # and the checkpoint of the starts.
+    # The leader epochs begin where the log begins. They have the later start if a crash came after
+    # the write of their file and before that of the checkpoint.
     start_offset = max(start_offset, epochs.start_offset)
     high_watermark = min(max(request.high_watermark, start_offset), recovered.end_offset)
     request = request._replace(start_offset=start_offset)

@@ -1,22 +1,22 @@
-"""Opening a log's segments: what is there, what was torn off, what is corrupt.
+"""Opening the segments of a log: finds torn writes and corruption.
 
-The rule. Walking the batches from the recovery point on (from the last one below it that the
-segment's index names), the walk ends at the end of the last file, or at a *cut*: bytes that are no
-whole, sound, following batch. A cut is a torn write, and is truncated, only if it lies at or above
-the recovery point and the checkpointed high watermark, and either no whole batch stands anywhere
-behind it or sectors of the batch there were never written. Anything else is corruption. What is not
-walked is checked when it is read (``Segment.unseen_bytes``), so that what is corrupt is never
-served.
+The rule: recovery walks the batches from the recovery point on, more precisely from the last batch
+below it that the segment's index names. The walk ends at the end of the last file, or at a *cut*:
+bytes that are not a whole and sound batch that follows the one before. A cut is a torn write, and
+is truncated, only if it is at or above both the recovery point and the checkpointed high watermark,
+and no whole batch comes after it. (One may come after it in the same segment if sectors of the
+batch at the cut were never written.) Every other cut is corruption. Batches that are not walked are
+checked when they are read (``Segment.unseen_bytes``), so corrupt ones are never served.
 
-A recovery point above the high watermark does not outlive the opening of its directory: it is
-lowered to that. So what lies between the two is checked now, also where nothing is walked; at the
-next opening damage there would pass for a torn write, and an acknowledged record for none.
+Opening a directory lowers recovery points above the high watermark to the high watermark. So the
+batches between the two are checked now, even if nothing is walked. At the next opening damage there
+would look like a torn write, and an acknowledged record would be truncated.
 
-Pages of a file reach the device in any order, so a power loss may leave the later one of two
-batches that were not synced. Of the earlier one it leaves some sectors as they were before: behind
-the end that the file had, and that is zeroes. A bit that flips, or bytes of something else, are no
-zeroes. (A device that gives up sectors which it had confirmed looks like one that was never asked,
-and so does a flipped bit beside records that hold a sector of zeroes themselves: only the recovery
+The pages of a file reach the device in any order. So a power loss may leave the second of two
+unsynced batches and not the first. Those sectors of the first batch that were not written are
+zeroes, as they were beyond the end of the file. Flipped bits and foreign bytes are not zeroes. (Two
+faults look like sectors that were never written: a device that loses sectors which it had
+confirmed, and a flipped bit in a batch whose records contain a sector of zeroes. Only the recovery
 point tells these apart.)
 """
 
@@ -62,34 +62,34 @@ from world.disk import Disk
 logger = logging.getLogger(__name__)
 
 _SCAN_BYTES: Final = 4 << 20
-_SEGMENTS_PER_TURN: Final = 64  # that are opened
+_SEGMENTS_PER_TURN: Final = 64  # segments that are opened in one turn of the event loop
 _FRAME = struct.Struct(">qi")
 _MAGIC_AND_CRC = re.compile(rb"(?=\x02.{4}\x00)", re.DOTALL)
 """Magic, CRC, and the high byte of the attributes, which no batch uses."""
 _MAGIC_POSITION: Final = 16
-_SECTOR_BYTES: Final = 512  # no device writes less at a time
+_SECTOR_BYTES: Final = 512  # the least that any device writes at once
 _BASE_OFFSET_SIZE: Final = 8
 
 
 class Cut(NamedTuple):
-    """Where the whole batches of a segment end before its file does."""
+    """The place in a segment where the whole batches end before the file does."""
 
     position: int
-    offset: int  # that the next batch would have had
+    offset: int  # the offset that the batch at the cut should have
     reason: str
 
 
 @dataclass(slots=True)
 class RecoveredSegments:
-    """Segments in order, at least one; the last is the one to append to."""
+    """Segments in order, at least one. The last is the active segment."""
 
     segments: list[Segment]
-    scanned_from: int  # offset: batches from here on were looked at, each in full
-    truncated_bytes: int = 0  # torn off the end
+    scanned_from: int  # the offset from which on every batch was checked in full
+    truncated_bytes: int = 0  # bytes that were truncated as a torn write
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """Leader epochs of the batches looked at, and the offset of the first of each."""
+    """The leader epochs of the checked batches, each with the offset of its first batch."""
     has_producers: bool = False
-    """Whether one of them carries a producer id."""
+    """Whether one of the checked batches has a producer id."""
 
     def see(self, header: BatchHeader) -> None:
         if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
@@ -103,20 +103,20 @@ class RecoveredSegments:
 
 
 class RecoveryRequest(NamedTuple):
-    """What is known from outside when a log is opened."""
+    """What the checkpoints and the caller know of a log that is opened."""
 
     disk: Disk
     directory: str
-    start_offset: int  # of the log, as checkpointed; 0 if never
-    recovery_point: int  # everything below was on disk
-    high_watermark: int  # as checkpointed; 0 if never
+    start_offset: int  # the checkpointed log start offset; 0 if there is none
+    recovery_point: int  # everything below it was on disk
+    high_watermark: int  # the checkpointed high watermark; 0 if there is none
     clean_shutdown: bool
     index_interval_bytes: int
     now_ms: int
 
     @property
     def floor(self) -> int:
-        """No cut below this offset can be a torn write."""
+        """A cut below this offset cannot be a torn write."""
         return max(self.recovery_point, self.high_watermark)
 
 
@@ -124,9 +124,9 @@ class RecoveryRequest(NamedTuple):
 
 
 def recover_segments(request: RecoveryRequest) -> Steps[RecoveredSegments]:
-    """Open all segments, check what a crash may have touched, truncate a torn tail.
+    """Open all segments, check what a crash may have affected, and truncate a torn end.
 
-    What is kept is synced. Raises CorruptLogError, OSError.
+    Everything kept is synced. Raises CorruptLogError, OSError.
     """
     bases = _clear_directory(request)
     if not bases:
@@ -172,7 +172,8 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[Recover
 
 
 def _clear_directory(request: RecoveryRequest) -> list[int]:
-    """Base offsets of the segments, rising. Removes what deletions cut short have left."""
+    """The base offsets of the segments, in rising order. Removes the rest of interrupted
+    deletions."""
     disk, directory = request.disk, request.directory
     _finish_cut(disk, directory)
     for name in disk.list(directory):
@@ -197,7 +198,7 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
 
 
 def _finish_cut(disk: Disk, directory: str) -> None:
-    """Remove what is left of the segments that were going when the process ended."""
+    """Complete a truncation of several segments that was under way when the process ended."""
     cut = read_cut(disk, directory)
     if cut is None:
         return
@@ -216,10 +217,12 @@ def _is_index(suffix: str) -> bool:
 
 
 def _check_none_is_lost(request: RecoveryRequest, alive: list[int], indexed: list[int]) -> None:
-    """A deletion takes a segment's indexes first: one with an index and no file was lost.
+    """Raises CorruptLogError if a segment has an index and no log file. Such a file was lost, since
+    a deletion removes the indexes first.
 
-    Nothing else tells: a log may begin behind its checkpointed start (deleted on a full disk, begun
-    anew), and after a clean shutdown segments are not looked into.
+    Nothing else shows the loss. A log may begin above its checkpointed start (segments were deleted
+    on a full disk, or the log was begun anew), and after a clean shutdown nobody looks into
+    segments.
     """
     for base in indexed:
         at = bisect_right(alive, base)
@@ -233,7 +236,8 @@ def _check_none_is_lost(request: RecoveryRequest, alive: list[int], indexed: lis
 
 
 def _first_segment(request: RecoveryRequest) -> RecoveredSegments:
-    """A log without any file: new, or it has lost what it had."""
+    """The first segment of a log without any file, which is new. Raises CorruptLogError if it had
+    records."""
     if request.floor > request.start_offset:
         raise CorruptLogError(
             request.directory,
@@ -247,7 +251,8 @@ def _first_segment(request: RecoveryRequest) -> RecoveredSegments:
 
 
 def _begin_again(request: RecoveryRequest, segments: list[Segment]) -> RecoveredSegments:
-    """All that is left lies below the log's start: records deleted, then the tail lost."""
+    """An empty segment at the log's start: everything left is below it, since records were deleted
+    and then the end was lost."""
     for segment in reversed(segments):
         segment.delete()
     request.disk.sync_now(request.directory)
@@ -255,7 +260,8 @@ def _begin_again(request: RecoveryRequest, segments: list[Segment]) -> Recovered
 
 
 def _first_to_scan(request: RecoveryRequest, segments: list[Segment]) -> int:
-    """The segment that holds the recovery point: those before it were on disk whole."""
+    """The index of the segment that holds the recovery point. Those before it were on disk as a
+    whole."""
     at = len(segments) - 1
     while at > 0 and segments[at].base_offset > request.recovery_point:
         at -= 1
@@ -284,7 +290,7 @@ def _load_clean(request: RecoveryRequest, segment: Segment) -> Steps[None]:
 
 
 def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
-    """Every batch from the high watermark to the recovery point that nothing has looked at yet.
+    """Check every batch from the high watermark to the recovery point that was not checked yet.
 
     Raises CorruptLogError.
     """
@@ -340,7 +346,7 @@ def _scan_all(request: RecoveryRequest, result: RecoveredSegments, first: int) -
 
 
 def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) -> Steps[str | None]:
-    """Why a cut in the first of ``segments`` is no torn write; None if it is one."""
+    """Why a cut in the first of ``segments`` is corruption. None if it is a torn write."""
     if cut.offset < request.recovery_point:
         return f"offset {request.recovery_point} and all before it was on disk"
     if cut.offset < request.high_watermark:
@@ -350,7 +356,7 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
             return "the batch there is whole"
         if (yield from find_batch(segments[0], cut.position, cut.offset)) is not None:
             return "a whole batch stands behind it"
-    # A segment is synced before the next one gets its first byte.
+    # A segment is synced before the first byte of the next one is written.
     for segment in segments[1:]:
         if (yield from find_batch(segment, -1, cut.offset)) is not None:
             return f"a whole batch stands in {segment.path}"
@@ -358,9 +364,9 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
 
 
 def _was_written(segment: Segment, start: int) -> bool:
-    """Whether no sector of the batch at ``start``, a cut, is zeroes, from the batch's start or its
-    own on."""
-    end = start + HEADER_SIZE  # more is not known of a batch whose length is lost
+    """Whether all sectors of the batch at ``start``, a cut, were written: none is all zeroes,
+    whether sectors are counted from the start of the batch or of the file."""
+    end = start + HEADER_SIZE  # a batch whose length is lost may end there
     frame = segment.file.read_now(start, _FRAME.size)
     if len(frame) == _FRAME.size:
         (_, length) = _FRAME.unpack(frame)
@@ -370,8 +376,8 @@ def _was_written(segment: Segment, start: int) -> bool:
     while sector < min(end, segment.size):
         first = max(sector, start)
         part = segment.file.read_now(first, sector + _SECTOR_BYTES - first)
-        # The first bytes of an offset are zeroes in any case. All of them are zeroes at offset 0
-        # only: that batch begins the file, and its first sector has the magic too.
+        # The first bytes of an offset are always zeroes. All of its bytes are zeroes only at offset
+        # 0: that batch begins the file, and its first sector also contains the magic byte.
         if len(part) >= _BASE_OFFSET_SIZE and not any(part):
             return False
         sector += _SECTOR_BYTES
@@ -387,7 +393,8 @@ def _truncate(request: RecoveryRequest, segments: list[Segment], at: int, cut: C
 
 
 def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
-    """What a killed process left may be page cache only: it counts once it is on disk."""
+    """Sync everything kept. What a killed process wrote may be only in the page cache, and counts
+    only once it is on disk."""
     for segment in segments:
         yield Sync((segment.path,))
         if segment is not segments[-1]:
@@ -406,9 +413,10 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]
 def _scan_segment(
     result: RecoveredSegments, segment: Segment, position: int, index_interval_bytes: int
 ) -> Steps[Cut | None]:
-    """Check every batch from ``position`` on in full (frame, CRC, order) and index them anew.
+    """Check every batch from ``position`` on in full (frame, CRC, order) and rebuild its index
+    entries.
 
-    Returns the cut, if there is one; ``end_offset`` is then the offset of the cut.
+    Returns the cut, if there is one. ``end_offset`` is then the offset of the cut.
     """
     while position < segment.size:
         size = min(_SCAN_BYTES, segment.size - position)
@@ -445,7 +453,7 @@ def _scan_segment(
 def _scan_large(
     result: RecoveredSegments, segment: Segment, position: int, interval: int
 ) -> tuple[Cut | None, int]:
-    """A batch larger than a chunk, or one that the file's end cuts off."""
+    """Check a batch that is larger than a chunk, or that the end of the file cuts off."""
     end_offset = segment.end_offset
     head = segment.file.read_now(position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
@@ -464,7 +472,8 @@ def _scan_large(
 
 
 def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
-    """The header of the sound batch at ``at``, also if the chunk holds a part only; or a reason."""
+    """The header of the sound batch at ``at``, even if the chunk has only a part of it; or a reason
+    why it is not sound."""
     try:
         header = read_header(chunk, at)
     except BatchError as error:
@@ -477,9 +486,10 @@ def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
 
 
 def find_batch(segment: Segment, position: int, offset: int) -> Steps[int | None]:
-    """Where, behind ``position``, a whole and sound batch from ``offset`` on stands.
+    """The position after ``position`` of a whole and sound batch whose offset is at least
+    ``offset``. None if there is none.
 
-    Looks at every byte: a cut may have taken the length that would lead on.
+    It tries every byte, because the cut may have destroyed the length that leads to the next batch.
     """
     start = max(position, 0)
     while start < segment.size:
@@ -492,7 +502,7 @@ def find_batch(segment: Segment, position: int, offset: int) -> Steps[int | None
                 return candidate
         if start + len(chunk) >= segment.size:
             return None
-        start += len(chunk) - HEADER_SIZE  # a header may lie across two chunks
+        start += len(chunk) - HEADER_SIZE  # a header may be in two chunks
     return None
 
 
@@ -511,10 +521,10 @@ def _is_batch(segment: Segment, position: int, offset: int) -> bool:
 
 
 def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[LeaderEpochs]:
-    """The epoch file is right below the recovery point; above it the batches tell.
+    """The leader epochs: of the file below the recovery point, of the batches above it.
 
-    What it holds may begin above the start that was checkpointed: a crash came between the two, and
-    the log begins where its epochs do.
+    The file may begin above the checkpointed start of the log, if a crash came between the two
+    writes. Then the log begins where its epochs do.
     """
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
@@ -539,9 +549,10 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
 def recover_producers(
     request: RecoveryRequest, recovered: RecoveredSegments
 ) -> Steps[tuple[ProducerStates, Replayed]]:
-    """Producer state as of the log's end: the newest sound snapshot, and the batches since.
+    """The producer state as of the log's end: the newest sound snapshot and the batches after it.
 
-    Those below the log's start count as long as they are there: their producers go on from them.
+    Batches below the log's start count as long as they exist, because their producers go on from
+    them.
     """
     states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
     replayed = Replayed(0, 0)
@@ -554,7 +565,7 @@ def recover_producers(
 def replay(
     segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]
 ) -> Steps[Replayed]:
-    """Hand every batch from ``offset`` on to ``take``, in order."""
+    """Pass every batch from ``offset`` on to ``take``, in order."""
     count = size = 0
     for segment in segments:
         if segment.end_offset <= offset:

@@ -1,4 +1,4 @@
-"""Making the indexes of a segment anew while the log is in use."""
+"""Rebuilding the indexes of a segment while the log is in use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BATCHES_PER_TURN: Final = 256
 
 
 async def reindex(log: LogView, path: str) -> None:
-    """Read the headers of the segment whose file is at ``path`` and replace its indexes.
+    """Read the headers of the segment whose log file is ``path``, and replace its indexes.
 
-    Nothing, if it is gone or its indexes are right by now. What is found wrong with the segment
-    itself is raised by the next read of it. Raises any other OSError.
+    Does nothing if the segment is gone or its indexes are right by now. A fault in the segment
+    itself is raised by the next read of it. Raises OSError for other faults.
     """
     segment = next((each for each in log.segments if each.path == path), None)
     if segment is None or not segment.indexes_lost:
@@ -42,7 +42,7 @@ async def _scan(log: LogView, segment: Segment) -> None:
     try:
         scanned.reset_summary()
         while position < segment.size:
-            scanned.size = segment.size  # it may be written to meanwhile
+            scanned.size = segment.size  # the segment may grow meanwhile
             for at, header in scanned.headers(position):
                 size = header.size_bytes
                 scanned.note(header.last_offset, header.max_timestamp_ms, at, size, interval)

@@ -1,4 +1,4 @@
-"""Which records are too old or too many: ``retention.ms`` and ``retention.bytes``."""
+"""Which records are too old (``retention.ms``) or too many (``retention.bytes``)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from storage.log_types import LogView
 from storage.time_search import largest_timestamp
 
 LOGS_PER_TURN: Final = 16
-"""So many are looked at in one turn of the event loop."""
+"""How many logs are examined in one turn of the event loop."""
 
 
 async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
-    """Delete what lies below the logs' starts, which are not on disk: a crash must leave no gap in
-    any log. How many segments went. Raises StorageError."""
+    """Delete segments below the logs' starts although the starts are not on disk, so that a crash
+    leaves no gap in any log. Returns how many. Raises StorageError."""
     removed = 0
     for log in logs:
         await asyncio.sleep(0)
@@ -28,12 +28,13 @@ async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
 
 
 async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
-    """Where the log would begin if ``retention.ms`` and ``retention.bytes`` were applied now.
+    """The start offset that the log gets by ``retention.ms`` and ``retention.bytes`` now.
 
-    Whole segments go, oldest first, never the active one and nothing above ``high_watermark``.
-    By time once the newest record is older than ``retention.ms``; by size while what would be
-    left is at least ``retention.bytes``. May wait for the disk, one read for each segment that
-    goes and one more; of a log that was cut meanwhile nothing goes this time. Raises OSError.
+    Only whole segments are deleted, the oldest first, never the active one and nothing above
+    ``high_watermark``. A segment is deleted by time once its newest record is older than
+    ``retention.ms``, and by size while the rest still has at least ``retention.bytes``. This may
+    wait for the disk: one read for each deleted segment and one more. If the log is truncated
+    meanwhile, nothing is deleted this time. Raises OSError.
     """
     config, start_offset = log.config, log.start_offset
     if not config.delete_old:

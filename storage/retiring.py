@@ -1,4 +1,4 @@
-"""Deleting the segments that a log's start has passed, while the log is in use."""
+"""Deletion of segments below a log's start, while the log is in use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _SNAPSHOTS_PER_TURN: Final = 32
 
 
 async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> int:
-    """Take the segments below the log's start out of it and free their space; return how many.
+    """Remove the segments below the log's start and free their space. Returns how many.
 
-    The start is on disk, so recovery removes what a crash leaves of them. With ``in_order`` the
-    start is not on disk: each segment is gone for good before the next one goes, since a crash must
-    leave no gap. The files are renamed first, because their space is freed off the event loop:
-    meanwhile another log may be made under the same path. Raises OSError: it may be called again.
+    Without ``in_order`` the start is on disk, so recovery removes the segments that a crash leaves.
+    With ``in_order`` it is not on disk: each removal is on disk before the next one, because a
+    crash must not leave a gap. The files are renamed first, because their space is freed off the
+    event loop, and a new log may get the same path meanwhile. Raises OSError: then it may be called
+    again.
     """
     slices = Slices(_SEGMENTS_PER_TURN)
     aside: list[str] = []
@@ -39,7 +40,8 @@ async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> i
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:
-    """The producer snapshots below the first segment: recovery never goes back to them."""
+    """Rename the producer snapshots below the first segment, which recovery never needs. Returns
+    the new paths."""
     slices = Slices(_SNAPSHOTS_PER_TURN)
     aside: list[str] = []
     if log.offline is not None:

@@ -1,4 +1,4 @@
-"""When a log begins a new segment."""
+"""Decides when a log begins a new segment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POSITION_MAX: Final = 0x7FFFFFFF  # positions in an index are 32 bits wide
 def must_roll(
     log: LogView, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
 ) -> bool:
-    """Whether a batch belongs into a new segment. Time is that of the records, as in Kafka, so that
+    """Whether a batch must begin a new segment. Time is that of the records, as in Kafka, so that
     all replicas roll at the same offsets."""
     segment, config = log.segments.active, log.config
     size = segment.size
@@ -40,8 +40,8 @@ def must_roll_behind(
     *,
     is_new_segment: bool,
 ) -> bool:
-    """Whether a batch that follows a run belongs into a segment after the run's, which is a new
-    one or the active one. The run is not written yet."""
+    """Whether a batch after a run must begin another segment. The run, which is not written yet,
+    goes into a new segment or into the active one (``is_new_segment``)."""
     segment, config = log.segments.active, log.config
     size = run_bytes if is_new_segment else segment.size + run_bytes
     if size + header.size_bytes > config.segment_bytes:

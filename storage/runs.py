@@ -1,4 +1,4 @@
-"""Divides fetched bytes into runs that can each be written at once."""
+"""Divides fetched bytes into runs that can be written at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from storage.rolling import must_roll, must_roll_behind
 
 
 class Run(NamedTuple):
-    """Batches that stand side by side in the data and go into one segment."""
+    """Adjacent batches that go into one segment."""
 
-    roll_first: bool  # into a new one
+    roll_first: bool  # whether the run begins a new segment
     batches: list[tuple[int, BatchHeader]]  # position in the data, header; never empty
 
 
 def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
-    """The runs of ``data``, each to be appended before the next is asked for.
+    """The runs of ``data``. Append each one before you ask for the next.
 
-    A faulty batch raises only after the good ones before it were given.
+    A faulty batch raises only after the good batches before it were returned.
     """
     roll, run, run_bytes = False, list[tuple[int, BatchHeader]](), 0
     expected, epoch = log.end_offset, log.latest_epoch

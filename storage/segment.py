@@ -30,15 +30,15 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_CHUNK_BYTES: Final = 4096  # read at a time while looking for one batch
-_SCAN_BYTES: Final = 1 << 20  # read at a time while looking at all of them
+_CHUNK_BYTES: Final = 4096  # bytes per read of a search for one batch
+_SCAN_BYTES: Final = 1 << 20  # bytes per read of a walk over all batches
 _FRAME = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 
 class ColdRange(NamedTuple):
-    """Bytes that are not in memory: await ``PartitionLog.warm``, then ask again.
+    """Bytes that are not in memory: await ``PartitionLog.warm``, then read again.
 
-    Without any bytes: the segment's indexes are missing or wrong, and have to be made anew.
+    An empty range means that the segment's indexes are missing or wrong and must be rebuilt.
     """
 
     path: str
@@ -47,7 +47,7 @@ class ColdRange(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches, and where the first one after them stands."""
+    """Whole batches, and the position after them."""
 
     data: Buffer
     next_offset: int
@@ -55,10 +55,10 @@ class SegmentRead(NamedTuple):
 
 
 class Segment:
-    """Batches from ``base_offset`` up to ``end_offset``.
+    """The batches from ``base_offset`` up to ``end_offset``.
 
-    Only a log's last segment is written to. A sealed one holds no file handle and no index in
-    memory until it is read; its time index is never loaded, but searched in its file.
+    Only a log's last segment is written to. A sealed segment has neither a file handle nor an index
+    in memory until it is read. Its time index is never loaded but searched in the file.
     """
 
     __slots__ = (
@@ -83,29 +83,30 @@ class Segment:
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, *, created_ms: int) -> None:
-        """Opens the log file, making it if absent. Raises OSError."""
+        """Opens the log file, and creates it if it is absent. Raises OSError."""
         self.path, index_path, time_index_path = segment_paths(directory, base_offset)
         self.base_offset = base_offset
-        self.end_offset = base_offset  # offset after the last record; set by append or loading
+        self.end_offset = base_offset  # after the last record; set by append or loading
         self.created_ms = created_ms
-        self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch
+        self.first_timestamp_ms = NO_TIMESTAMP  # the timestamp of the first batch
         self.max_timestamp_ms = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset  # last offset of the batch that has it
+        self.max_timestamp_offset = base_offset  # the last offset of the batch with that timestamp
         self.bytes_since_index = 0
         self.unseen_bytes = 0
-        """Recovery has not checked this many bytes from the file's beginning: each read checks
-        them. (Later bytes were checked in memory before they were written.)"""
+        """Each read checks this many bytes at the beginning of the file, since recovery has not.
+        (Later bytes were checked in memory before they were written.)"""
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
-        self.size = self._file.size  # only whole batches once loaded
+        self.size = self._file.size  # once loaded, the file has only whole batches
         self._index = OffsetIndex(index_path, base_offset)
         self._time_index = TimeIndex(time_index_path, base_offset)
-        self._loaded = True  # the offset index is in memory; if not, the file holds it
+        self._loaded = True  # the offset index is in memory; if not, it is only in its file
         self._time_loaded = True
         self.indexes_lost = False
-        """The files are missing or wrong: nothing is found before ``reindex`` made them anew."""
+        """The index files are missing or wrong: nothing is found until ``reindex`` rebuilds
+        them."""
         self.damage: CorruptLogError | ReadFailedError | None = None
-        """The error that kept the indexes from being rebuilt: each look-up raises it."""
+        """The error that prevented the rebuilding of the indexes. Each look-up raises it."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path}, {self.base_offset}..{self.end_offset}, {self.size} bytes)"
@@ -126,9 +127,9 @@ class Segment:
     # ----------------------------------------------------------------------------- writing
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Append bytes; return their position. On OSError the file is as it was before.
+        """Append bytes. Returns their position. After an OSError the file is as it was before.
 
-        If it cannot be brought back, the second error is raised: the log must go offline.
+        If that cannot be restored, the second error is raised: then the log must go offline.
         """
         try:
             position = self.file.append(buffers)
@@ -140,13 +141,13 @@ class Segment:
 
     @property
     def intact(self) -> bool:
-        """Whether the file holds the noted batches and nothing more."""
+        """Whether the file has exactly the noted batches."""
         return self._file is not None and self._file.size == self.size
 
     def note(
         self, last_offset: int, max_timestamp_ms: int, position: int, size: int, interval: int
     ) -> None:
-        """Take a batch that stands at ``position`` into indexes and summary."""
+        """Note a batch at ``position`` in indexes and summary."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
@@ -160,7 +161,7 @@ class Segment:
         self.end_offset = last_offset + 1
 
     def seal(self) -> None:
-        """No more appends: complete the time index and write both. Raises OSError."""
+        """End the appends: complete the time index and write both indexes. Raises OSError."""
         self._time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.flush_indexes()
 
@@ -171,7 +172,7 @@ class Segment:
             self._time_index.flush(self._disk)
 
     def unload(self) -> None:
-        """Give back the handle, and the indexes if they are on file, of a sealed segment."""
+        """Close the handle of a sealed segment, and drop its indexes if they are in their files."""
         self.close()
         if self._loaded and not self._index.dirty:
             self._index.reset()
@@ -193,8 +194,8 @@ class Segment:
                 self._disk.remove(path)
 
     def set_aside(self) -> list[str]:
-        """Rename the files, which are to be removed; their paths. The directory is not synced.
-        Raises OSError: it may be called again."""
+        """Rename the files, to be removed later. Returns the new paths. The directory is not
+        synced. Raises OSError: then it may be called again."""
         self.close()
         aside = []
         for path in (*self.index_paths(), self.path):
@@ -204,7 +205,7 @@ class Segment:
         return aside
 
     def truncate(self, position: int) -> None:
-        """Cut the file at a batch's start, sync it, and bring indexes and summary in line."""
+        """Truncate the file at the start of a batch, sync it, and adapt indexes and summary."""
         self.damage = None
         self.load_now()
         self._index.truncate_to_position(position)
@@ -213,13 +214,13 @@ class Segment:
         self._disk.sync_now(self.path)
         self.load_tail()
         self._time_index.truncate_to_offset(self.end_offset)
-        # The index files on disk hold nothing that the file does not, before it grows again:
-        # recovery goes by entries below the recovery point.
+        # Before the file grows again, the index files on disk must have no entry that it does not
+        # have: recovery relies on entries below the recovery point.
         for path in self.flush_index_files():
             self._disk.sync_now(path)
 
     def flush_index_files(self) -> list[str]:
-        """Bring those index files that there are in line; the paths, which are to be synced."""
+        """Update the index files that exist. Returns their paths, which must be synced."""
         changed = []
         for index in (self._index, self._time_index):
             if index.dirty and self._disk.exists(index.path):
@@ -230,7 +231,7 @@ class Segment:
     # ----------------------------------------------------------------------------- loading
 
     def load_now(self) -> None:
-        """Have both indexes in memory, waiting for the device, made anew where they are wrong."""
+        """Load both indexes, waiting for the device. Rebuilds them if they are wrong."""
         if self._loaded and self._time_loaded and not self.indexes_lost:
             return
         known = not self.indexes_lost
@@ -239,19 +240,19 @@ class Segment:
         self._loaded = self._time_loaded = True
         if not known or not self._index_fits():
             logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
-            end_offset = self.end_offset  # a sealed segment's may lie behind its last record
+            end_offset = self.end_offset  # that of a sealed segment may be above its last record
             self._rebuild_indexes()
             self.end_offset = end_offset
 
     def warm_now(self, cold: ColdRange) -> None:
-        """Bring what a read missed into memory, waiting for the device."""
+        """Bring a cold range of a read into memory, waiting for the device."""
         if cold.path == self.path and cold.size:
             self.file.read_now(cold.position, cold.size)
         else:
             self.load_now()
 
     def _load(self, *, wait: bool) -> ColdRange | None:
-        """Have the offset index in memory; what has to be warmed before, if anything."""
+        """Load the offset index. Returns what must be warmed first, if anything."""
         if self.indexes_lost and not wait:
             return self.lost_indexes()
         if self._loaded and not self.indexes_lost:
@@ -268,9 +269,9 @@ class Segment:
         return None
 
     def lost_indexes(self) -> ColdRange:
-        """Note that the indexes are wrong: making them anew takes as long as the segment is big.
+        """Note that the indexes are wrong; rebuilding them takes a while in a large segment.
 
-        Raises CorruptLogError, ReadFailedError: that was tried, and the segment itself is wrong.
+        Raises CorruptLogError or ReadFailedError if the segment itself was found faulty before.
         """
         if self.damage is not None:
             raise self.damage
@@ -278,12 +279,12 @@ class Segment:
         return ColdRange(self.path, 0, 0)
 
     def beside(self) -> Segment:
-        """A second view of the file, with a handle and indexes of its own, to be scanned."""
+        """A second ``Segment`` of the same file, with its own handle and indexes, for a scan."""
         directory = self.path.rpartition("/")[0]
         return Segment(self._disk, directory, self.base_offset, created_ms=self.created_ms)
 
     def take_indexes(self, scanned: Segment) -> None:
-        """Take the indexes and the summary that ``scanned``, of the same file, has made anew."""
+        """Take over the indexes and the summary of ``scanned``, a scan of the same file."""
         self._index, self._time_index = scanned._index, scanned._time_index
         self._loaded = self._time_loaded = True
         self.indexes_lost = False
@@ -293,26 +294,26 @@ class Segment:
         self.bytes_since_index = scanned.bytes_since_index
 
     def mark_unloaded(self, end_offset: int) -> None:
-        """At start: take the segment for sealed, ending where the next one begins."""
+        """At start: treat the segment as sealed. It ends where the next one begins."""
         self.end_offset = end_offset
         self.unseen_bytes = self.size
         self.close()
         self._loaded = self._time_loaded = False
 
     def load_indexes(self) -> bool:
-        """Read the files; False if they do not fit the log and have to be made anew."""
+        """Read the index files. False if they do not fit the log and must be rebuilt."""
         self._loaded = self._time_loaded = True
         if not (self._index.load(self._disk, self.size) and self._time_index.load(self._disk)):
             return False
         return self._index_fits()
 
     def begin_scan(self, proven_offset: int) -> int:
-        """Prepare to note all batches from a position on, and return it; forget what was known of
-        them. All bytes below ``proven_offset`` were on disk, so an index entry below it leads to
-        the batch that it names.
+        """Prepare to note all batches from a position on, which it returns, and forget what was
+        known of them. All bytes below ``proven_offset`` were on disk, so an index entry below it
+        leads to the batch that it names.
 
-        An index file is only ever appended to, and its cuts are on disk before anything takes the
-        place of what was cut. So a crash leaves entries that are right, or zeroes, which do not
+        An index file only grows, and its truncations are on disk before other batches take the
+        place of removed ones. So a crash leaves entries that are right, or zeroes, which do not
         rise.
         """
         if self.load_indexes() and self._index.rises and self._time_index.rises:
@@ -341,7 +342,7 @@ class Segment:
             self.first_timestamp_ms = read_header(first).max_timestamp_ms
 
     def _index_fits(self) -> bool:
-        """Whether the last entry leads to a batch that ends where it says."""
+        """Whether the last entry leads to a batch that ends with the entry's offset."""
         known, position = self._index.last
         if known < 0:
             return True
@@ -352,7 +353,7 @@ class Segment:
         return bool(magic == MAGIC and base + delta == known)
 
     def reset_summary(self) -> None:
-        """Forget indexes and summary, before all batches are noted anew."""
+        """Forget indexes and summary before all batches are noted again."""
         self._index.reset()
         self._time_index.reset()
         self._loaded = self._time_loaded = True
@@ -369,7 +370,7 @@ class Segment:
             self.note(header.last_offset, header.max_timestamp_ms, at, header.size_bytes, interval)
 
     def load_tail(self) -> None:
-        """Find end offset and greatest timestamp behind the last index entry.
+        """Find end offset and greatest timestamp after the last index entry.
 
         Raises CorruptLogError if the file does not end with a whole batch.
         """
@@ -388,9 +389,9 @@ class Segment:
         self._read_first_timestamp()
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Every batch from ``position`` on, waiting for the device. Raises CorruptLogError."""
+        """(position, header) of every batch from there on, waiting. Raises CorruptLogError."""
         chunk: Buffer = b""
-        start = position  # where the chunk begins
+        start = position  # the position of the chunk
         while position < self.size:
             if position + HEADER_SIZE > start + len(chunk):
                 start = position
@@ -419,8 +420,8 @@ class Segment:
     # ----------------------------------------------------------------------------- times
 
     def largest_timestamp(self) -> int | ColdRange:
-        """Of all records, in milliseconds; -1 if it is empty or they have none. A sealed segment's
-        stands in the last entry of its time index: one read."""
+        """The greatest timestamp of the records in milliseconds; -1 if there is none. A sealed
+        segment has it in the last entry of its time index: one read."""
         if self.max_timestamp_ms == NO_TIMESTAMP and self.size:
             found = self._of_times(lambda times: times.last)
             if isinstance(found, ColdRange):
@@ -430,7 +431,7 @@ class Segment:
         return self.max_timestamp_ms
 
     def offset_before_time(self, timestamp_ms: int) -> int | ColdRange:
-        """An offset before which every record is older than ``timestamp_ms``."""
+        """An offset below which every record is older than ``timestamp_ms``."""
         return self._of_times(lambda times: times.offset_before(timestamp_ms))
 
     def _of_times(self, ask: Callable[[TimeIndex | FileTimeIndex], T]) -> T | ColdRange:
@@ -450,9 +451,9 @@ class Segment:
     # ----------------------------------------------------------------------------- reading
 
     def locate(self, offset: int, *, wait: bool = False) -> int | ColdRange:
-        """Position of the first batch that ends at or behind ``offset``; ``size`` if none.
+        """The position of the first batch that ends at or above ``offset``, or else ``size``.
 
-        ``wait`` waits for the device instead of answering with a cold range.
+        ``wait``: wait for the device instead of returning a cold range.
         """
         cold = self._load(wait=wait)
         if cold is not None:
@@ -495,8 +496,8 @@ class Segment:
     ) -> SegmentRead | ColdRange:
         """Whole batches from the one that holds ``offset`` on, all below ``limit_offset``.
 
-        At most ``max_bytes``, but with ``min_one_batch`` at least one batch. ``position`` is
-        where the first batch stands, if the caller knows. Raises CorruptLogError, OSError.
+        At most ``max_bytes``, but with ``min_one_batch`` at least one batch. ``position`` is the
+        position of the first batch if the caller knows it. Raises CorruptLogError, OSError.
         """
         if position is None:
             located = self.locate(offset)
@@ -552,9 +553,9 @@ class Segment:
     def _cut(
         self, data: Buffer, position: int, limit_offset: int, max_bytes: int
     ) -> SegmentRead | ColdRange:
-        """The whole batches of ``data`` below ``limit_offset``; the first is known to be one.
+        """The whole batches of ``data`` below ``limit_offset``. The first is known to be one.
 
-        Only the headers behind the last index entry are looked at.
+        This examines only the headers after the last index entry.
         """
         if len(data) > max_bytes:
             data = memoryview(data)[:max_bytes]
@@ -573,13 +574,13 @@ class Segment:
         except CorruptLogError:
             if at == 0:
                 raise
-        # The index is wrong, or the batch it leads to is corrupt: a search without it tells which.
+        # The index or the batch to which it leads is wrong. A search without index tells which.
         found = self._walk(data, position, 0, limit_offset)
         self.lost_indexes()
         return found
 
     def _walk(self, data: Buffer, position: int, at: int, limit_offset: int) -> SegmentRead:
-        """From the batch at ``at`` in ``data`` to the last whole one below ``limit_offset``."""
+        """The batches from ``at`` in ``data`` to the last whole one below ``limit_offset``."""
         available = len(data)
         next_offset = -1
         while at + _FRAME.size <= available:

@@ -13,7 +13,7 @@ DELETED_SUFFIX: Final = ".deleted"
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Kafka's name of a segment's file."""
+    """Kafka's name of a file that belongs to a segment."""
     return f"{base_offset:020d}{suffix}"
 
 
@@ -26,6 +26,6 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 def segment_paths(directory: str, base_offset: int) -> tuple[str, str, str]:
-    """Of the batches, the offset index and the time index."""
+    """The paths of the batches, the offset index and the time index."""
     stem = f"{directory}/{file_name(base_offset, '')}"
     return stem + LOG_SUFFIX, stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX

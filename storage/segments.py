@@ -1,4 +1,4 @@
-"""The segments of one log in order: made, deleted, and which of them are open."""
+"""The segments of one log in order: created, deleted, opened and closed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from storage.segment import Segment, SegmentRead
 from world.disk import Disk
 
 _CURSORS: Final = 32  # readers whose next position is remembered
-_LOADED_SEALED: Final = 4  # sealed segments kept open for reading
+_LOADED_SEALED: Final = 4  # sealed segments that stay open for reading
 
 
 class Segments:
-    """Rising and adjacent: each ends where the next begins. The last, ``active``, is written to.
+    """The segments are adjacent: each ends where the next one begins. The last, ``active``, is
+    written to.
 
-    Empty only while a log is being reset.
+    There is none only while a log is being reset.
     """
 
     __slots__ = ("_cursors", "_directory", "_disk", "_items", "_loaded", "active", "bases")
@@ -27,10 +28,11 @@ class Segments:
         self._disk = disk
         self._directory = directory
         self._items = segments
-        self.bases = [segment.base_offset for segment in segments]  # parallel
+        self.bases = [segment.base_offset for segment in segments]  # parallel to the segments
         self.active = segments[-1]
-        self._cursors: dict[int, tuple[Segment, int]] = {}  # next offset of a reader → its place
-        self._loaded: list[Segment] = []  # sealed ones that hold a handle, least recent first
+        # next offset of a reader → its segment and position
+        self._cursors: dict[int, tuple[Segment, int]] = {}
+        self._loaded: list[Segment] = []  # open sealed segments, the least recently used first
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._items)
@@ -42,7 +44,7 @@ class Segments:
         return list(self._items)
 
     def index_of(self, offset: int) -> int:
-        """Which segment holds ``offset``; -1 for one below the first."""
+        """The index of the segment that holds ``offset``; -1 for an offset below the first."""
         return bisect_right(self.bases, offset) - 1
 
     def at(self, index: int) -> Segment:
@@ -51,8 +53,8 @@ class Segments:
     # ----------------------------------------------------------------------------- reading
 
     def place_of(self, offset: int) -> tuple[Segment, int | None]:
-        """The segment that holds ``offset``, and the position there if a reader has just come
-        as far."""
+        """The segment that holds ``offset``, and the position in it if a reader has just stopped
+        there."""
         cursor = self._cursors.get(offset)
         if cursor is not None:
             if cursor[0] is not self.active:
@@ -65,7 +67,7 @@ class Segments:
         return segment, None
 
     def remember(self, segment: Segment, found: SegmentRead) -> None:
-        """Remember where a reader stopped: it will ask for what follows."""
+        """Remember where a reader stopped, since it will ask for what follows."""
         offset = found.next_offset
         if offset in self._cursors or (offset >= segment.end_offset and segment is not self.active):
             return
@@ -74,7 +76,8 @@ class Segments:
         self._cursors[offset] = (segment, found.next_position)
 
     def _use(self, segment: Segment) -> None:
-        """Note the use of a sealed segment; close the one that was not used for longest."""
+        """Note the use of a sealed segment, and close the least recently used one if too many are
+        open."""
         if self._loaded and self._loaded[-1] is segment:
             return
         if segment in self._loaded:
@@ -86,7 +89,7 @@ class Segments:
     # ----------------------------------------------------------------------------- changing
 
     def begin(self, base_offset: int, *, created_ms: int) -> None:
-        """Make a segment behind the last, and let it be the active one. Raises OSError."""
+        """Begin a segment after the last one. It becomes the active one. Raises OSError."""
         segment = Segment(self._disk, self._directory, base_offset, created_ms=created_ms)
         self._cursors.clear()
         if self._items:
@@ -96,9 +99,9 @@ class Segments:
         self.active = segment
 
     def announce_cut(self, keep: int) -> bool:
-        """Note on disk that all segments but the first ``keep`` will go, so that a crash in the
-        middle leaves no gap. False: the note is not needed, or the disk is full. Raises OSError;
-        nothing has changed then."""
+        """Note on disk that all segments but the first ``keep`` will be removed, so that a crash in
+        between leaves no gap. False if the note is not needed, or the disk is full. Raises OSError:
+        then nothing has changed."""
         if len(self._items) - keep < 2:
             return False
         note = encode_cut(self._items[keep].base_offset)
@@ -111,9 +114,9 @@ class Segments:
         return True
 
     def drop_last(self, keep: int, *, is_announced: bool) -> list[str]:
-        """Take out all segments but the first ``keep``; return the new paths of their renamed
-        files. The cut is on disk when this returns: by two syncs if it was announced, else by one
-        for each segment. Raises OSError: recovery completes an announced cut."""
+        """Remove all segments but the first ``keep``. Returns the new paths of their renamed files.
+        The removal is on disk when this returns: after two syncs if it was announced, otherwise
+        after one for each segment. Raises OSError: recovery completes an announced removal."""
         aside: list[str] = []
         while len(self._items) > keep:
             segment = self._items.pop()
@@ -133,9 +136,9 @@ class Segments:
         return aside
 
     def drop_below(self, offset: int, *, in_order: bool) -> int:
-        """Delete those that end at or below ``offset``, but never the active one; return how many.
-        ``in_order``: each removal is on disk before the next. Raises OSError: it may be called
-        again."""
+        """Delete segments that end at or below ``offset``, but never the active one. Returns how
+        many. ``in_order``: each removal is on disk before the next. Raises OSError: then it may be
+        called again."""
         dead = [segment for segment in self.sealed() if segment.end_offset <= offset]
         for segment in dead:
             if in_order:
@@ -148,8 +151,8 @@ class Segments:
         return len(dead)
 
     def set_aside_first(self, offset: int) -> list[str]:
-        """Take out the first if it ends at or below ``offset`` and is not the active one; the paths
-        of its files, which have other names by then. Raises OSError: it may be called again."""
+        """Remove the first segment if it ends at or below ``offset`` and is not the active one.
+        Returns the new paths of its renamed files. Raises OSError: then it may be called again."""
         first = self._items[0]
         if first is self.active or first.end_offset > offset:
             return []
@@ -164,7 +167,7 @@ class Segments:
             self._loaded.remove(segment)
 
     def forget_places(self) -> None:
-        """Positions have changed: a truncation."""
+        """Forget the places of readers: a truncation has changed positions."""
         self._cursors.clear()
 
     def close(self) -> None:

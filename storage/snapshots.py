@@ -16,15 +16,15 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """Offsets of the snapshots there, rising."""
+    """The offsets of the snapshots in a log's directory, in rising order."""
     keys = [parse_file_name(name) for name in disk.list(directory)]
     return [key[0] for key in keys if key is not None and key[1] == SNAPSHOT_SUFFIX]
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> str:
-    """Write the state as of ``offset``; return the path, which is not synced. Raises OSError.
+    """Write the state as of ``offset``. Returns the path, which is not synced. Raises OSError.
 
-    A torn one is told by its CRC, and an older one is taken.
+    The CRC reveals a torn file; then an older snapshot is used.
     """
     path = snapshot_path(directory, offset)
     file = disk.open(path, create=True)
@@ -39,7 +39,7 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
 
 def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
     """The newest sound snapshot that is not above ``end_offset``, and its offset. Newer ones are
-    removed durably: if one came back after the log had grown past it, it would pass for right."""
+    removed durably: if one came back after the log had grown past it, it would seem to be right."""
     found, at = ProducerStates(), 0
     removed = False
     for offset in reversed(snapshot_offsets(disk, directory)):
@@ -58,8 +58,8 @@ def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[Produc
 
 
 def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
-    """Remove snapshots after a truncation, and sync: one that came back after a crash would
-    describe other records than the log then holds."""
+    """Remove snapshots after a truncation, and sync. A snapshot that came back after a crash would
+    describe other records than the log then has."""
     dropped = [o for o in snapshot_offsets(disk, directory) if o > offset]
     for above in dropped:
         disk.remove(snapshot_path(directory, above))
@@ -68,7 +68,7 @@ def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
 
 
 def drop_snapshots_below(disk: Disk, directory: str, offset: int) -> None:
-    """After segments went from the front. Not synced."""
+    """Remove snapshots below the first segment. The directory is not synced."""
     for below in snapshot_offsets(disk, directory):
         if below < offset:
             disk.remove(snapshot_path(directory, below))

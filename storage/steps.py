@@ -1,4 +1,4 @@
-"""Work that waits for the device: in one go, or in turns of the event loop."""
+"""Work that waits for the device, done at once or in turns of the event loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from world.disk import Disk
 T = TypeVar("T")
 
 BATCHES_PER_TURN: Final = 256
-"""A walk over this many batches takes a millisecond or two."""
+"""A walk over this many batches takes one or two milliseconds."""
 
 
 class Warm(NamedTuple):
-    """These bytes of a file are read next."""
+    """The work reads these bytes of a file next."""
 
     path: str
     position: int
@@ -25,13 +25,13 @@ class Warm(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """These files and directories have to be on disk before the work goes on."""
+    """These files and directories must be on disk before the work goes on."""
 
     paths: tuple[str, ...]
 
 
 class Turn(enum.Enum):
-    """A millisecond or so of work was done."""
+    """About a millisecond of work was done."""
 
     OVER = enum.auto()
 
@@ -39,12 +39,12 @@ class Turn(enum.Enum):
 Step = Warm | Sync | Turn
 
 Steps = Generator[Step, None, T]
-"""Work that names at each step what it waits for. If it is closed early, it releases what it
-holds."""
+"""Work that says at each step what it waits for. If it is closed early, it releases its
+resources."""
 
 
 def finish(disk: Disk, steps: Steps[T]) -> T:
-    """Do all of it now, waiting for the device. Raises what the work raises."""
+    """Do all steps now, waiting for the device. Raises what the work raises."""
     while True:
         try:
             step = next(steps)
@@ -57,9 +57,9 @@ def finish(disk: Disk, steps: Steps[T]) -> T:
 
 
 async def take_turns(disk: Disk, steps: Steps[T]) -> T:
-    """Do it in turns of the event loop; the device is waited for off the loop.
+    """Do the steps in turns of the event loop, and wait for the device off the loop.
 
-    Raises what the work raises, and closes it when it is cancelled.
+    Raises what the work raises. If it is cancelled, it closes the work.
     """
     error: OSError | None = None
     with contextlib.closing(steps):
@@ -73,7 +73,7 @@ async def take_turns(disk: Disk, steps: Steps[T]) -> T:
 
 
 async def _failure_of(disk: Disk, step: Step) -> OSError | None:
-    """Wait for what a step names. Returns the error that the work has to know of, if any."""
+    """Wait for what a step names. Returns the error that must be raised in the work, if any."""
     match step:
         case Sync(paths):
             try:
@@ -81,7 +81,7 @@ async def _failure_of(disk: Disk, step: Step) -> OSError | None:
             except OSError as error:
                 return error
         case Warm():
-            # This only keeps the read from waiting. If it failed, the read reports the error.
+            # This only saves the read from waiting. If it fails, the read itself reports the error.
             with contextlib.suppress(OSError):
                 await disk.warm(*step)
         case Turn.OVER:
@@ -90,7 +90,7 @@ async def _failure_of(disk: Disk, step: Step) -> OSError | None:
 
 
 class Pace:
-    """The pauses of a walk over the batches of one file: when it waits, and for what."""
+    """The pauses of a walk over the batches of one file."""
 
     __slots__ = ("_bytes", "_left", "_path", "_warm_to")
 
@@ -102,12 +102,13 @@ class Pace:
         self._warm_to = -1
 
     def begin(self, position: int, size: int) -> Iterator[Step]:
-        """Before the first batch, at ``position``, is read."""
+        """The steps before the first batch, at ``position``, is read."""
         if (step := self.at(position, size)) is not None:
             yield step
 
     def at(self, position: int, size: int) -> Step | None:
-        """The next batch stands at ``position`` of the file, which has ``size`` bytes."""
+        """The step before the batch at ``position`` of the file, which has ``size`` bytes; None for
+        no pause."""
         if position >= self._warm_to and position < size:
             self._warm_to = position + self._bytes
             self._left = BATCHES_PER_TURN

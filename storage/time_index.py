@@ -1,9 +1,9 @@
 """The sparse index from timestamp to offset of one segment: Kafka's ``.timeindex``.
 
-On disk: 12-byte entries, big-endian, timestamp in milliseconds (i64) and offset relative to the
-segment's base (i32). An entry says: no record up to this offset is younger than the timestamp.
-Entries stay packed in memory, so that loading is one read and no loop. A sealed segment's file is
-searched where it is (``FileTimeIndex``): of a quarter of a million entries that takes 18 reads.
+On disk it has 12-byte entries, big-endian: a timestamp in milliseconds (i64) and an offset relative
+to the segment's base (i32). An entry says that no record up to this offset has a greater timestamp.
+Entries stay packed in memory, so that loading is one read without a loop. A sealed segment's index
+is searched in its file (``FileTimeIndex``), which takes 18 reads in a quarter of a million entries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TimeEntry(NamedTuple):
 
 
 class TimeIndex:
-    """The entries of the segment that is written to. They rise strictly in both."""
+    """The entries of the active segment. Timestamps and offsets rise strictly."""
 
     __slots__ = ("_entries", "_flushed", "base_offset", "dirty", "path")
 
@@ -36,8 +36,8 @@ class TimeIndex:
         self.path = path
         self.base_offset = base_offset
         self._entries = bytearray()
-        self._flushed = 0  # the file's first so many entries are those in memory
-        self.dirty = True  # the file is absent, or differs behind these
+        self._flushed = 0  # the first so many entries of the file are right
+        self.dirty = True  # the file is absent, or differs after these
 
     def __len__(self) -> int:
         return len(self._entries) // ENTRY_SIZE
@@ -46,8 +46,8 @@ class TimeIndex:
         return TimeEntry._make(_ENTRY.unpack_from(self._entries, index * ENTRY_SIZE))
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Note the greatest timestamp so far and its offset, unless the last entry says the
-        same."""
+        """Add the greatest timestamp so far and its offset, unless the last entry already has
+        it."""
         relative = offset - self.base_offset
         if self._entries:
             last = _ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_SIZE)
@@ -57,12 +57,13 @@ class TimeIndex:
         self.dirty = True
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """Every record older than ``timestamp_ms``'s entry ends here: begin the search there."""
+        """The offset from which a search for ``timestamp_ms`` begins: all records up to it are
+        older."""
         return self.base_offset + _offset_before(self._at, len(self), timestamp_ms)
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """The greatest timestamp and its offset."""
+        """The greatest timestamp and its offset, from the last entry; None if there is none."""
         if not self._entries:
             return None
         entry = self._at(len(self) - 1)
@@ -70,13 +71,13 @@ class TimeIndex:
 
     @property
     def rises(self) -> bool:
-        """Whether entries rise, as they must; zeroes that were never written do not."""
+        """Whether the entries rise. Zeroes of sectors that were never written do not."""
         fields = struct.unpack(">" + "qi" * len(self), self._entries)
         times, offsets = fields[0::2], fields[1::2]
         return all(map(lt, times, times[1:])) and all(map(lt, offsets, offsets[1:]))
 
     def truncate_to_offset(self, offset: int) -> None:
-        """Forget entries at or above ``offset``. The file follows at ``flush``."""
+        """Forget entries at or above ``offset``. ``flush`` updates the file."""
         relative = offset - self.base_offset
         low, high = 0, len(self)
         while low < high:
@@ -91,7 +92,7 @@ class TimeIndex:
             self.dirty = True
 
     def flush(self, disk: Disk) -> None:
-        """Bring the file in line with memory. Raises OSError; may be tried again."""
+        """Write to the file what differs in memory. Raises OSError; then it may be tried again."""
         if not self.dirty:
             return
         start = self._flushed * ENTRY_SIZE
@@ -100,7 +101,7 @@ class TimeIndex:
         self.dirty = False
 
     def load(self, disk: Disk) -> bool:
-        """Read the file. False, and empty, if it is absent, unreadable or not rising."""
+        """Read the file. False, with an empty index, if it is absent, unreadable or not rising."""
         self.reset()
         try:
             data = disk.read_file(self.path)
@@ -116,14 +117,14 @@ class TimeIndex:
         return True
 
     def reset(self) -> None:
-        """Empty it; the next flush rewrites the file."""
+        """Empty the index. The next ``flush`` rewrites the file."""
         self._entries = bytearray()
         self._flushed = 0
         self.dirty = True
 
 
 class ColdIndexError(Exception):
-    """A part of the file is not in memory: warm the file, then ask again."""
+    """A part of the file is not in memory: warm the file, then search again."""
 
     def __init__(self, size: int) -> None:
         super().__init__("not in memory")
@@ -132,13 +133,13 @@ class ColdIndexError(Exception):
 
 
 class WrongIndexError(Exception):
-    """The file is absent, cannot be read, or is no sequence of entries."""
+    """The file is absent, unreadable or not a sequence of entries."""
 
 
 class FileTimeIndex:
-    """The entries of a sealed segment, read one by one from its file.
+    """The entries of a sealed segment, read one by one from the file.
 
-    Use as a context manager. Raises WrongIndexError, ColdIndexError, OSError.
+    Use it as a context manager. Raises WrongIndexError, ColdIndexError, OSError.
     """
 
     __slots__ = ("_base_offset", "_count", "_file")
@@ -171,7 +172,7 @@ class FileTimeIndex:
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """The greatest timestamp and its offset."""
+        """The greatest timestamp and its offset, from the last entry; None if there is none."""
         if self._count == 0:
             return None
         entry = self._at(self._count - 1)
@@ -187,9 +188,9 @@ def _rise(earlier: TimeEntry, later: TimeEntry) -> bool:
 
 
 def _offset_before(at: Callable[[int], TimeEntry], count: int, timestamp_ms: int) -> int:
-    """The offset of the last entry below ``timestamp_ms``; 0, where all is still ahead, if there
-    is none, or if entries are met that do not rise: such an index proves nothing."""
-    low, high = 0, count  # entries below `low` are older, those from `high` on are not
+    """The offset of the last entry below ``timestamp_ms``. 0, the beginning of the segment, if
+    there is none, or if the search meets entries that do not rise: such an index proves nothing."""
+    low, high = 0, count  # entries below `low` are older, entries from `high` on are not
     below: TimeEntry | None = None
     above: TimeEntry | None = None
     while low < high:
@@ -207,6 +208,6 @@ def _offset_before(at: Callable[[int], TimeEntry], count: int, timestamp_ms: int
 
 
 def decode_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """(timestamp_ms, offset) of every whole entry."""
+    """(timestamp in ms, offset) of every whole entry."""
     whole = len(data) - len(data) % ENTRY_SIZE
     return [(stamp, base_offset + offset) for stamp, offset in _ENTRY.iter_unpack(data[:whole])]

@@ -1,4 +1,4 @@
-"""Finding records by time: ListOffsets."""
+"""Searches for records by timestamp, for ListOffsets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BATCHES_PER_TURN: Final = 64
 
 
 async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset | None:
-    """The first record whose time is at or after ``timestamp_ms``; None if there is none.
+    """The first record whose timestamp is at or after ``timestamp_ms``. None if there is none.
 
-    Times need not rise with offsets: every segment is asked whether it has such a record at all.
+    Timestamps need not rise with offsets, so every segment is checked for such a record.
     """
     slices = Slices(_SEGMENTS_PER_TURN)
     for segment in log.segments.all():
@@ -33,7 +33,7 @@ async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset 
 
 
 async def newest(log: LogView) -> TimestampOffset | None:
-    """The record with the greatest time (KIP-734), the first of several."""
+    """The record with the greatest timestamp (KIP-734), or the first of several."""
     slices = Slices(_SEGMENTS_PER_TURN)
     newest_ms = NO_TIMESTAMP
     for segment in log.segments.all():
@@ -43,8 +43,8 @@ async def newest(log: LogView) -> TimestampOffset | None:
 
 
 async def largest_timestamp(log: LogView, segment: Segment) -> int:
-    """The greatest time of the segment's records; -1 if they have none, or if the segment was
-    deleted meanwhile. Raises OSError."""
+    """The greatest timestamp in the segment; -1 if there is none, or if the segment was deleted
+    meanwhile. Raises OSError."""
     while log.offline is None and segment in log.segments:
         found = segment.largest_timestamp()
         if not isinstance(found, ColdRange):

@@ -10,13 +10,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SLICE_STEPS: Final = 256
-"""Steps of some microseconds each for one turn."""
+"""The number of steps of a few microseconds each in one turn of the event loop."""
 
 
 async def in_slices(
     work: Callable[[T], R], items: Iterable[T], steps: int = SLICE_STEPS
 ) -> list[R]:
-    """``work``'s result for each item. Other tasks run after every so many of them."""
+    """The result of ``work`` for each item. After every ``steps`` items other tasks run."""
     done = []
     for count, item in enumerate(items, 1):
         done.append(work(item))
@@ -26,21 +26,21 @@ async def in_slices(
 
 
 class Slices:
-    """Gives the event loop to others after every so many steps of a long work.
+    """Lets other tasks run after every ``steps`` steps of a long work.
 
-    Steps are counted, not timed: a turn of the simulator does the same as a turn of a node. After
-    an ``await`` the caller checks its assumptions again.
+    Steps are counted, not timed, so that a turn in the simulator does the same work as a turn in a
+    node. After an ``await`` the caller must check its assumptions again.
     """
 
     __slots__ = ("_left", "_steps")
 
     def __init__(self, steps: int) -> None:
-        """``steps``: what one turn may do, a millisecond or so."""
+        """``steps``: the steps of one turn, which should take about a millisecond."""
         self._steps = steps
         self._left = steps
 
     async def step(self, count: int = 1) -> bool:
-        """``count`` steps were done, or are next. Returns whether other tasks have run."""
+        """``count`` steps were done, or come next. Returns whether other tasks have run."""
         self._left -= count
         if self._left > 0:
             return False
