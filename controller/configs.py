@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
@@ -219,17 +219,22 @@ def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
 
 
 def describe_configs(
-    image: MetadataImage, static: Mapping[str, str], request: admin.DescribeConfigsRequest
+    image: MetadataImage,
+    static: Mapping[str, str],
+    request: admin.DescribeConfigsRequest,
+    refusal: Callable[[admin.ConfigResource], ApiError | None],
 ) -> admin.DescribeConfigsResponse:
     """Every key of each resource with its value and the source of the value.
 
     ``static`` is the server.properties of the answering node. It does not know those of other
-    nodes.
+    nodes. ``refusal`` says why the caller may not see the configuration of a resource.
     """
     answers = []
     for wanted in request.resources:
         answer = admin.DescribeConfigsResponse.Resource(resource=wanted)
         try:
+            if (why := refusal(wanted)) is not None:
+                raise why
             answer.entries.extend(_entries(image, static, ConfigResource(wanted.type, wanted.name)))
         except ApiError as error:
             answer.error, answer.message = error.code, error.message

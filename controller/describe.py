@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from metadata.brokers import GRPC, BrokerRegistration
 from metadata.configs import ConfigResource
 from metadata.image import MetadataImage
 from metadata.topics import Topic
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 
 
@@ -41,26 +43,39 @@ def _broker(registration: BrokerRegistration, listener: str) -> admin.BrokerDesc
 
 
 def describe_topics(
-    image: MetadataImage, request: admin.DescribeTopicsRequest
+    image: MetadataImage,
+    request: admin.DescribeTopicsRequest,
+    refusal: Callable[[str], ApiError | None],
 ) -> admin.DescribeTopicsResponse:
     """The topics that the request names, in its order. All topics in order of their names if it
-    names none."""
+    names none.
+
+    ``refusal`` says why the caller may not see a topic of that name. A list of all topics leaves
+    such topics out. A topic that the request names is refused, whether it exists or not.
+    """
     if not request.names:
-        topics = [_topic(image, topic) for topic in image.sorted_topics()]
+        topics = [
+            _topic(image, topic) for topic in image.sorted_topics() if refusal(topic.name) is None
+        ]
         return admin.DescribeTopicsResponse(topics=topics)
-    answers = []
-    for name in request.names:
-        topic = image.topic(name)
-        if topic is None:
-            answer = admin.DescribeTopicsResponse.Topic(
-                name=name,
-                error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                message=f"there is no topic {name}",
-            )
-        else:
-            answer = _topic(image, topic)
-        answers.append(answer)
-    return admin.DescribeTopicsResponse(topics=answers)
+    return admin.DescribeTopicsResponse(
+        topics=[_named(image, name, refusal(name)) for name in request.names]
+    )
+
+
+def _named(
+    image: MetadataImage, name: str, why: ApiError | None
+) -> admin.DescribeTopicsResponse.Topic:
+    if why is not None:
+        return admin.DescribeTopicsResponse.Topic(name=name, error=why.code, message=why.message)
+    topic = image.topic(name)
+    if topic is not None:
+        return _topic(image, topic)
+    return admin.DescribeTopicsResponse.Topic(
+        name=name,
+        error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        message=f"there is no topic {name}",
+    )
 
 
 def _topic(image: MetadataImage, topic: Topic) -> admin.DescribeTopicsResponse.Topic:

@@ -32,7 +32,15 @@ from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
-from runtime.authorization.authorizer import Operation
+from runtime.authorization.authorizer import (
+    CLUSTER,
+    Operation,
+    Resource,
+    config_resource,
+    refusal,
+    topic_resource,
+)
+from runtime.authorization.caller import Caller
 from runtime.authorization.changes import take_refused
 from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig
@@ -353,19 +361,31 @@ class ControllerService:
     def _descriptions(self) -> dict[str, UnaryHandler]:
         prefix = "/stele.v1.Admin/"
         return {
-            prefix + "DescribeConfigs": self._unary(
-                admin.DescribeConfigsRequest, None, self._describe_configs
+            prefix + "DescribeConfigs": self._description(
+                admin.DescribeConfigsRequest, self._describe_configs
             ),
-            prefix + "DescribeCluster": self._unary(
-                admin.DescribeClusterRequest, None, self._describe_cluster
+            prefix + "DescribeCluster": self._description(
+                admin.DescribeClusterRequest, self._describe_cluster
             ),
-            prefix + "DescribeTopics": self._unary(
-                admin.DescribeTopicsRequest, None, self._describe_topics
+            prefix + "DescribeTopics": self._description(
+                admin.DescribeTopicsRequest, self._describe_topics
             ),
-            prefix + "DescribeFeatures": self._unary(
-                admin.DescribeFeaturesRequest, None, self._describe_features
+            prefix + "DescribeFeatures": self._description(
+                admin.DescribeFeaturesRequest, self._describe_features
             ),
         }
+
+    def _description(
+        self, request_type: Any, describe: Callable[[Any, MetadataImage, Caller], Any]
+    ) -> UnaryHandler:
+        """Brokers answer descriptions from their own images and do not forward them. So the sender
+        of a request is its caller."""
+
+        async def handle(request: Any, peer: Peer) -> Any:
+            image = await self._image_for(request)
+            return describe(request, image, self._port.sender(peer))
+
+        return self._unary(request_type, None, handle)
 
     def _unary(
         self,
@@ -374,7 +394,8 @@ class ControllerService:
         handle: Callable[[Any, Peer], Awaitable[Any]],
     ) -> UnaryHandler:
         """A handler of bytes. ``response_type`` has the fields ``error`` and ``leader_id``. It is
-        None for a description, which has neither and fails with RpcError UNAVAILABLE."""
+        None for a description, whose handler puts refusals into its answer; any other failure of it
+        is RpcError UNAVAILABLE."""
 
         async def handler(payload: bytes, peer: Peer) -> bytes:
             try:
@@ -461,30 +482,50 @@ class ControllerService:
         acknowledged before the request."""
         return await self._decisions.linearizable() if request.linearizable else self.image
 
-    async def _describe_configs(
-        self, request: admin.DescribeConfigsRequest, _: Peer
-    ) -> admin.DescribeConfigsResponse:
-        return configs.describe_configs(await self._image_for(request), self._config.raw, request)
+    # ---------------------------------------------------------------- descriptions
 
-    async def _describe_cluster(
-        self, request: admin.DescribeClusterRequest, _: Peer
+    def _refusal(self, caller: Caller, operation: Operation, resource: Resource) -> ApiError | None:
+        return refusal(self._port.authorizer, caller, operation, resource)
+
+    def _describe_configs(
+        self, request: admin.DescribeConfigsRequest, image: MetadataImage, caller: Caller
+    ) -> admin.DescribeConfigsResponse:
+        def why_not(resource: admin.ConfigResource) -> ApiError | None:
+            of = config_resource(resource.type, resource.name)
+            return self._refusal(caller, Operation.DESCRIBE_CONFIGS, of)
+
+        return configs.describe_configs(image, self._config.raw, request, why_not)
+
+    def _describe_topics(
+        self, request: admin.DescribeTopicsRequest, image: MetadataImage, caller: Caller
+    ) -> admin.DescribeTopicsResponse:
+        return describe_topics(
+            image,
+            request,
+            lambda name: self._refusal(caller, Operation.DESCRIBE, topic_resource(name)),
+        )
+
+    def _describe_cluster(
+        self, _: admin.DescribeClusterRequest, image: MetadataImage, caller: Caller
     ) -> admin.DescribeClusterResponse:
+        why = self._refusal(caller, Operation.DESCRIBE, CLUSTER)
+        if why is not None:
+            return admin.DescribeClusterResponse(
+                error=why.code, message=why.message, controller_id=-1
+            )
         return describe_cluster(
-            await self._image_for(request),
+            image,
             cluster_id=self._cluster_id,
             controller_id=self.leader_id,
             listener=self._config.inter_broker_listener_name,
         )
 
-    async def _describe_topics(
-        self, request: admin.DescribeTopicsRequest, _: Peer
-    ) -> admin.DescribeTopicsResponse:
-        return describe_topics(await self._image_for(request), request)
-
-    async def _describe_features(
-        self, request: admin.DescribeFeaturesRequest, _: Peer
+    def _describe_features(
+        self, _: admin.DescribeFeaturesRequest, image: MetadataImage, caller: Caller
     ) -> admin.DescribeFeaturesResponse:
-        image = await self._image_for(request)
+        why = self._refusal(caller, Operation.DESCRIBE, CLUSTER)
+        if why is not None:
+            return admin.DescribeFeaturesResponse(error=why.code, message=why.message)
         return describe_features(
             image, {} if self._quorum is None else self._quorum.controller_features
         )

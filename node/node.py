@@ -348,13 +348,15 @@ def controller_port_service(
     service.include(quorum.service())
     service.include(controller.service())
     for name, asked in _OF_THE_QUORUM.items():
-        handler = service.unary[f"/stele.v1.Raft/{name}"]
-        service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(handler, asked, port)
+        of_raft = f"/stele.v1.Raft/{name}"
+        authorized = service.unary[of_raft] = _authorized(service.unary[of_raft], asked, port)
+        service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(authorized, asked)
     return service
 
 
-def _for_administrators(handler: UnaryHandler, asked: _Asked, port: ControllerPort) -> UnaryHandler:
-    """The quorum's answer in administrators' words: NOT_CONTROLLER sends them to the leader."""
+def _authorized(handler: UnaryHandler, asked: _Asked, port: ControllerPort) -> UnaryHandler:
+    """The quorum's handler behind the authorizer. The authorizer is asked first, on a leader and on
+    others: a caller that is refused does not learn who leads."""
 
     async def handle(payload: bytes, peer: Peer) -> bytes:
         request: Any = parse_request(asked.request, payload)
@@ -362,10 +364,18 @@ def _for_administrators(handler: UnaryHandler, asked: _Asked, port: ControllerPo
             port.check(request, peer, asked.operation)
         except ApiError as why:
             refused: Any = asked.response()
-            refused.error, refused.leader_id = why.code, -1
-            refused.message = explain(why.code, why.message)
+            refused.error, refused.leader_id, refused.message = why.code, -1, why.message
             return bytes(refused.SerializeToString())
-        answer: Any = asked.response.FromString(await handler(request.SerializeToString(), peer))
+        return await handler(request.SerializeToString(), peer)
+
+    return handle
+
+
+def _for_administrators(handler: UnaryHandler, asked: _Asked) -> UnaryHandler:
+    """The quorum's answer in administrators' words: NOT_CONTROLLER sends them to the leader."""
+
+    async def handle(payload: bytes, peer: Peer) -> bytes:
+        answer: Any = asked.response.FromString(await handler(payload, peer))
         if answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             answer.error = ErrorCode.NOT_CONTROLLER
         answer.message = explain(answer.error, answer.message)

@@ -26,13 +26,17 @@ class ControllerPort:
     def __init__(self, authorizer: Authorizer) -> None:
         self.authorizer = authorizer
 
+    def sender(self, peer: Peer) -> Caller:
+        """The caller of a request of a kind that brokers do not forward."""
+        return grpc_caller(LISTENER, peer)
+
     def caller(self, request: Any, peer: Peer) -> Caller:
         """Who asks: the one for whom the request is made, else who sends it.
 
         Takes the name out of the request, which is the same request whatever way it comes. Raises
         ApiError CLUSTER_AUTHORIZATION_FAILED: the sender names another one, and is no broker.
         """
-        sender = grpc_caller(LISTENER, peer)
+        sender = self.sender(peer)
         if not request.HasField("on_behalf_of"):
             return sender
         why = refusal(self.authorizer, sender, Operation.CLUSTER_ACTION, CLUSTER)

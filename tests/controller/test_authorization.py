@@ -14,10 +14,12 @@ from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1 import metadata_pb2 as metadata
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from tests.support.controller_world import Controller, StubBroker
 
 ID = b"0123456789abcdef"
+TOPIC, BROKER = metadata.ConfigResourceType.TOPIC, metadata.ConfigResourceType.BROKER
 ALICE = OnBehalfOf(principal="User:alice", client_id="laptop", address="10.1.1.1")
 
 
@@ -162,6 +164,105 @@ def test_what_takes_a_permission_of_the_cluster(
         bench.authorizer.denied.clear()
         answer = await bench.ask(method, request, response_type)
         assert answer.error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    run(scenario)
+
+
+async def topics_told(bench: Bench, *names: str) -> list[tuple[str, int, int]]:
+    answer = await bench.ask(
+        "DescribeTopics", pb.DescribeTopicsRequest(names=names), pb.DescribeTopicsResponse
+    )
+    assert answer.error == ErrorCode.NONE
+    return [(each.name, each.error, len(each.partitions)) for each in answer.topics]
+
+
+def test_described_topics_are_those_that_may_be_seen() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create("a", "b")
+        hidden = [topic_resource("b"), topic_resource("none")]
+        bench.authorizer.denied |= {(Operation.DESCRIBE, each) for each in hidden}
+        assert await topics_told(bench) == [("a", ErrorCode.NONE, 1)]
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await topics_told(bench, "a", "b", "none", "nor this") == [
+            ("a", ErrorCode.NONE, 1),
+            ("b", denied, 0),
+            ("none", denied, 0),  # whether a topic exists is told only to who may see it
+            ("nor this", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        ]
+        answer = await bench.ask(
+            "DescribeTopics", pb.DescribeTopicsRequest(names=["b"]), pb.DescribeTopicsResponse
+        )
+        assert answer.topics[0].message == f"{ANONYMOUS} may not DESCRIBE the topic b"
+        assert answer.topics[0].topic_id == b""
+
+    run(scenario)
+
+
+def test_described_configurations_are_those_that_may_be_seen() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.create("a", "b")
+        denied = bench.authorizer.denied
+        denied |= {
+            (Operation.DESCRIBE_CONFIGS, topic_resource("b")),
+            (Operation.DESCRIBE_CONFIGS, topic_resource("none")),
+            (Operation.DESCRIBE_CONFIGS, CLUSTER),
+        }
+        asked = [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "none"), (BROKER, "1"), (BROKER, "")]
+        request = pb.DescribeConfigsRequest(
+            resources=[pb.ConfigResource(type=kind, name=name) for kind, name in asked]
+        )
+        answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
+        assert [each.error for each in answer.resources] == [
+            ErrorCode.NONE,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ]
+        assert [bool(each.entries) for each in answer.resources] == [True, *[False] * 4]
+        denied.clear()
+        answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
+        assert [each.error for each in answer.resources if each.error] == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_type", "response_type", "named"),
+    [
+        (
+            "DescribeCluster",
+            pb.DescribeClusterRequest,
+            pb.DescribeClusterResponse,
+            {"controller_id": -1},
+        ),
+        ("DescribeFeatures", pb.DescribeFeaturesRequest, pb.DescribeFeaturesResponse, {}),
+    ],
+)
+@pytest.mark.parametrize("leads", [True, False])
+def test_descriptions_of_the_cluster(
+    leads: bool, method: str, request_type: Any, response_type: Any, named: dict[str, int]
+) -> None:
+    """Whoever leads: these are answered from the metadata that a controller has."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))
+        if not leads:
+            bench.controller.process.loop.call_soon(bench.controller.quorum.resign, 101)
+            await asyncio.sleep(0.1)
+        answer = await bench.ask(method, request_type(), response_type)
+        assert answer == response_type(
+            error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            message=f"{ANONYMOUS} may not DESCRIBE the cluster kafka-cluster",
+            **named,
+        )
+        bench.authorizer.denied.clear()
+        answer = await bench.ask(method, request_type(), response_type)
+        assert answer.error == ErrorCode.NONE
+        (caller,) = set(bench.authorizer.callers)
+        assert caller.principal == ANONYMOUS
 
     run(scenario)
 

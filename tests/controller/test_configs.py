@@ -52,7 +52,9 @@ def alter(
 
 def described(machine: Machine, kind: int, name: str) -> dict[str, tuple[str, str]]:
     request = admin.DescribeConfigsRequest(resources=[admin.ConfigResource(type=kind, name=name)])
-    answer = configs.describe_configs(machine.image, machine.static, request).resources[0]
+    answer = configs.describe_configs(
+        machine.image, machine.static, request, lambda _: None
+    ).resources[0]
     assert answer.error == 0
     return {entry.name: (entry.value, entry.source) for entry in answer.entries}
 
@@ -238,7 +240,7 @@ def test_described_with_their_sources(machine: Machine) -> None:
 
 def test_described_what_is_not_there(machine: Machine) -> None:
     request = admin.DescribeConfigsRequest(resources=[admin.ConfigResource(type=2, name="x")])
-    answer = configs.describe_configs(machine.image, {}, request).resources[0]
+    answer = configs.describe_configs(machine.image, {}, request, lambda _: None).resources[0]
     assert answer.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -9,15 +9,12 @@ import pytest
 from chaos.sim.world.simulation import Simulation
 from node.format import directories_of, format_directory
 from node.node import Node, build
-from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.config.node import NodeConfig, from_settings
 from runtime.real.world import RealWorld
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka.messages import metadata
 from stele.wire.v1 import admin_pb2, raft_pb2
-from stele.wire.v1.caller_pb2 import OnBehalfOf
-from tests.support.authorizer import FakeAuthorizer
 from tests.support.sim import combined_config
 
 
@@ -222,48 +219,3 @@ def test_a_broken_disk_ends_the_node() -> None:
         return await process.run(live())
 
     assert "Input/output error" in str(sim.run(main()))
-
-
-def test_who_may_change_the_quorum_is_asked_on_the_controllers_port() -> None:
-    sim = Simulation(1)
-    authorizer = FakeAuthorizer()
-    config = from_settings(
-        {
-            "node.id": "1",
-            "process.roles": "controller",
-            "controller.quorum.voters": "1@c1:9093",
-            "controller.listener": "c1:9093",
-            "metrics.listener": "",
-            "log.dirs": "/data",
-        }
-    )
-
-    async def main() -> None:
-        process = sim.process("c1")
-        format_directory(process.world.disk, ["/data"], "cluster", 1, process.world.rng)
-
-        async def live() -> None:
-            node = build(config, process.world, authorizer=authorizer)
-            await node.start()
-            await asyncio.sleep(5)
-            channel = process.world.network.channel("c1", 9093)
-            authorizer.denied.add((Operation.ALTER, CLUSTER))
-            request = raft_pb2.RemoveVoterRequest(
-                voter_id=1, on_behalf_of=OnBehalfOf(principal="User:alice")
-            )
-            answer = raft_pb2.VoterChangeResponse.FromString(
-                await channel.call(
-                    "/stele.v1.Admin/RemoveVoter", request.SerializeToString(), timeout_s=5
-                )
-            )
-            assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert "User:alice may not ALTER the cluster" in answer.message
-            described = raft_pb2.DescribeQuorumResponse.FromString(
-                await channel.call("/stele.v1.Admin/DescribeQuorum", b"", timeout_s=5)
-            )
-            assert described.error == ErrorCode.NONE
-            await node.stop()
-
-        await process.run(live())
-
-    sim.run(main())

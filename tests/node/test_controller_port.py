@@ -1,0 +1,116 @@
+"""Who may ask the quorum something on a controller's port."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from chaos.sim.world.process import Process
+from chaos.sim.world.simulation import Simulation
+from node.format import format_directory
+from node.node import Node, build
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.config.node import from_settings
+from stele.errors import ErrorCode
+from stele.wire.v1 import raft_pb2
+from stele.wire.v1.caller_pb2 import OnBehalfOf
+from tests.support.authorizer import FakeAuthorizer
+
+ALICE = OnBehalfOf(principal="User:alice", address="10.1.1.1")
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+OTHER = {Operation.DESCRIBE: Operation.ALTER, Operation.ALTER: Operation.DESCRIBE}
+
+
+def controller(process: Process, node_id: int, authorizer: FakeAuthorizer) -> Node:
+    config = from_settings(
+        {
+            "node.id": str(node_id),
+            "process.roles": "controller",
+            "controller.quorum.voters": "1@c1:9093,2@c2:9093",
+            "controller.listener": f"c{node_id}:9093",
+            "metrics.listener": "",
+            "log.dirs": "/data",
+        }
+    )
+    world = process.world
+    format_directory(world.disk, ["/data"], "cluster", node_id, world.rng)
+    return build(config, world, authorizer=authorizer)
+
+
+async def ask(asker: Process, node_id: int, method: str, request: Any, answer: Any) -> Any:
+    async def call() -> bytes:
+        channel = asker.world.network.channel(f"c{node_id}", 9093)
+        try:
+            return await channel.call(method, request.SerializeToString(), timeout_s=5)
+        finally:
+            await channel.close()
+
+    return answer.FromString(await asker.run(call()))
+
+
+@pytest.mark.parametrize("service", ["Admin", "Raft"])
+@pytest.mark.parametrize(
+    ("operation", "name", "request_type", "answer_type"),
+    [
+        (
+            Operation.DESCRIBE,
+            "DescribeQuorum",
+            raft_pb2.DescribeQuorumRequest,
+            raft_pb2.DescribeQuorumResponse,
+        ),
+        (
+            Operation.ALTER,
+            "TransferLeadership",
+            raft_pb2.TransferLeadershipRequest,
+            raft_pb2.TransferLeadershipResponse,
+        ),
+        (Operation.ALTER, "AddVoter", raft_pb2.AddVoterRequest, raft_pb2.VoterChangeResponse),
+        (Operation.ALTER, "RemoveVoter", raft_pb2.RemoveVoterRequest, raft_pb2.VoterChangeResponse),
+    ],
+)
+def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
+    operation: Operation, name: str, request_type: Any, answer_type: Any, service: str
+) -> None:
+    """Under administrators' name and under that of voters. What a broker forwards is its
+    client's request, and is judged as that."""
+    sim = Simulation(1)
+    authorizer = FakeAuthorizer()
+
+    async def main() -> None:
+        processes = {node_id: sim.process(f"c{node_id}") for node_id in (1, 2)}
+        nodes = {
+            node_id: controller(process, node_id, authorizer)
+            for node_id, process in processes.items()
+        }
+        await asyncio.gather(*(processes[each].run(nodes[each].start()) for each in nodes))
+        await asyncio.sleep(5)
+        roles = {node.controller.active: each for each, node in nodes.items() if node.controller}
+        leader, other = roles[True], roles[False]
+        asker = sim.process("b1")
+
+        async def answers(**fields: Any) -> list[Any]:
+            method, request = f"/stele.v1.{service}/{name}", request_type(**fields)
+            return [
+                await ask(asker, node_id, method, request, answer_type)
+                for node_id in (leader, other)
+            ]
+
+        for fields, asked_by in (({}, "User:ANONYMOUS"), ({"on_behalf_of": ALICE}, "User:alice")):
+            authorizer.denied = {(operation, CLUSTER)}
+            for answer in await answers(**fields):
+                assert (answer.error, answer.leader_id) == (DENIED, -1)  # nor told who leads
+                assert f"{asked_by} may not {operation.name} the cluster" in answer.message
+            authorizer.denied = {(OTHER[operation], CLUSTER)}
+            for answer in await answers(**fields):
+                assert answer.error != DENIED
+                assert answer.leader_id == leader
+            assert authorizer.callers[-1].principal == asked_by
+        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+        for answer in await answers(on_behalf_of=ALICE):
+            assert (answer.error, answer.leader_id) == (DENIED, -1), "the sender is no broker"
+            assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in answer.message
+        await asyncio.gather(*(processes[each].run(nodes[each].stop()) for each in nodes))
+
+    sim.run(main())
