@@ -161,6 +161,17 @@ def test_gives_up_at_the_deadline_saying_why() -> None:
     run_virtual(main())
 
 
+def test_when_there_is_no_time_left_nobody_is_asked() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        with pytest.raises(ApiError) as caught:
+            await controllers.ask(timeout_s=0.0)
+        assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+        assert controllers.asked == []
+
+    run_virtual(main())
+
+
 def test_two_that_name_each_other_are_no_busy_loop() -> None:
     async def main() -> None:
         controllers = _Controllers()

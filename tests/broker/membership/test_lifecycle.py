@@ -292,6 +292,38 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
     with_cluster(body)
 
 
+def test_a_report_takes_nothing_from_the_lease() -> None:
+    """It is the same registration: no answer to a heartbeat is needed to go on."""
+
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.mute = True
+        cluster.lifecycle.report_replicas()
+        await asyncio.sleep(0.06)
+        assert len(controller.registrations) == 2
+        assert cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_a_report_that_makes_another_registration_ends_the_lease_of_the_one_before() -> None:
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.registration = RegisterBrokerResponse(broker_epoch=50)
+        controller.mute = True
+        cluster.lifecycle.report_replicas()
+        await asyncio.sleep(0.06)
+        assert cluster.lifecycle.broker_epoch == 50
+        assert cluster.lifecycle.state is BrokerState.RECOVERY
+        assert cluster.lifecycle.acknowledged_ago_s is None
+
+    with_cluster(body)
+
+
 def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -454,6 +486,14 @@ def test_heartbeats_are_numbered_and_tell_of_room() -> None:
         assert [request.sequence for request in told] == list(range(1, len(told) + 1))
         rooms = list(dict.fromkeys((each.out_of_room, each.yields) for each in told))
         assert rooms == [(False, False), (True, False), (True, True)]
+
+    with_cluster(body)
+
+
+def test_without_any_metadata_it_is_not_deposed_until_the_controller_says_so() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.offset = -1
+        assert not cluster.lifecycle.deposed()
 
     with_cluster(body)
 
