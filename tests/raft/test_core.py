@@ -145,6 +145,42 @@ def test_divergence_is_told_by_epoch(offset: int, last_epoch: int, end: EpochEnd
     assert core.high_watermark == -1  # a fetch that diverges acknowledges nothing
 
 
+def behind_a_snapshot() -> RaftCore:
+    """A leader that has committed everything, and whose log begins at 6, behind epoch 3."""
+    core = leader()
+    ask(core, replace(FETCH, fetch_offset=11, last_fetched_epoch=6, max_wait_ms=0))
+    core.snapshot_taken(SnapshotId(6, 3), 6)
+    return core
+
+
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "diverging", "snapshot"),
+    [
+        (6, 3, None, None),  # just what the log begins with
+        (8, 3, EpochEnd(3, 6), None),  # it can truncate to where the log begins
+        (8, 2, None, SnapshotId(6, 3)),  # it cannot
+        (5, 3, None, SnapshotId(6, 3)),  # the next record is gone
+    ],
+)
+def test_what_the_log_does_not_have_the_snapshot_has(
+    offset: int, last_epoch: int, diverging: EpochEnd | None, snapshot: SnapshotId | None
+) -> None:
+    asked = replace(FETCH, fetch_offset=offset, last_fetched_epoch=last_epoch)
+    answer = ask(behind_a_snapshot(), asked)
+    assert isinstance(answer, FetchResponse)
+    assert (answer.diverging, answer.snapshot) == (diverging, snapshot)
+
+
+def test_a_snapshot_may_hold_all_that_is_committed_and_the_log_nothing_of_it() -> None:
+    core = behind_a_snapshot()
+    assert core.high_watermark == 11
+    for snapshot, start_offset in ((SnapshotId(12, 6), 11), (SnapshotId(10, 5), 11)):
+        with pytest.raises(InvariantError, match="holds more than"):
+            core.snapshot_taken(snapshot, start_offset)
+    core.snapshot_taken(SnapshotId(11, 6), 11)
+    assert core.log.start_offset == 11
+
+
 def test_a_forged_acknowledgement_commits_nothing() -> None:
     core = leader()
     ask(core, replace(FETCH, replica_id=9, fetch_offset=11, last_fetched_epoch=6, max_wait_ms=0))
@@ -274,3 +310,14 @@ def test_describe_tells_who_has_caught_up() -> None:
     assert (views[3].end_offset, views[3].last_fetch_at) == (-1, None)
     assert (views[9].is_voter, views[9].end_offset, views[9].caught_up_at) == (False, 10, None)
     assert voter().describe(0.0) == []
+
+
+def test_an_observer_that_was_silent_for_five_minutes_is_forgotten() -> None:
+    core = leader()
+    ask(core, replace(FETCH, replica_id=9, max_wait_ms=0), now=1.0)
+    known = []
+    for now in (301.0, 301.1):
+        ask(core, replace(FETCH, max_wait_ms=0), now)  # else it would resign
+        core.tick(now)
+        known.append([view.key.id for view in core.describe(now)])
+    assert known == [[1, 2, 3, 9], [1, 2, 3]]

@@ -118,6 +118,64 @@ def test_a_majority_that_refuses_is_enough_to_give_up() -> None:
     assert roles == [Role.PROSPECTIVE, Role.PROSPECTIVE, Role.UNATTACHED]
 
 
+def test_a_leader_is_heard_for_less_than_the_fetch_timeout() -> None:
+    silent_at = 0.1 + TIMING.fetch_timeout_s
+    given = []
+    for now in (silent_at - 0.01, silent_at):
+        core, _ = hearing()
+        answer = ask(core, replace(VOTE, epoch=5, pre_vote=True), now)
+        assert isinstance(answer, VoteResponse)
+        given.append(answer.granted)
+    assert given == [False, True]
+
+
+def suspecting() -> tuple[RaftCore, dict[int, Call]]:
+    """Follower of 3 in epoch 5, to which its connection broke; its calls for pre-votes."""
+    core, _ = hearing()
+    ready = core.leader_unreachable(0.2)
+    return core, {call.to: call for call in standing(core, ready.deadline)}
+
+
+def test_a_leader_that_answers_for_itself_is_followed_again() -> None:
+    answer = VoteResponse(ErrorCode.NONE, 3, 5, False)
+    core, asked = suspecting()
+    roles = []
+    for other in (2, 3):  # 2 only says that it hears the leader
+        core.step(ResponseReceived(asked[other].request_id, answer), 0.4)
+        roles.append(core.status.role)
+    assert roles == [Role.PROSPECTIVE, Role.FOLLOWER]
+
+    core, asked = suspecting()
+    core.step(ResponseReceived(asked[3].request_id, answer), 0.4)
+    assert core.status.role is Role.FOLLOWER
+
+
+def test_who_stands_in_vain_after_its_leader_has_left_follows_nobody() -> None:
+    core, _ = hearing()
+    end(core)
+    for call in standing(core):
+        refused = VoteResponse(ErrorCode.NONE, None, 5, False)
+        core.step(ResponseReceived(call.request_id, refused), 5.1)
+    assert core.status.role is Role.UNATTACHED
+
+
+@pytest.mark.parametrize(
+    ("error", "warnings"),
+    [
+        (ErrorCode.NONE, []),
+        (ErrorCode.FENCED_LEADER_EPOCH, []),
+        (ErrorCode.INVALID_VOTER_KEY, ["voter 2 refuses to vote: INVALID_VOTER_KEY"]),
+    ],
+)
+def test_a_voter_that_takes_the_candidate_for_none_is_worth_a_warning(
+    caplog: pytest.LogCaptureFixture, error: ErrorCode, warnings: list[str]
+) -> None:
+    core = voter()
+    call, _ = standing(core)
+    core.step(ResponseReceived(call.request_id, VoteResponse(error, None, 5, False)), 5.1)
+    assert [record.getMessage() for record in caplog.records] == warnings
+
+
 # ------------------------------------------------------------------- beginning and ending
 
 
@@ -175,6 +233,15 @@ def test_successors_stand_one_after_the_other(
     core, _ = hearing()
     deadline = end(core, *successors, now=0.2).deadline
     assert 0.2 + least_s <= deadline <= 0.2 + most_s
+
+
+def test_successors_are_taken_in_after_a_refused_fetch_and_put_nothing_off() -> None:
+    """The refusal of a fetch may come before the EndQuorumEpoch, and does not name them."""
+    core, call = hearing()
+    refused = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, 5)
+    core.step(ResponseReceived(call.request_id, refused), 0.2)
+    assert end(core, 1, 2, now=0.2).deadline == 0.2
+    assert end(core, 2, 9, 9, 9, 1, now=0.2).deadline == 0.2
 
 
 def test_a_broken_connection_is_suspected_once() -> None:

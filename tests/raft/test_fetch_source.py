@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raft.core import RaftCore
 from raft.messages import (
     Batch,
@@ -21,7 +23,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import Call, Ready, Role
 from raft.timing import Timing
 from stele.errors import ErrorCode
-from tests.support.raft_core import FETCH, calls, started
+from tests.support.raft_core import FETCH, VOTE, calls, started
 
 TIMING = Timing()
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -116,6 +118,36 @@ def test_records_of_an_epoch_that_is_over_are_not_taken() -> None:
     assert core.log.end_offset == 10
 
 
+def test_node_zero_is_a_node_and_not_the_name_of_a_bootstrap_node() -> None:
+    core, ready = started(leader_id=0, voters=(0, 1, 2))
+    (call,) = calls(ready)
+    assert call.to == 0
+    answered(core, call, FetchResponse(ErrorCode.NONE, 0, 5, high_watermark=10))
+    assert core.high_watermark == 10
+
+
+def test_a_bootstrap_node_that_names_no_leader_of_this_epoch_sends_nobody_anywhere() -> None:
+    core, ready = started(voters=(), bootstrap=(-9,))
+    (call,) = calls(ready)
+    ready = answered(core, call, FetchResponse(ErrorCode.NONE, None, 5))
+    assert calls(ready) == []
+
+    core, ready = started(leader_id=3, voters=(), bootstrap=(-9,))
+    (call,) = calls(ready)
+    ready = core.step(CallFailed(call.request_id), 0.1)
+    (call,) = calls(core.tick(ready.deadline))
+    assert call.to == -9
+    assert calls(answered(core, call, FetchResponse(ErrorCode.NONE, 3, 4))) == []
+
+
+def test_a_snapshot_of_what_is_known_to_be_committed_is_not_fetched() -> None:
+    for offered, fetched in ((10, []), (11, [FetchSnapshotRequest])):
+        core, call = hearing()  # everything below 10 is
+        offer = FetchResponse(ErrorCode.NONE, 3, 5, snapshot=SnapshotId(offered, 5))
+        ready = answered(core, call, offer)
+        assert [type(call.message) for call in calls(ready)] == fetched
+
+
 # ------------------------------------------------------------------------------ silence
 
 
@@ -127,6 +159,17 @@ def test_an_observer_doubts_a_leader_that_is_silent_for_the_fetch_timeout() -> N
         core.tick(now)
         known.append(core.status.leader_id)
     assert known == [3, None]
+
+
+def test_who_suspects_its_leader_asks_for_a_sign_of_life() -> None:
+    core, call = hearing()
+    assert isinstance(call.message, FetchRequest)
+    assert call.message.max_wait_ms == TIMING.fetch_max_wait_ms
+    core.leader_unreachable(0.2)
+    ready = core.step(CallFailed(call.request_id), 0.2)
+    (call,) = calls(core.tick(ready.deadline))
+    assert isinstance(call.message, FetchRequest)
+    assert call.message.max_wait_ms == 0
 
 
 def test_an_observer_that_knew_no_leader_takes_the_first_that_it_hears_of() -> None:
@@ -159,6 +202,18 @@ def test_who_stood_in_vain_asks_one_that_is_no_voter_once_before_it_stands_again
         ready = core.step(ResponseReceived(call.request_id, refused), 1.0)
     assert [call.to for call in calls(ready)] == [9]
     assert calls(core.tick(1.0)) == []
+
+
+def test_who_stood_in_vain_asks_nobody_before_its_promise_is_durable() -> None:
+    core, _ = started(bootstrap=(9,))
+    ready = core.tick(1.0)
+    refused = VoteResponse(ErrorCode.NONE, None, 5, False)
+    for call in calls(ready):
+        core.step(ResponseReceived(call.request_id, refused), 1.0)
+    ready = core.step(RequestReceived(7, replace(VOTE, epoch=5)), 1.1)
+    assert ready.hard_state is not None
+    assert not core.outstanding
+    assert [call.to for call in calls(core.persisted(ready.ticket, 1.2))] == [9]
 
 
 # ----------------------------------------------------------------- the leader's view of it

@@ -13,6 +13,7 @@ from raft.membership import AddVoter, RemoveVoter, UpdateVoter, VoterChange
 from raft.messages import (
     Batch,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     FetchRequest,
     RequestReceived,
     ResponseReceived,
@@ -53,10 +54,15 @@ def role(core: RaftCore) -> Role:
 class Leading:
     """Node 1, just elected by all the other voters for epoch 1, its log durable at once."""
 
-    def __init__(self, voters: VoterSet, *, at: int = 0, full: bool = False) -> None:
-        """``at``: where the log has the record of the voters; NO_RECORD: nowhere."""
+    def __init__(
+        self, voters: VoterSet, *, at: int = 0, full: bool = False, committed: bool = False
+    ) -> None:
+        """``at``: where the log has the record of the voters; NO_RECORD: nowhere. ``committed``:
+        a snapshot has taken the place of the log."""
         self.now = BEGIN
-        log = LogView(end_offset=1, epochs=[(0, 0)]) if at != NO_RECORD else LogView()
+        start = 1 if committed else 0
+        epochs = [(0, 0)]
+        log = LogView(start_offset=start, end_offset=1, epochs=epochs) if at >= 0 else LogView()
         self._core = RaftCore(
             key(1),
             VoterHistory(voters, at),
@@ -217,6 +223,15 @@ def test_room_is_minded_while_the_voters_may_change_by_themselves() -> None:
     assert not minds_room(leading)
 
 
+def test_room_is_minded_until_the_log_says_who_the_voters_are() -> None:
+    leading = Leading(known(1, 2, 3), at=NO_RECORD, full=True)
+    assert minds_room(leading)
+    leading.full = False
+    leading.take(leading.core.tick(leading.now))
+    assert leading.voters_appended() == [known(1, 2, 3)]
+    assert not minds_room(leading)
+
+
 # ---------------------------------------------------------------------------- refusals
 
 
@@ -225,6 +240,25 @@ def test_no_change_before_a_record_of_the_own_epoch_is_committed() -> None:
     assert leading.refused(RemoveVoter(key(3))) is ErrorCode.REQUEST_TIMED_OUT
     leading.established(2, 3)
     assert leading.refused(RemoveVoter(key(3))) is None
+
+
+def test_records_of_earlier_epochs_that_are_committed_do_not_make_a_leader_ready() -> None:
+    leading = Leading(known(1, 2, 3), committed=True)
+    assert leading.core.high_watermark == leading.core.epoch_start_offset
+    assert leading.refused(RemoveVoter(key(3))) is ErrorCode.REQUEST_TIMED_OUT
+    leading.fetch(key(2))
+    assert leading.refused(RemoveVoter(key(3))) is None
+
+
+def test_an_update_comes_from_the_disk_that_fetches() -> None:
+    """Also while the record does not say which one that is, or none has fetched."""
+    leading = Leading(VoterSet.of_ids(1, 2, 3), full=True).established(2)
+    leading.full = False
+    assert leading.refused(UpdateVoter(voter(2, "b"))) is ErrorCode.VOTER_NOT_FOUND
+    assert leading.refused(UpdateVoter(voter(2, "a"))) is None
+    leading = Leading(known(1, 2, 3)).established(2)
+    assert leading.refused(UpdateVoter(voter(3, "b"))) is ErrorCode.VOTER_NOT_FOUND
+    assert leading.refused(UpdateVoter(voter(3, "a"))) is None
 
 
 def test_one_change_at_a_time() -> None:
@@ -291,6 +325,16 @@ def test_those_who_are_left_must_be_a_majority_that_is_heard() -> None:
     assert leading.refused(RemoveVoter(key(2))) is ErrorCode.INVALID_REQUEST
 
 
+def test_a_voter_is_heard_for_the_fetch_timeout() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.now = 1.0
+    leading.fetch(key(3))
+    leading.now = 1.0 + TIMING.fetch_timeout_s
+    assert leading.refused(RemoveVoter(key(2))) is None
+    leading.now += 0.1
+    assert leading.refused(RemoveVoter(key(2))) is ErrorCode.INVALID_REQUEST
+
+
 def test_no_change_while_leadership_is_handed_over() -> None:
     leading = Leading(known(1, 2, 3)).established(2, 3)
     leading.take(leading.core.propose(b"x", 1, leading.now))
@@ -331,6 +375,16 @@ def test_one_who_has_everything_is_added_at_once() -> None:
     assert leading.core.high_watermark == end
 
 
+def test_who_is_added_is_known_to_have_what_it_had_as_an_observer() -> None:
+    leading = Leading(known(1)).established()
+    end = leading.core.log.end_offset
+    leading.fetch(key(2))
+    leading.change(AddVoter(voter(2), 1.0))
+    views = leading.core.describe(leading.now)
+    assert [(view.key.id, view.is_voter) for view in views] == [(1, True), (2, True)]
+    assert views[1].end_offset == end
+
+
 def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
     leading = Leading(known(1)).established()
     leading.fetch(key(2))
@@ -340,6 +394,28 @@ def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
     leading.now += 0.5
     leading.fetch(key(2))
     assert leading.core.voters == known(1, 2)
+
+
+@pytest.mark.parametrize(("later_s", "added"), [(0.0, True), (0.1, False)])
+def test_one_who_was_heard_within_the_fetch_timeout_is_added(later_s: float, added: bool) -> None:
+    leading = Leading(known(1)).established()
+    leading.now = 1.0
+    leading.fetch(key(2))
+    leading.now = 1.0 + TIMING.fetch_timeout_s + later_s
+    leading.change(AddVoter(voter(2), 1.0))
+    assert (adding(leading) is None) == added
+
+
+def test_a_round_is_short_when_it_takes_less_than_an_election_timeout() -> None:
+    for took_s, added in ((TIMING.election_timeout_s, False), (0.9, True)):
+        leading = Leading(known(1)).established()
+        leading.now = 1.0
+        end = leading.core.log.end_offset
+        leading.change(AddVoter(voter(2), 60.0))
+        leading.take(leading.core.propose(b"x", 1, leading.now))
+        leading.now += took_s
+        leading.fetch(key(2), end)
+        assert (adding(leading) is None) == added
 
 
 def test_a_slow_round_is_followed_by_another() -> None:
@@ -428,6 +504,18 @@ def test_a_leader_that_removes_itself_does_not_count_and_resigns_when_that_is_co
     leading.take(leading.core.tick(leading.now))
     assert role(leading.core) is Role.OBSERVER
     assert leading.core.status.leader_id is None
+
+
+def test_a_leader_that_has_removed_itself_observes_as_soon_as_there_is_a_later_epoch() -> None:
+    leading = Leading(known(1, 2, 3)).established(2, 3)
+    leading.change(RemoveVoter(key(1)))
+    leading.fetch(key(2))
+    leading.fetch(key(3))
+    assert role(leading.core) is Role.RESIGNED
+    call = next(call for call in leading.calls() if isinstance(call.message, EndQuorumEpochRequest))
+    later = EndQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, None, leading.core.epoch + 1)
+    leading.take(leading.core.step(ResponseReceived(call.request_id, later), leading.now))
+    assert role(leading.core) is Role.OBSERVER
 
 
 def test_a_leader_without_itself_needs_a_majority_of_the_others() -> None:

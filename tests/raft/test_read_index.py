@@ -123,6 +123,15 @@ def test_a_later_epoch_ends_leadership_and_confirms_nothing() -> None:
     assert core.reads_confirmed < number
 
 
+def test_an_answer_of_an_earlier_epoch_confirms_nothing() -> None:
+    core = leader(1, 2, 3)
+    number, ready = core.confirm_leadership(100.5)
+    call = asked(ready, BeginQuorumEpochRequest)[0]
+    late = BeginQuorumEpochResponse(ErrorCode.NONE, 1, core.epoch - 1)
+    core.step(ResponseReceived(call.request_id, late), 100.5)
+    assert core.reads_confirmed < number
+
+
 # --------------------------------------------------------------------- among faults
 
 
