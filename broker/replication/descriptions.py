@@ -50,7 +50,11 @@ class ReplicaDescriptions:
     async def directories(
         self, wanted: Collection[tuple[str, int]] | None
     ) -> list[DirectoryDescription]:
-        """Every directory, with its replicas of the partitions ``wanted`` (None: all)."""
+        """Every directory, with its replicas of the partitions ``wanted`` (None: all).
+
+        As in Kafka, what is being deleted is left out, also while its files are still there: a
+        replica that is removed meanwhile, and a log that could not be deleted yet.
+        """
         described = {directory: self._directory(directory) for directory in self._directories}
         for number, replica in enumerate(list(self._replicas)):
             if number % TURN_REPLICAS == TURN_REPLICAS - 1:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from broker.replication import descriptions
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from tests.support.broker import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
+from tests.support.timing import until
 
 
 def test_directories_with_the_sizes_of_their_logs() -> None:
@@ -32,6 +36,31 @@ def test_directories_with_the_sizes_of_their_logs() -> None:
         with pytest.raises(ApiError) as refused:
             node.manager.producers_of(P0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    with_topic(scenario)
+
+
+def test_what_is_being_deleted_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Kafka: neither a replica that is removed while the description is under way, nor one
+    whose files could not be deleted yet."""
+    monkeypatch.setattr(descriptions, "TURN_REPLICAS", 1)
+
+    def refuse(source: str, target: str) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory", source)
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        node = cluster[1]
+        monkeypatch.setattr(node.process.world.disk, "rename", refuse)
+        under_way = node.manager.describe_directories(None)
+        under_way.send(None)  # it has the replicas, and lets others run before it looks at them
+        cluster.delete_topic()
+        await until(lambda: not node.holds())
+        with pytest.raises(StopIteration) as ended:
+            under_way.send(None)
+        for (directory,) in (ended.value.value, await node.manager.describe_directories(None)):
+            assert (directory.error, directory.replicas) == (ErrorCode.NONE, [])
+        assert list(node.directory.logs) == [("orders", 0)], "which is still to be deleted"
 
     with_topic(scenario)
 
