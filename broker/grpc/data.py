@@ -24,9 +24,11 @@ from broker.replication.types import (
     OffsetResult,
     ProduceResult,
 )
-from broker.service import fetch, offsets, records
+from broker.service import offsets, records
 from broker.service.cluster import active_controller, endpoints
 from broker.service.context import BrokerContext
+from broker.service.fetch import Fetch
+from broker.service.fetch_topics import readable_topics
 from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.produce import Produce
 from broker.service.producers import init_producer_id
@@ -107,13 +109,13 @@ class DataService:
         self, caller: Caller, payload: bytes, reply: Callable[[bytes], None]
     ) -> Cancel | None:
         request = parse(pb.FetchRequest, payload)
-        topics = fetch.topics(self._context, caller)
+        topics = readable_topics(self._context, caller)
         items = [_fetch_item(topics, partition) for partition in request.partitions]
         query = FetchQuery(
             entries=[],
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=min(request.max_bytes, self._context.config.fetch_max_bytes),
+            max_bytes=request.max_bytes,
             read_committed=request.isolation_level == READ_COMMITTED,
         )
         began_s = self._context.clock.monotonic()
@@ -122,9 +124,9 @@ class DataService:
             self._answered("Data.Fetch", began_s)
             reply(_fetch_response(request, results).SerializeToString())
 
-        found = fetch.Fetch(self._context, items, query, done)
-        found.run()
-        return found.cancel
+        fetch = Fetch(self._context, items, query, done)
+        fetch.run()
+        return fetch.cancel
 
     def _answered(self, name: str, began_s: float) -> None:
         took_s = self._context.clock.monotonic() - began_s

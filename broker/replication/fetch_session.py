@@ -204,22 +204,6 @@ class FetchSession:
         self.stirred[partition] = self.stirred.pop(partition)
 
 
-class FetchContext:
-    """One Fetch request seen through its session: what to read, and what to answer."""
-
-    __slots__ = ("entries", "session", "session_id")
-
-    def __init__(self, entries: list[FetchEntry], session: FetchSession | None) -> None:
-        # What a request without a session names; in a session it is the session that knows.
-        self.entries = entries
-        self.session_id = INVALID_SESSION_ID if session is None else session.session_id
-        self.session = session
-
-    def answer(self, results: list[FetchResult]) -> list[FetchResult]:
-        """The results that go into the response; in a session unchanged partitions are left out."""
-        return results if self.session is None else self.session.changed(results)
-
-
 class FetchSessions:
     """The sessions that this broker keeps for its followers: at most one for each connection.
 
@@ -247,11 +231,11 @@ class FetchSessions:
         is_proven: bool,
         entries: Sequence[FetchEntry],
         forgotten: Sequence[PartitionId],
-    ) -> FetchContext:
-        """Resolve a request of a connection, its ``owner``, to what it has to look at.
+    ) -> FetchSession | None:
+        """The session of a request that names these entries; ``owner`` is its connection.
 
-        A client that is no follower, or not ``is_proven`` to be one by its broker epoch, gets a
-        context without a session (id 0). A waiting request of the same session is answered first.
+        None: the request is of a client that is no follower, or is not ``is_proven`` to be one by
+        its broker epoch. A waiting request of the same session is answered first.
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
         session = self._by_owner.get(owner)
@@ -259,10 +243,10 @@ class FetchSessions:
             if session is not None and session_id in (INVALID_SESSION_ID, session.session_id):
                 self.forget(owner)
             if session_epoch == FINAL_EPOCH or replica_id < 0 or not is_proven:
-                return FetchContext(list(entries), None)
+                return None
             session = self._create(owner, replica_id)
             session.update(entries, ())
-            return FetchContext([], session)
+            return session
         if session is None or session.session_id != session_id or session.replica_id != replica_id:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {session_id}")
         if session.epoch != session_epoch:
@@ -274,7 +258,7 @@ class FetchSessions:
             session.answer_waiting()
         session.epoch = next_epoch(session_epoch)
         session.update(entries, forgotten)
-        return FetchContext([], session)
+        return session
 
     def forget(self, owner: object) -> None:
         """The connection is lost, or its session ended."""

@@ -8,16 +8,6 @@ from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import Cancel, FetchEntry, FetchResult
 from broker.service.context import BrokerContext
 from broker.service.items import merge
-from broker.service.topics import Topics
-from runtime.authorization.authorizer import CLUSTER, Operation
-from runtime.authorization.caller import Caller
-
-
-def topics(context: BrokerContext, caller: Caller, *, replica_id: int = -1) -> Topics:
-    """What the caller may read. Who says to be a broker needs the permission of one."""
-    if replica_id >= 0:
-        return Topics(context, caller, Operation.CLUSTER_ACTION, CLUSTER)
-    return Topics(context, caller, Operation.READ)
 
 
 class Fetch:
@@ -44,6 +34,8 @@ class Fetch:
     def run(self) -> None:
         """A fetch of which any item is refused does not wait: the client must hear of it."""
         query = self._query
+        if query.replica_id < 0:
+            query.max_bytes = min(query.max_bytes, self._context.config.fetch_max_bytes)
         query.entries = [item for item in self._items if isinstance(item, FetchEntry)]
         if len(query.entries) < len(self._items):
             query.max_wait_ms = 0

@@ -476,3 +476,33 @@ def test_streams_over_grpc(
         assert not edges.replicas.produced
 
     run_virtual(main())
+
+
+def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:
+    """By broker 2, which names its epoch."""
+    return fetch.FetchRequest(
+        topics=[fetch.FetchTopic("", topic_id("a"), [fetch.FetchPartition(0)])],
+        replica_state=fetch.ReplicaState(2, 2),
+        session_id=session_id,
+        session_epoch=session_epoch,
+    )
+
+
+def test_the_epoch_of_a_broker_is_no_permission() -> None:
+    """Anybody may learn it. A session of a caller that was allowed before ends."""
+
+    async def main() -> None:
+        edges = edges_with_topics()
+        client = edges.client()
+        opened = await client.call(fetch.API, 18, _replicate(0, 0))
+        assert (opened.error_code, len(edges.context.sessions)) == (ErrorCode.NONE, 1)
+        edges.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+        edges.replicas.fetched.clear()
+        answer = await client.call(fetch.API, 18, _replicate(opened.session_id, 1))
+        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        answer = await client.call(fetch.API, 18, _replicate(0, 0))
+        assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert (answer.session_id, len(edges.context.sessions)) == (0, 0)
+        assert edges.replicas.fetched == []
+
+    run_virtual(main())
