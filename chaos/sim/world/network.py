@@ -9,10 +9,11 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from chaos.sim.world.channel import SimChannel
 from chaos.sim.world.fabric import Fabric, Route
 from chaos.sim.world.loop import Scheduler
 from chaos.sim.world.process import Machine, Process
-from chaos.sim.world.rpc import RpcServer, SimChannel
+from chaos.sim.world.rpc_server import RpcServer
 from chaos.sim.world.transport import SimTransport, pair
 from stele.world import Channel
 from world.network import Listener, Service

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 
 from chaos.sim.world.process import Process
-from chaos.sim.world.rpc import ClientStream
 from chaos.sim.world.simulation import Simulation
+from chaos.sim.world.streams import ClientStream
 from stele.world import Channel, RpcCode, RpcError, Stream
 from world.network import Peer, Service
 
