@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
 from stele.aio import Admin
 from stele.config import ClientWorld
+from stele.world import Channel, Connector
 
 TOPIC = "orders"
 SAFE = {"min.insync.replicas": "2"}
@@ -23,12 +26,30 @@ async def write(cluster: SimCluster, count: int, prefix: str = "v") -> None:
         await cluster.client.produce_until_acknowledged(TOPIC, f"{prefix}{i}".encode())
 
 
-def admin_of(cluster: SimCluster, **options: Any) -> Admin:
+class OnlyThrough:
+    """A client's network on which one host alone answers gRPC. All others refuse."""
+
+    def __init__(self, connector: Connector, host: str) -> None:
+        self._connector = connector
+        self._host = host
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        return await self._connector.connect(host, port, factory)
+
+    def channel(self, host: str, port: int) -> Channel:
+        return self._connector.channel(host if host == self._host else "nobody", port)
+
+
+def admin_of(cluster: SimCluster, *, through: SimNode | None = None, **options: Any) -> Admin:
+    """``through``: the one broker that it reaches; by default all of them."""
     world = cluster.client_world
+    connector = world.network if through is None else OnlyThrough(world.network, through.host)
     servers = ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
     return Admin(
         servers,
-        world=ClientWorld(world.clock, world.network, world.rng),
+        world=ClientWorld(world.clock, connector, world.rng),
         on_wait=lambda _: None,
         **options,
     )

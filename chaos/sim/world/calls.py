@@ -165,6 +165,7 @@ class ServerCall:
 
     def __init__(self, server: RpcServer, client: ClientCall) -> None:
         self.server = server
+        self.peer = Peer(client.process.machine.name)
         self._client = client
         self._task: asyncio.Task[None] | None = None
         self.over = False
@@ -184,7 +185,7 @@ class ServerCall:
         try:
             if handler is None:
                 raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            outcome = await handler(request, Peer(self._client.process.machine.name))
+            outcome = await handler(request, self.peer)
         except RpcError as error:
             outcome = error
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from chaos.sim.world.fabric import Fabric
 from chaos.sim.world.process import Machine, Process
 from stele.world import RpcCode, RpcError
-from world.network import Service
+from world.network import Peer, Service
 
 INTERNAL_ERROR: Final = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")
 
@@ -31,6 +31,9 @@ class ProcessNetwork(Protocol):
 
 class Served(Protocol):
     """A call or a stream at its server."""
+
+    @property
+    def peer(self) -> Peer: ...
 
     def server_closed(self) -> None: ...
 
@@ -58,6 +61,12 @@ class RpcServer:
         self._next_call += 1
         self.calls[self._next_call] = call
         return self._next_call
+
+    def reset(self, host: str) -> None:
+        """Break all calls and streams of that machine, as a firewall that rejects packets does."""
+        for call in list(self.calls.values()):
+            if call.peer.address == host:
+                call.server_closed()
 
     def die(self, *, silent: bool) -> None:
         self.open = False

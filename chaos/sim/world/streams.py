@@ -217,7 +217,7 @@ class ServerStream(StreamEnd):
         super().__init__(server.network, client.process.machine, _SERVER_KEEPALIVE_S)
         self.other = client
         self._method = client.method
-        self._peer = Peer(client.process.machine.name)
+        self.peer = Peer(client.process.machine.name)
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._began = False
@@ -239,7 +239,7 @@ class ServerStream(StreamEnd):
         try:
             if handler is None:
                 raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            await handler(self, self._peer)
+            await handler(self, self.peer)
         except RpcError as raised:
             error = raised
         except asyncio.CancelledError:

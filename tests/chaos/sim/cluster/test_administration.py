@@ -11,6 +11,7 @@ import pytest
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.world.rpc_server import RpcServer
 from node.node import SUPPORTED_FEATURES
 from stele.admin.admin import ConfigResource, NewTopic
 from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
@@ -149,22 +150,22 @@ def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
 async def depose(cluster: SimCluster) -> tuple[SimNode, SimNode]:
     """The active controller is cut off from the others, whose connections to it break: they elect
     another one, before the old one has missed enough fetches to doubt itself."""
-    old = active(cluster)
-    others = [node for node in cluster.controllers.values() if node is not old]
-    cluster.simulation.fabric.isolate(old.host, [node.host for node in others])
-    for node in others:
-        assert node.process is not None
-        node.process.loop.call_soon(suspect_the_leader, node)
+    old, fabric = active(cluster), cluster.simulation.fabric
+    others = [node.host for node in cluster.controllers.values() if node is not old]
+    server = old.machine.ports[CONTROLLER_PORT]
+    assert isinstance(server, RpcServer)
+    calling = server.calls  # the fetches of the others wait here for news
+    await cluster.until(
+        lambda: {*others} <= {call.peer.address for call in calling.values()}, "both are connected"
+    )
+    for other in others:
+        fabric.cut(other, old.host)
+        server.reset(other)
+    await asyncio.sleep(2 * max(fabric.faults.latency_s))  # the resets arrive
+    fabric.isolate(old.host, others)
     new = await another_active(cluster, old)
     assert thinks_it_is_active(old)
     return old, new
-
-
-def suspect_the_leader(node: SimNode) -> None:
-    assert node.node is not None
-    quorum = node.node.quorum
-    assert quorum is not None
-    quorum._driver.take(lambda core, now: core.leader_unreachable(now))
 
 
 def thinks_it_is_active(node: SimNode) -> bool:
@@ -231,8 +232,7 @@ def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(see
                 if number % 2:
                     await cluster.client.create_topic(f"w{number}")
                 await writer.create_topics([NewTopic(name, 1, 3)])
-                async with admin_of(cluster) as reader:
-                    reader._view._next_broker = behind.id
+                async with admin_of(cluster, through=behind) as reader:
                     names = [topic.name for topic in await reader.list_topics()]
                     assert name in names
                     described = await reader.describe_cluster()
