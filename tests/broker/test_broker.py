@@ -29,7 +29,7 @@ from stele.wire.kafka.messages import (
 )
 from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import RpcCode, RpcError
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.broker_apis import aim
 from tests.support.one_node import HOST, OneNode, ask, run_node
 from tests.support.wire import messages

@@ -21,7 +21,8 @@ from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import MemoryDisk, append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
 
 KEY = TopicPartition("t", 0)

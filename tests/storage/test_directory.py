@@ -13,7 +13,8 @@ from storage.directory import LogDirectory
 from storage.directory_names import parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.formatted import format_directory
-from tests.support.storage import MemoryDisk, append, commit, enforce_retention, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append, commit, enforce_retention
 from tests.support.timing import HandClock
 
 PATH = "/data"

@@ -19,7 +19,8 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import MemoryDisk, append, commit, enforce_retention, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append, commit, enforce_retention
 from tests.support.timing import HandClock
 
 PATH = "/data"
@@ -130,7 +131,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
         async def appending(twin: Twin) -> None:
             for _ in range(count):
-                batch = make_batch(fill=b"%d" % self.topics)
+                batch = make_batch(value=b"%d" % self.topics * 10)
                 append(twin.log, batch, epoch=self.epoch)
                 twin.written.append(bytes(batch))
             self.note(twin)

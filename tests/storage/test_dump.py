@@ -5,7 +5,7 @@ import struct
 from stele.wire.compression import Compression
 from storage.dump import dump_file
 from storage.producer_state import ProducerStates
-from tests.support.storage import header_of, make_batch
+from tests.support.batches import header_of, make_batch
 
 SEGMENT = f"/d/t-0/{100:020d}"
 

@@ -16,7 +16,8 @@ from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import NAME_MAX_BYTES, MemoryDisk, append, commit, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import NAME_MAX_BYTES, MemoryDisk, append, commit
 from tests.support.timing import HandClock
 from world.disk import File, ReadFailedError, SyncFailedError
 

@@ -12,7 +12,8 @@ from storage.errors import StorageError
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
 from storage.opening import open_log
-from tests.support.storage import MemoryDisk, append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
 
 

@@ -17,8 +17,9 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.steps import BATCHES_PER_TURN
+from tests.support.batches import make_batch
 from tests.support.counting import CountingDisk
-from tests.support.storage import MemoryDisk, append, commit, make_batch
+from tests.support.storage import MemoryDisk, append, commit
 from tests.support.timing import HandClock
 
 PATH = "/data"

@@ -17,7 +17,8 @@ from storage.errors import OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
 from storage.log import PartitionLog
 from storage.retention import retained_from
-from tests.support.storage import MemoryDisk, append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

@@ -17,7 +17,8 @@ from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.log_types import SyncTicket
 from storage.opening import open_log
-from tests.support.storage import MemoryDisk, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk
 from tests.support.timing import HandClock
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=150)

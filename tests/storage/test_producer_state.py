@@ -8,7 +8,7 @@ from crc32c import crc32c
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import stamp
 from storage.producer_state import ProducerStates, SnapshotError, decode_snapshot
-from tests.support.storage import header_of, make_batch
+from tests.support.batches import header_of, make_batch
 
 APPENDED_MS = 2_000_000  # the records are older
 MAX = 2**31 - 1

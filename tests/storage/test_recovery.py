@@ -12,7 +12,8 @@ from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.producer_state import ProducerStates
-from tests.support.storage import MemoryDisk, append, header_of, make_batch
+from tests.support.batches import header_of, make_batch
+from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)

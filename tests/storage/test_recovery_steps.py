@@ -26,7 +26,8 @@ from storage.recovery import (
     replay,
 )
 from storage.steps import BATCHES_PER_TURN, Step, Steps, Sync, Turn, Warm
-from tests.support.storage import Inode, MemoryDisk, MemoryFile, append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import Inode, MemoryDisk, MemoryFile, append
 from tests.support.timing import HandClock
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from storage.checkpoints import LOG_START_FILE, MetaProperties, decode_offsets
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
-from tests.support.storage import MemoryDisk, append, commit, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append, commit
 from tests.support.timing import HandClock
 
 PATH = "/data"

@@ -18,8 +18,9 @@ from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.recovery import RecoveryRequest, recover_segments
 from storage.steps import Warm
+from tests.support.batches import make_batch
 from tests.support.counting import CountingDisk
-from tests.support.storage import MemoryDisk, append, make_batch
+from tests.support.storage import MemoryDisk, append
 from tests.support.timing import HandClock
 
 FIRST = f"/d/t-0/{0:020d}.log"
@@ -48,7 +49,7 @@ def of_size(size_bytes: int, fill: bytes = b"v") -> bytearray:
     return next(
         batch
         for size in range(size_bytes)
-        if len(batch := make_batch(1, size=size, fill=fill)) == size_bytes
+        if len(batch := make_batch(value=fill * size)) == size_bytes
     )
 
 
@@ -90,7 +91,7 @@ def test_a_batch_in_a_record_of_a_torn_one_is_no_batch_behind_it(left: int) -> N
     around = next(
         batch
         for size in range(2 * SECTOR, 4 * SECTOR)
-        if len(batch := make_batch(1, size=1, fill=inner + b"v" * size)) % SECTOR == left
+        if len(batch := make_batch(value=inner + b"v" * size)) % SECTOR == left
     )
     disk = written(around)
     lose_sector(disk, len(data_of(disk)) - 1)
@@ -102,13 +103,13 @@ def test_a_batch_in_a_record_of_a_torn_one_is_no_batch_behind_it(left: int) -> N
 
 def test_older_batches_in_a_record_of_a_torn_one_are_no_batches_behind_it() -> None:
     old = make_batch()
-    disk = written(old, make_batch(1, size=10, fill=bytes(old)))
+    disk = written(old, make_batch(value=bytes(old) * 10))
     del data_of(disk)[-1:]
     assert open_log(disk).end_offset == 1
 
 
 def test_what_only_looks_like_a_magic_is_no_batch() -> None:
-    disk = written(make_batch(), make_batch(1, size=50, fill=LIKE_A_MAGIC))
+    disk = written(make_batch(), make_batch(value=LIKE_A_MAGIC * 50))
     del data_of(disk)[-1:]
     assert open_log(disk).end_offset == 1
 
@@ -132,7 +133,7 @@ def test_batches_that_would_go_past_the_file_are_not_read() -> None:
     header[0:8] = (1000).to_bytes(8)
     header[8:12] = (1 << 30).to_bytes(4)
     disk = CountingDisk()
-    written(make_batch(), make_batch(1, size=200, fill=bytes(header)), disk=disk)
+    written(make_batch(), make_batch(value=bytes(header) * 200), disk=disk)
     del data_of(disk)[-1:]
     work = disk.fresh()
     assert open_log(disk).end_offset == 1

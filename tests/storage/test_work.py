@@ -21,8 +21,9 @@ from storage.errors import CorruptLogError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.retention import retained_from
+from tests.support.batches import make_batch
 from tests.support.counting import CountingDisk, Work
-from tests.support.storage import append, commit, make_batch
+from tests.support.storage import append, commit
 from tests.support.timing import HandClock
 
 T = TypeVar("T")

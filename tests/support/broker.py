@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from broker.partition.effects import BrokerStatus, Effect, IsrAnswer, LogPosition, Proposed
 from broker.partition.machine import PartitionMachine
 from metadata.partitions import RECOVERED, PartitionState
 from stele.errors import ErrorCode
-from stele.wire.batch import BatchBuilder
-
-
-def make_batch(count: int = 1, *, value: bytes = b"v", **options: Any) -> bytearray:
-    """A producer's batch of ``count`` records; the options are ``BatchBuilder.build``'s."""
-    builder = BatchBuilder()
-    for number in range(count):
-        builder.append(b"k%d" % number, value, timestamp_ms=1_000)
-    return builder.build(**options)
 
 
 def position(

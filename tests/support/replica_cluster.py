@@ -38,7 +38,7 @@ from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""For tests of storage: a disk in memory that forgets, a clock by hand, batches in one line."""
+"""For tests of storage: a disk in memory that forgets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stele.wire.batch import BatchBuilder, BatchHeader, read_header
-from stele.wire.compression import Compression
+from stele.wire.batch import read_header
 from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
@@ -18,35 +17,6 @@ from storage.retention import retained_from
 from world.disk import ReadFailedError, SyncFailedError
 
 NAME_MAX_BYTES = 255
-
-
-def make_batch(
-    count: int = 1,
-    *,
-    size: int = 10,
-    timestamp_ms: int = 1_000_000,
-    producer: tuple[int, int, int] | None = None,
-    compression: Compression = Compression.NONE,
-    base_offset: int = 0,
-    leader_epoch: int = 0,
-    fill: bytes = b"v",
-) -> bytearray:
-    """A batch of ``count`` records one millisecond apart; ``producer`` is id, epoch, sequence."""
-    builder = BatchBuilder(base_offset)
-    for index in range(count):
-        builder.append(b"key", fill * size, timestamp_ms=timestamp_ms + index)
-    producer_id, epoch, sequence = producer or (-1, -1, -1)
-    return builder.build(
-        compression,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        leader_epoch=leader_epoch,
-    )
-
-
-def header_of(batch: Buffer) -> BatchHeader:
-    return read_header(batch)
 
 
 def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int = 1_000_000) -> int:

@@ -25,7 +25,7 @@ from stele.wire.kafka.messages import (
     produce,
     update_features,
 )
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.timing import run_virtual
 from tests.support.wire import kio_class, unexpected_nulls

@@ -18,7 +18,7 @@ from stele.wire.kafka.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.timing import run_virtual
 

@@ -17,7 +17,7 @@ from stele.wire import kafka
 from stele.wire.kafka import definitions
 from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.dense_requests import distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, run_node
 from world.world import World
@@ -71,7 +71,7 @@ def everything(min_bytes: int, max_wait_ms: int = 500) -> fetch.FetchRequest:
 
 
 def batch(size: int) -> produce.ProduceRequest:
-    records = bytes(make_batch(value=b"v" * size))
+    records = bytes(make_batch(size=size))
     return produce.ProduceRequest(
         acks=-1,
         timeout_ms=5000,

@@ -14,7 +14,7 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
 from tests.support.timing import run_virtual

@@ -15,7 +15,8 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.batch import batches
 from stele.wire.kafka.messages import delete_records as wire
-from tests.support.broker import leading, make_batch, of, state
+from tests.support.batches import make_batch
+from tests.support.broker import leading, of, state
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.replication import with_topic

@@ -10,7 +10,7 @@ import pytest
 from broker.partition.machine import PartitionMachine
 from stele.ids import PartitionId
 from storage.log import PartitionLog
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
 from tests.support.replication import run, settled
 from tests.support.timing import until
@@ -84,13 +84,13 @@ def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.Monkey
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster.create_topic((1,), min_insync=1)
         await settled(cluster)
-        batch = make_batch(value=b"v" * 2000)
+        batch = make_batch(size=2000)
         wanted = 100 * len(batch)
         waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=600_000, min_bytes=wanted))
         monkeypatch.setattr(PartitionLog, "read", count)
         for _ in range(100):
             assert not waiting.done()
-            await cluster[1].produce(make_batch(value=b"v" * 2000), partition=P0)
+            await cluster[1].produce(make_batch(size=2000), partition=P0)
             await asyncio.sleep(0.01)
         assert sum(map(len, (await waiting).records)) == wanted == sum(read_bytes)
         assert len(read_bytes) == 1
@@ -104,7 +104,7 @@ def test_more_than_an_answer_may_hold_is_not_waited_for() -> None:
         cluster.create_topic((1,), min_insync=1)
         await settled(cluster)
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 500_000))
+            await cluster[1].produce(make_batch(size=500_000))
         began = cluster.simulation.now
         found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
         assert found.records

@@ -14,7 +14,7 @@ from stele.wire.batch import stamp
 from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.timing import until
 

@@ -15,7 +15,7 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
@@ -29,7 +29,7 @@ def resealed(batch: bytearray) -> bytearray:
 
 
 def sequenced(count: int, sequence: int) -> bytearray:
-    return make_batch(count, producer_id=7, producer_epoch=0, base_sequence=sequence)
+    return make_batch(count, producer=(7, 0, sequence))
 
 
 def test_unreadable_records_are_refused() -> None:
@@ -50,7 +50,7 @@ def test_unreadable_records_are_refused() -> None:
 
 def test_a_transactional_batch_is_refused() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        batch = make_batch(is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+        batch = make_batch(is_transactional=True, producer=(1, 0, 0))
         result = await cluster[1].produce(batch)
         assert result.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert ends(cluster, 1) == [0]

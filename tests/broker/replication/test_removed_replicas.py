@@ -14,7 +14,7 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from storage.log_types import LogView
 from storage.retention import retained_from
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
 from tests.support.timing import until
@@ -51,7 +51,7 @@ def test_a_replica_that_is_removed_says_so() -> None:
 def test_a_replica_that_comes_back_is_not_taken_for_the_one_that_was_removed() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.spoil(LOG, 100)
         cluster[1].disk.faults.sync_s = (3.0, 3.0)
         assert (await cluster[1].fetch(0, max_wait_ms=500)).error is ErrorCode.NONE
@@ -88,7 +88,7 @@ def test_retention_lets_go_of_a_replica_whose_log_cannot_be_deleted_yet(
 ) -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(6):
-            await cluster[1].produce(make_batch(value=b"v" * 600))
+            await cluster[1].produce(make_batch(size=600))
         await until(lambda: cluster[1].replica().machine.high_watermark == 6)
         log, disk = cluster[1].replica().log, cluster[1].process.world.disk
         rename = disk.rename

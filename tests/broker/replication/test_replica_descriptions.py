@@ -9,7 +9,7 @@ import pytest
 from broker.replication import descriptions
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
 from tests.support.timing import until
@@ -17,7 +17,7 @@ from tests.support.timing import until
 
 def test_directories_with_the_sizes_of_their_logs() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        batch = make_batch(value=b"v" * 300)
+        batch = make_batch(size=300)
         size = len(batch)
         await cluster[1].produce(batch)
         node = cluster[1]
@@ -67,7 +67,7 @@ def test_what_is_being_deleted_is_not_described(monkeypatch: pytest.MonkeyPatch)
 
 def test_producers_of_leader_and_follower() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(producer_id=7, producer_epoch=1, base_sequence=0))
+        await cluster[1].produce(make_batch(producer=(7, 1, 0)))
         for node in (cluster[1], cluster[2]):
             (entry,) = node.manager.producers_of(P0)
             assert (entry.producer_id, entry.epoch, entry.last_sequence) == (7, 1, 0)

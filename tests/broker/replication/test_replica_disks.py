@@ -14,7 +14,7 @@ from stele.ids import TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
 from storage.checkpoints import encode_offsets
 from storage.errors import StorageError
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
@@ -25,7 +25,7 @@ def test_a_full_disk_refuses_and_recovers_when_there_is_space_again() -> None:
         await cluster[1].produce()
         disk = cluster[1].disk
         disk.faults.quota_bytes = disk.used_bytes() + 100
-        big = make_batch(value=b"v" * 500)
+        big = make_batch(size=500)
         assert (await cluster[1].produce(big)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert ends(cluster, 1) == [1]
         assert len((await cluster[1].fetch(0)).records) == 1
@@ -69,7 +69,7 @@ def test_a_failed_sync_takes_the_directory_offline() -> None:
 def test_a_corrupt_log_is_reported_not_served_and_fetched_anew() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         await asyncio.sleep(6)  # the high watermark is checkpointed
         node = cluster[2]
         node.kill()
@@ -88,7 +88,7 @@ def test_a_corrupt_log_is_reported_not_served_and_fetched_anew() -> None:
 def test_a_corrupt_log_that_has_lost_its_topic_id_is_reported_when_that_is_known() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         await asyncio.sleep(6)
         node = cluster[2]
         node.kill()
@@ -123,7 +123,7 @@ def test_a_log_that_has_lost_its_topic_id_gets_it_again() -> None:
 
 def test_a_leader_that_finds_corruption_gives_the_partition_up() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=b"v" * 300))
+        await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.flip_bit("/data/orders-0/00000000000000000000.log", 16)  # the magic byte
         assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster[1].corrupt == [P0]
@@ -223,7 +223,7 @@ def test_an_unclean_end_of_a_strict_replica_is_not_worth_a_word() -> None:
 
 def test_a_corrupt_replica_waits_until_nobody_counts_on_it() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=b"v" * 300))
+        await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.flip_bit("/data/orders-0/00000000000000000000.log", 16)
         await cluster[1].fetch(0)
         cluster.change(leader=2)  # still in the ISR

@@ -9,7 +9,7 @@ from broker.replication.fetch import TURN_BYTES
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import FetchEntry
 from stele.errors import ErrorCode
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
 from tests.support.timing import until

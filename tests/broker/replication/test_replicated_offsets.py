@@ -12,7 +12,7 @@ from broker.replication.types import (
 )
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replication import with_topic
 from tests.support.timing import until
@@ -62,7 +62,7 @@ def test_a_new_leader_does_not_tell_the_latest_before_it_knows() -> None:
         cluster.simulation.fabric.isolate("b2", ["b1", "b3"])
         cluster.change(leader=2, isr=(2, 3))
         await until(lambda: cluster[2].replica().machine.is_leader)
-        for timestamp_ms in (LATEST_TIMESTAMP, 5_000):
+        for timestamp_ms in (LATEST_TIMESTAMP, 5_000_000):
             result = await list_offset(cluster[2], timestamp_ms)
             assert result.error is ErrorCode.OFFSET_NOT_AVAILABLE
         cluster.simulation.fabric.heal()

@@ -6,7 +6,7 @@ import asyncio
 
 from stele.errors import ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic, write_apart
 from tests.support.timing import until
@@ -124,7 +124,7 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
         cluster[3].kill()
         cluster.fence(3)
         for _ in range(6):
-            await cluster[1].produce(make_batch(value=b"v" * 600))
+            await cluster[1].produce(make_batch(size=600))
         await until(lambda: cluster[1].replica().machine.high_watermark == 6)
         log = cluster[1].replica().log
         interval_s = cluster.config.log_retention_check_interval_ms / 1000
@@ -147,7 +147,7 @@ def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may_be() 
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[1]
         for _ in range(6):
-            await node.produce(make_batch(value=b"v" * 600))
+            await node.produce(make_batch(size=600))
         await until(lambda: node.replica().machine.high_watermark == 6)
         await node.stop()
         node.epoch = -1  # it is not registered yet, and told nothing

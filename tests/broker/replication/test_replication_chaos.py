@@ -12,7 +12,7 @@ from chaos.sim.laws.sessions import unnoticed
 from chaos.sim.world.process import ProcessEndedError
 from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import Node, ReplicaCluster
 from tests.support.timing import until
 

@@ -9,7 +9,7 @@ from chaos.sim.laws.sessions import unnoticed
 from metadata.configs import CLUSTER, ConfigResource
 from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster
 from tests.support.replication import ends, run, settled
 from tests.support.timing import until

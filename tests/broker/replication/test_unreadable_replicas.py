@@ -10,7 +10,7 @@ import pytest
 from broker.replication.replica import ReplicaState
 from broker.replication.types import OffsetQuery
 from stele.errors import ErrorCode
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
@@ -27,7 +27,7 @@ def test_a_leader_with_an_unreadable_sector_gives_up_and_is_rebuilt(
 
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.spoil(LOG, 100)
         cluster[1].disk.faults.sync_s = sync_s
         answers = []
@@ -52,7 +52,7 @@ def test_a_leader_with_an_unreadable_sector_gives_up_and_is_rebuilt(
 def test_the_only_replica_serves_what_can_be_read() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 6000))
+            await cluster[1].produce(make_batch(size=6000))
         cluster[1].disk.spoil(LOG, 100)
         assert (await cluster[1].fetch(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert len((await cluster[1].fetch(2)).records) == 1  # found by the index
@@ -64,7 +64,7 @@ def test_the_only_replica_serves_what_can_be_read() -> None:
 
 def test_a_search_by_time_that_meets_an_unreadable_sector_is_answered() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=b"v" * 300))
+        await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.spoil(LOG, 100)
         [result] = await cluster[1].process.run(
             cluster[1].manager.list_offsets([OffsetQuery(P0, 0)])
@@ -78,10 +78,10 @@ def test_a_search_by_time_that_meets_an_unreadable_sector_is_answered() -> None:
 def test_a_follower_that_cannot_read_what_it_is_to_cut_is_rebuilt() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(2):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         await until(lambda: ends(cluster, 3) == [2])
         cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
-        await cluster[1].produce(make_batch(value=b"v" * 300), acks=1)
+        await cluster[1].produce(make_batch(size=300), acks=1)
         cluster[1].disk.spoil(LOG, 100)
         cluster.change(leader=2, isr=(1, 2, 3))
         await cluster[2].produce(acks=1)
@@ -103,7 +103,7 @@ def test_a_follower_that_cannot_read_what_it_is_to_cut_is_rebuilt() -> None:
 def test_a_topic_that_is_deleted_while_a_device_tries_to_read_it_is_just_gone() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):
-            await cluster[1].produce(make_batch(value=b"v" * 300))
+            await cluster[1].produce(make_batch(size=300))
         cluster[1].disk.spoil(LOG, 100)
         cluster[1].disk.faults.sync_s = (3.0, 3.0)
         assert (await cluster[1].fetch(0, max_wait_ms=500)).error is ErrorCode.NONE
@@ -123,7 +123,7 @@ def test_a_topic_that_is_deleted_while_a_device_tries_to_read_it_is_just_gone() 
 
 def test_a_replica_that_cannot_be_rebuilt_at_once_is_rebuilt_later() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=b"v" * 300))
+        await cluster[1].produce(make_batch(size=300))
         disk = cluster[1].disk
         disk.flip_bit(LOG, 16)
         await cluster[1].fetch(0)
@@ -143,7 +143,7 @@ def test_want_of_handles_refuses_and_passes() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         faults = cluster[1].disk.faults
         faults.no_handle = 1.0
-        errors = {(await cluster[1].produce(make_batch(value=b"v" * 300))).error for _ in range(8)}
+        errors = {(await cluster[1].produce(make_batch(size=300))).error for _ in range(8)}
         assert errors == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
         await asyncio.sleep(15)  # checkpoints and retention, too
         faults.no_handle = 0.0

@@ -40,7 +40,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import data_pb2 as data
 from stele.wire.v1 import raft_pb2 as raft
 from tests.support.authorization import A, call_admin, edges_with_topics, told_errors
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
 from tests.support.timing import run_virtual

@@ -22,7 +22,8 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import LogDirectoryError, StorageError
 from storage.formatted import format_directory
-from tests.support.storage import append, commit, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import append, commit
 from tests.support.timing import until
 
 ROOT = Path(__file__).parents[3]
@@ -316,7 +317,8 @@ from runtime.real.disk import RealDisk
 from stele.real import RealClock
 from storage.config import LogConfig
 from storage.directory import LogDirectory
-from tests.support.storage import append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import append
 
 async def main():
     directory = LogDirectory.open(

@@ -25,7 +25,8 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.opening import open_log
-from tests.support.storage import append, commit, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import append, commit
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from chaos.sim.laws.votes import OneVotePerEpoch
 from metadata.partitions import PartitionState
 from raft.quorum import ReplicaKey
 from raft.ready import Role
+from tests.support.batches import make_batch
 from tests.support.law_bench import CONTROLLERS, LawBench, disk_id, history, image, voters
-from tests.support.storage import make_batch
 
 STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, partition_epoch=10)
 UNCLEAN = replace(STATE, isr=(1,), leader_epoch=6, partition_epoch=11, unclean_elections=1)
@@ -151,8 +151,8 @@ def test_an_older_image_tells_nothing(bench: LawBench) -> None:
 # ------------------------------------------------------------------------ committed records
 
 
-def batch(base_offset: int, epoch: int = 5, fill: bytes = b"v") -> bytearray:
-    return make_batch(2, base_offset=base_offset, leader_epoch=epoch, fill=fill)
+def batch(base_offset: int, epoch: int = 5, value: bytes = b"v") -> bytearray:
+    return make_batch(2, base_offset=base_offset, leader_epoch=epoch, value=value)
 
 
 def hold(
@@ -182,11 +182,11 @@ def test_who_has_less_or_other_records_that_are_not_committed_breaks_nothing(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:
     hold(bench, 2, batch(0), upto=2)
-    hold(bench, 3, batch(0), batch(2), batch(4, fill=b"w"))
+    hold(bench, 3, batch(0), batch(2), batch(4, value=b"w"))
     assert not bench.broken(committed)
 
 
-@pytest.mark.parametrize("other", [batch(2, fill=b"w"), batch(2, epoch=6)])
+@pytest.mark.parametrize("other", [batch(2, value=b"w"), batch(2, epoch=6)])
 def test_other_records_where_some_were_committed_break_it(
     bench: LawBench, committed: CommittedRecordsStay, other: bytearray
 ) -> None:
@@ -267,7 +267,7 @@ def test_other_records_there_are_not_what_is_committed(
     bench: LawBench, everything: SomeoneHasEverything
 ) -> None:
     bench.commit(image(51, replace(STATE, isr=(3,))))
-    hold(bench, 3, batch(0), batch(2, fill=b"w"))
+    hold(bench, 3, batch(0), batch(2, value=b"w"))
     assert bench.broken(everything) == ["t-0: none of [3] has the batch committed at 2"]
 
 

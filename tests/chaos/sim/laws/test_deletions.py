@@ -7,8 +7,8 @@ import pytest
 from chaos.sim.laws.committed_metadata import CommittedMetadata
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from metadata.partitions import PartitionState
+from tests.support.batches import make_batch
 from tests.support.law_bench import TOPIC, LawBench, image
-from tests.support.storage import make_batch
 
 STATE = PartitionState((1, 2, 3), isr=(1, 2), elr=(3,), leader=1, leader_epoch=5)
 

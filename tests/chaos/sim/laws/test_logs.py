@@ -14,8 +14,8 @@ from chaos.sim.laws.members import MembersHaveEverything
 from metadata.partitions import PartitionState
 from storage.config import LogConfig
 from storage.log import PartitionLog
+from tests.support.batches import header_of, make_batch
 from tests.support.law_bench import BROKERS, PARTITION, LawBench, image
-from tests.support.storage import header_of, make_batch
 
 STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, partition_epoch=10)
 PRODUCER = 7

@@ -18,8 +18,8 @@ from chaos.sim.world.clock import EPOCH_MS
 from metadata.partitions import PartitionState
 from storage.checkpoints import LOG_START_FILE, encode_offsets
 from storage.config import NO_LIMIT, LogConfig
+from tests.support.batches import make_batch
 from tests.support.law_bench import PARTITION, LawBench, image
-from tests.support.storage import make_batch
 
 STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, partition_epoch=10)
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.replication.replica import Replica
 from chaos.sim.laws.sessions import unnoticed
-from tests.support.broker import make_batch
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.replication import run, settled
 from tests.support.timing import until

@@ -22,8 +22,8 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 from stele.wire.v1.raft_pb2 import VoteRequest, VoteResponse
+from tests.support.batches import make_batch
 from tests.support.law_bench import BROKERS, PARTITION, LawBench, disk_id, image
-from tests.support.storage import make_batch
 
 QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
 

@@ -14,7 +14,8 @@ from storage import opening, producer_files
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from tests.support.storage import append, make_batch
+from tests.support.batches import make_batch
+from tests.support.storage import append
 from world.world import World
 
 LOG = "/d/t-0"
