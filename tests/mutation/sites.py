@@ -10,6 +10,8 @@ import ast
 from collections import Counter
 from dataclasses import dataclass
 
+from chaos.sim.runs.mutants.syntax import replaced
+
 _SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -59,18 +61,7 @@ def sites(tree: ast.Module) -> list[Site]:
 
 def changed(tree: ast.Module, site: Site) -> ast.Module:
     """``tree``, of which ``site`` is, with the change made in place."""
-    _Replacer(site).visit(tree)
-    return ast.fix_missing_locations(tree)
-
-
-class _Replacer(ast.NodeTransformer):
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if node is self._site.target:
-            return ast.copy_location(self._site.substitute, node)
-        return super().generic_visit(node)
+    return replaced(tree, {site.target: site.substitute})
 
 
 class _Finder(ast.NodeVisitor):

@@ -8,13 +8,15 @@ ADMINISTRATION = [
     bug(
         "broker: answer a deletion that only the leader has made",
         "broker/partition/machine.py",
-        "        return min(self._log.start_offset, *starts) if starts else",
-        "        return",
+        "PartitionMachine.low_watermark",
+        "min(self._log.start_offset, *starts) if starts else self._log.start_offset",
+        "self._log.start_offset",
     ),
     bug(
         "controller: add one partition more than was asked for",
         "controller/partition_counts.py",
-        "        return [placer.place(factor) for _ in range(added)]\n",
-        "        return [placer.place(factor) for _ in range(added + 1)]\n",
+        "_replicas",
+        "range(added)",
+        "range(added + 1)",
     ),
 ]

@@ -8,7 +8,8 @@ ANSWERS = [
     bug(
         "broker: take a batch into a transaction that nobody began",
         "stele/wire/batch.py",
-        "    if header.is_transactional:\n",
-        "    if False:\n",
+        "_validate_fields",
+        "header.is_transactional",
+        "False",
     ),
 ]

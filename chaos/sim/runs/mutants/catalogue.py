@@ -15,68 +15,76 @@ RAFT = [
     bug(
         "raft: vote twice in an epoch",
         "raft/election.py",
-        "        return replica.voted == candidate\n",
-        "        replica.voted = None\n",
+        "_vote",
+        "return replica.voted == candidate",
+        "replica.voted = None",
         "two_candidates",
     ),
     bug(
         "raft: forget the vote in a crash",
         "raft/core.py",
-        "self._replica = Replica(local, voters, log, hard_state, timing, rng",
-        "self._replica = Replica(local, voters, log, HardState(hard_state.epoch), timing, rng",
+        "RaftCore.__init__",
+        "Replica(local, voters, log, hard_state, timing, rng)",
+        "Replica(local, voters, log, HardState(hard_state.epoch), timing, rng)",
         "two_candidates",
     ),
     bug(
         "raft: vote for a worse log",
         "raft/election.py",
-        "    if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):\n",
-        "    if False:\n",
+        "_vote",
+        "not replica.log.is_up_to_date(message.last_epoch, message.last_offset)",
+        "False",
         "voter_with_more",
     ),
     bug(
         "raft: answer before the vote is durable",
         "raft/replica.py",
-        "        durable = self._promise_ticket <= self._persisted_ticket\n",
-        "        durable = True\n",
+        "Replica.take_ready",
+        "self._promise_ticket <= self._persisted_ticket",
+        "True",
     ),
     bug(
         "raft: leader counts itself before its log is durable",
         "raft/replica.py",
+        "Replica.durable_majority",
         "self.log.durable_end_offset",
         "self.log.end_offset",
     ),
     bug(
         "raft: follower fetches on before its log is durable",
         "raft/fetching.py",
-        "    if replica.log.durable_end_offset < replica.log.end_offset or not "
-        "replica.promises_durable:\n",
-        "    if False:\n",
+        "fetch_at",
+        "replica.log.durable_end_offset < replica.log.end_offset or not replica.promises_durable",
+        "False",
     ),
     bug(
         "raft: never see that logs diverge",
         "raft/replication.py",
-        "    if end.epoch == message.last_fetched_epoch and end.end_offset >= "
-        "message.fetch_offset:\n",
-        "    if message.fetch_offset <= replica.log.end_offset:\n",
+        "_divergence",
+        "end.epoch == message.last_fetched_epoch and end.end_offset >= message.fetch_offset",
+        "message.fetch_offset <= replica.log.end_offset",
         "voter_with_more",
     ),
     bug(
         "raft: half of the voters decide",
         "raft/quorum.py",
-        "        return len(self._voters) // 2 + 1\n",
-        "        return max(1, len(self._voters) // 2)\n",
+        "VoterSet.majority",
+        "len(self._voters) // 2 + 1",
+        "max(1, len(self._voters) // 2)",
     ),
     bug(
         "raft: commit without a majority",
         "raft/replica.py",
-        "        offset = self.durable_majority(leader)\n",
-        "        offset = self.log.end_offset\n",
+        "Replica.commit",
+        "self.durable_majority(leader)",
+        "self.log.end_offset",
     ),
     bug(
         "raft: forget to write the epoch down",
         "raft/replica.py",
-        "        self.voted = vote\n        self._promised()\n",
-        "        self.voted = vote\n",
+        "Replica.enter_epoch",
+        "self._promised()",
+        "",
     ),
 ]
 
@@ -91,20 +99,21 @@ QUORUM = [
         (
             Edit(
                 "raft/replication.py",
-                "        if end.end_offset >= log.start_offset:\n",
-                "        if end.end_offset >= log.start_offset and replica.snapshot is None:\n",
+                "_divergence",
+                "end.end_offset >= log.start_offset",
+                "end.end_offset >= log.start_offset and replica.snapshot is None",
             ),
             Edit(
                 "raft/snapshots.py",
-                "    if snapshot.end_offset <= max(replica.high_watermark, "
-                "replica.log.start_offset):\n",
-                "    if False:\n",
+                "begin",
+                "snapshot.end_offset <= max(replica.high_watermark, replica.log.start_offset)",
+                "False",
             ),
             Edit(
                 "raft/replica.py",
-                "        if self.leading is not None or snapshot.end_offset <= "
-                "self.high_watermark:\n",
-                "        if False:\n",
+                "Replica.install",
+                "self.leading is not None or snapshot.end_offset <= self.high_watermark",
+                "False",
             ),
         ),
         ("voter_with_more",),
@@ -117,18 +126,18 @@ QUORUM = [
         (
             Edit(
                 "raft/replica.py",
-                "        self._enter(Leader(self.log.end_offset, progress))\n",
-                "        if self.snapshot is not None and self.log.last_epoch >= 0:\n"
-                "            self.install(self.snapshot, self.history.at(self.snapshot.end_offset))"
-                "\n"
-                "            self._ready.install = None\n"
-                "        self._enter(Leader(self.log.end_offset, progress))\n",
+                "Replica.become_leader",
+                "self._enter(Leader(self.log.end_offset, progress))",
+                "if self.snapshot is not None and self.log.last_epoch >= 0:\n"
+                "    self.install(self.snapshot, self.history.at(self.snapshot.end_offset))\n"
+                "    self._ready.install = None\n"
+                "self._enter(Leader(self.log.end_offset, progress))",
             ),
             Edit(
                 "raft/replica.py",
-                "        if self.leading is not None or snapshot.end_offset <= "
-                "self.high_watermark:\n",
-                "        if False:\n",
+                "Replica.install",
+                "self.leading is not None or snapshot.end_offset <= self.high_watermark",
+                "False",
             ),
         ),
         ("two_candidates",),
@@ -136,35 +145,39 @@ QUORUM = [
     bug(
         "raft: change the voters before the change before is committed",
         "raft/membership.py",
-        "    if replica.voters_pending:\n        message",
-        "    if False:\n        message",
+        "_refused_now",
+        "replica.voters_pending",
+        "False",
         "changes_at_once",
     ),
     bug(
         "raft: count for a commit by the voters before the newest",
         "raft/replica.py",
-        "        return majority_value(self.voters, ends",
-        "        return majority_value(self.history.previous, ends",
+        "Replica.durable_majority",
+        "self.voters",
+        "self.history.previous",
         "half_of_a_grown_quorum",
     ),
     bug(
         "raft: an emptied disk votes for the one before it",
         "raft/quorum.py",
-        "        return not known or self.directory_id == other.directory_id\n",
-        "        return not known or True\n",
+        "ReplicaKey.matches",
+        "self.directory_id == other.directory_id",
+        "True",
         "wiped_after_its_vote",
     ),
     bug(
         "raft: answer a read without asking whether it still leads",
         "raft/read_index.py",
-        "    return sum(voter in heard for voter in replica.voters.ids) >= "
-        "replica.voters.majority\n",
-        "    return bool(heard)\n",
+        "_is_confirmed",
+        "sum(voter in heard for voter in replica.voters.ids) >= replica.voters.majority",
+        "bool(heard)",
         "deposed_controller_answers",
     ),
     bug(
         "raft: a snapshot without its voters",
         "runtime/quorum/snapshot_writer.py",
+        "SnapshotWriter.take_if_due",
         "voters if len(voters) else None",
         "None",
     ),
@@ -174,14 +187,24 @@ CONTROLLER = [
     bug(
         "controller: reply before the commit",
         "controller/active.py",
-        "        if not await self._chain.settled():\n            if result.records",
-        "        if False:\n            if result.records",
+        "DecisionMaker.decide",
+        "if not await self._chain.settled():\n"
+        "    if result.records or result.repeats:\n"
+        "        raise OutcomeUnknownError.because('the controller lost its leadership "
+        "before the change was committed', request_id)\n"
+        "    raise ApiError(ErrorCode.NOT_CONTROLLER, 'leadership was lost')",
+        "if False:\n"
+        "    if result.records or result.repeats:\n"
+        "        raise OutcomeUnknownError.because('the controller lost its leadership "
+        "before the change was committed', request_id)\n"
+        "    raise ApiError(ErrorCode.NOT_CONTROLLER, 'leadership was lost')",
     ),
     bug(
         "controller: take an ISR proposed under a stale partition epoch",
         "controller/isr.py",
-        "    if proposal.partition_epoch < state.partition_epoch:\n",
-        "    if False:\n",
+        "_error",
+        "proposal.partition_epoch < state.partition_epoch",
+        "False",
         "repeated_proposals",
         "deposed_leader_proposes",
     ),
@@ -193,17 +216,19 @@ CONTROLLER = [
         (
             Edit(
                 "controller/isr.py",
-                "    if proposal.leader_epoch < state.leader_epoch:\n"
-                "        return ErrorCode.FENCED_LEADER_EPOCH\n"
-                "    if broker_id != state.leader:\n",
-                "    if False:\n",
+                "_error",
+                "if proposal.leader_epoch < state.leader_epoch:\n"
+                "    return ErrorCode.FENCED_LEADER_EPOCH\n"
+                "if broker_id != state.leader:\n"
+                "    return ErrorCode.INVALID_REQUEST",
+                "if False:\n    return ErrorCode.INVALID_REQUEST",
             ),
             Edit(
                 "controller/isr.py",
-                "    if proposal.partition_epoch < state.partition_epoch:\n",
-                "    if proposal.leader_epoch == state.leader_epoch and (\n"
-                "        proposal.partition_epoch < state.partition_epoch\n"
-                "    ):\n",
+                "_error",
+                "proposal.partition_epoch < state.partition_epoch",
+                "proposal.leader_epoch == state.leader_epoch and proposal.partition_epoch < "
+                "state.partition_epoch",
             ),
         ),
         ("deposed_leader_proposes",),
@@ -211,34 +236,39 @@ CONTROLLER = [
     bug(
         "controller: let a broker's earlier registration into the ISR",
         "controller/isr.py",
-        "            or registration.broker_epoch != member.broker_epoch\n",
+        "_eligibility",
+        "registration.broker_epoch != member.broker_epoch",
         "",
         "outdated_newcomer",
     ),
     bug(
         "controller: elect whoever is there",
         "controller/partitions.py",
-        "        return replica in isr and rules.is_active(replica)\n",
-        "        return rules.is_active(replica)\n",
+        "_choose.may_lead",
+        "replica in isr",
+        "",
     ),
     bug(
         "controller: eligible once is eligible for ever",
         "controller/partitions.py",
-        "    if choice.unclean or len(choice.isr) >= enough:\n",
-        "    if choice.unclean:\n",
+        "_eligible",
+        "len(choice.isr) >= enough",
+        "",
     ),
     bug(
         "controller: tell nobody that an election was unclean",
         "controller/partitions.py",
-        "    record.unclean = choice.unclean\n",
+        "change",
+        "record.unclean = choice.unclean",
         "",
         "unclean_election",
     ),
     bug(
         "controller: a new leader in the old leader epoch",
         "metadata/partitions.py",
-        "        leader_epoch=state.leader_epoch + has_leader,\n",
-        "        leader_epoch=state.leader_epoch,\n",
+        "changed_state",
+        "state.leader_epoch + has_leader",
+        "state.leader_epoch",
     ),
     Mutant(
         # The end of a broker's session takes its leaderships away before it registers again, unless
@@ -247,38 +277,40 @@ CONTROLLER = [
         (
             Edit(
                 "controller/cluster.py",
-                "    _leave(decision, request.broker_id, leaving=frozenset({request.broker_id})"
-                ", lost=lost)\n",
+                "register",
+                "_leave(decision, request.broker_id, leaving=frozenset({request.broker_id}), "
+                "lost=lost)",
                 "",
             ),
             Edit(
                 "controller/cluster.py",
-                "            in_controlled_shutdown=registration.in_controlled_shutdown,\n"
-                "        )\n    )\n"
-                "    _leave(decision, registration.broker_id, "
-                "leaving=frozenset({registration.broker_id}))\n",
-                "            in_controlled_shutdown=registration.in_controlled_shutdown,\n"
-                "        )\n    )\n",
+                "_fence",
+                "_leave(decision, registration.broker_id, "
+                "leaving=frozenset({registration.broker_id}))",
+                "",
             ),
         ),
     ),
     bug(
         "controller: a request that comes again takes effect again",
         "controller/request_ids.py",
-        "    known = context.image.outcomes.get(request_id)\n",
-        "    known = None if request_id else context.image.outcomes.get(request_id)\n",
+        "_known",
+        "context.image.outcomes.get(request_id)",
+        "None if request_id else context.image.outcomes.get(request_id)",
     ),
     bug(
         "controller: end a move before its target is in sync",
         "controller/assignment.py",
-        "    return state.is_reassigning and set(state.target_replicas) <= set(isr)\n",
-        "    return state.is_reassigning\n",
+        "may_complete",
+        "set(state.target_replicas) <= set(isr)",
+        "",
     ),
     bug(
         "controller: a snapshot forgets who is fenced",
         "metadata/brokers.py",
-        "        fenced=registration.fenced,\n",
-        "        fenced=False,\n",
+        "_records_of",
+        "registration.fenced",
+        "False",
     ),
 ]
 
@@ -286,104 +318,119 @@ REPLICATION = [
     bug(
         "replication: high watermark over the committed ISR alone",
         "broker/partition/machine.py",
-        "            members.update(member.broker_id for member in self._proposal.isr)\n",
-        "            pass\n",
+        "PartitionMachine._refresh_maximal_isr",
+        "members.update(member.broker_id for member in self._proposal.isr)",
+        "pass",
         "leader_in_the_dark",
     ),
     bug(
         "replication: leader counts itself before its log is durable",
         "broker/partition/machine.py",
-        "        least = self._log.durable_offset\n",
-        "        least = self._log.end_offset\n",
+        "PartitionMachine._committable",
+        "self._log.durable_offset",
+        "self._log.end_offset",
     ),
     bug(
         "replication: high watermark without the followers",
         "broker/partition/machine.py",
-        "            if progress.end_offset < least and (\n",
-        "            if progress.end_offset < -1 and (\n",
+        "PartitionMachine._committable",
+        "progress.end_offset < least",
+        "progress.end_offset < -1",
     ),
     bug(
         "replication: join the ISR below the high watermark",
         "broker/partition/machine.py",
-        ">= max(self.high_watermark, self.epoch_start_offset)",
-        ">= 0",
+        "PartitionMachine._grow",
+        "max(self.high_watermark, self.epoch_start_offset)",
+        "0",
     ),
     bug(
         "replication: join the ISR before the epoch's start",
         "broker/partition/machine.py",
-        ">= max(self.high_watermark, self.epoch_start_offset)",
-        ">= self.high_watermark",
+        "PartitionMachine._grow",
+        "max(self.high_watermark, self.epoch_start_offset)",
+        "self.high_watermark",
         "late_high_watermark",
     ),
     bug(
         "replication: acks=1 before the sync",
         "broker/partition/machine.py",
-        "        tokens = self._durable.reach(self._log.durable_offset)\n",
-        "        tokens = self._durable.reach(self._log.end_offset)\n",
+        "PartitionMachine._acknowledge_durable",
+        "self._log.durable_offset",
+        "self._log.end_offset",
     ),
     bug(
         "replication: acks=all below min.insync.replicas",
         "broker/partition/machine.py",
-        "        return len(self._state.isr) < self.min_insync\n",
-        "        return False\n",
+        "PartitionMachine.is_under_min_isr",
+        "len(self._state.isr) < self.min_insync",
+        "False",
     ),
     bug(
         "replication: a leader without a lease acknowledges",
         "broker/replication/produce.py",
-        "        if self._lease_valid():\n",
-        "        if True:\n",
+        "_WaitingProduce.acknowledged",
+        "self._lease_valid()",
+        "True",
         "part_planes",
     ),
     bug(
         "replication: serve requests of a stale leader epoch",
         "broker/partition/machine.py",
-        "            if current_leader_epoch < self._state.leader_epoch:\n",
-        "            if False:\n",
+        "PartitionMachine.fence",
+        "current_leader_epoch < self._state.leader_epoch",
+        "False",
         "follower_in_the_dark",
     ),
     bug(
         "replication: follower fetches on before its log is durable",
         "broker/replication/follower.py",
+        "Following.is_durable",
         "replica.log.durable_offset == replica.log.end_offset",
         "replica.log.durable_offset <= replica.log.end_offset",
     ),
     bug(
         "replication: consumers see what is not committed",
         "broker/partition/machine.py",
+        "PartitionMachine.readable_end",
         "log.end_offset if is_follower else self.high_watermark",
         "log.end_offset",
     ),
     bug(
         "replication: truncate to the high watermark",
         "broker/replication/follower.py",
-        "        before = log.end_offset\n",
-        "        before = log.end_offset\n        target = replica.machine.high_watermark\n",
+        "Following._truncate",
+        "before = log.end_offset",
+        "before = log.end_offset\ntarget = replica.machine.high_watermark",
         "diverge",
     ),
     bug(
         "replication: never truncate",
         "broker/replication/follower.py",
-        "        replica.truncate_to(target)\n",
+        "Following._truncate",
+        "replica.truncate_to(target)",
         "",
     ),
     bug(
         "replication: acknowledge what waits when the ISR becomes too small",
         "broker/partition/machine.py",
-        "        if self.is_under_min_isr:\n            tokens = self._replicated.drain()\n",
-        "        if False:\n            tokens = self._replicated.drain()\n",
+        "PartitionMachine._settle",
+        "self.is_under_min_isr",
+        "False",
     ),
     bug(
         "replication: acknowledge what waits when leadership is lost",
         "broker/partition/machine.py",
-        "            effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))\n"
-        "        effects.append(Followed(",
-        "            effects.append(Acknowledged(tokens))\n        effects.append(Followed(",
+        "PartitionMachine._follow",
+        "Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER)",
+        "Acknowledged(tokens)",
     ),
     bug(
         "replication: never see that logs diverge",
         "broker/replication/fetch.py",
-        "            result.diverging = _divergence(log, entry)\n",
-        "            _divergence(log, entry)\n",
+        "FetchRequests._read_entry",
+        "result.diverging = _divergence(log, entry)",
+        "_divergence(log, entry)",
     ),
 ]
 
@@ -391,54 +438,61 @@ STORAGE = [
     bug(
         "storage: durable before the sync",
         "storage/durability.py",
-        "        if config.strict_flush:\n            if not self._dirty:\n",
-        "        if False:\n            if not self._dirty:\n",
+        "Durability.appended",
+        "config.strict_flush",
+        "False",
     ),
     bug(
         "storage: forget producers after a truncation",
         "storage/log.py",
-        "        replayed = finish(self._disk, replay(self.segments.all(), offset, take))\n",
-        "        replayed = finish(self._disk, replay([], offset, take))\n"
-        "        self.producers.clear()\n",
+        "PartitionLog._rebuild_producers",
+        "replayed = finish(self._disk, replay(self.segments.all(), offset, take))",
+        "replayed = finish(self._disk, replay([], offset, take))\nself.producers.clear()",
         "diverge",
     ),
     bug(
         "storage: keep producers of what was cut",
         "storage/log.py",
-        "        self._durability.end_cut(self.end_offset)\n        self._rebuild_producers()\n",
-        "        self._durability.end_cut(self.end_offset)\n",
+        "PartitionLog._settle",
+        "self._rebuild_producers()",
+        "",
         "diverge",
     ),
     bug(
         "storage: epochs stay when the log is cut",
         "storage/log.py",
-        "        self.epochs.truncate_from(self.end_offset)\n",
+        "PartitionLog._settle",
+        "self.epochs.truncate_from(self.end_offset)",
         "",
         "diverge",
     ),
     bug(
         "storage: drop no duplicates",
         "storage/log.py",
-        "            if original is not None:\n",
-        "            if False:\n",
+        "PartitionLog.append_as_leader",
+        "original is not None",
+        "False",
     ),
     bug(
         "storage: take batches out of sequence",
         "storage/producer_state.py",
-        "        if header.base_sequence != expected:\n",
-        "        if False:\n",
+        "ProducerStates.check",
+        "header.base_sequence != expected",
+        "False",
     ),
     bug(
         "storage: followers remember no producers",
         "storage/log.py",
-        "                self.producers.update(header, header.base_offset, now_ms)\n",
-        "                pass\n",
+        "PartitionLog._append_run",
+        "self.producers.update(header, header.base_offset, now_ms)",
+        "pass",
     ),
     bug(
         "storage: recovery believes what was torn",
         "storage/recovery.py",
-        "    if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):\n",
-        "    if False:\n",
+        "_check_batch",
+        "at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header)",
+        "False",
     ),
 ]
 
@@ -446,10 +500,11 @@ CLIENT = [
     bug(
         "client: repeat a batch without its producer",
         "stele/producer/idempotence.py",
-        "        entry.attempt += 1\n",
-        "        entry.attempt += 1\n"
-        "        if entry.attempt > 1:\n"
-        "            entry.identity, entry.sequence = ANONYMOUS, -1\n",
+        "Lane.sending",
+        "entry.attempt += 1",
+        "entry.attempt += 1\n"
+        "if entry.attempt > 1:\n"
+        "    entry.identity, entry.sequence = ANONYMOUS, -1",
     ),
     Mutant(
         # The broker refuses a batch out of sequence, and the client takes that for a consequence of
@@ -457,17 +512,18 @@ CLIENT = [
         # except for the rude producer (chaos.sim.work.habits), which would notice that alone.
         "client: send on past a batch that failed",
         (
-            Edit("stele/producer/idempotence.py", "            and not self.recovering\n", ""),
+            Edit("stele/producer/idempotence.py", "Lane.may_admit", "not self.recovering", ""),
             Edit(
                 "stele/producer/idempotence.py",
-                "        if self.recovering or not self.begun:\n",
-                "        if not self.begun:\n",
+                "Lane.to_resend",
+                "self.recovering",
+                "",
             ),
             Edit(
                 "storage/producer_state.py",
-                "        if header.base_sequence != expected:\n",
-                "        if header.producer_id >= 9_000_000 and "
-                "header.base_sequence != expected:\n",
+                "ProducerStates.check",
+                "header.base_sequence != expected",
+                "header.producer_id >= 9_000_000 and header.base_sequence != expected",
             ),
         ),
         ("shrink_under_writers", "late_high_watermark"),
@@ -480,35 +536,40 @@ CLIENT = [
         (
             Edit(
                 "stele/consumer/positions.py",
-                "            if header.next_offset <= self.fetch_offset:\n",
-                "            if False:\n",
+                "PartitionPosition.take_fetched",
+                "header.next_offset <= self.fetch_offset",
+                "False",
             ),
             Edit(
                 "stele/consumer/positions.py",
-                "            self.fetch_offset = header.next_offset\n",
-                "            self.fetch_offset = header.base_offset\n",
+                "PartitionPosition.take_fetched",
+                "self.fetch_offset = header.next_offset",
+                "self.fetch_offset = header.base_offset",
             ),
             Edit(
                 "stele/consumer/positions.py",
-                "            if offset >= position\n",
-                "            if offset >= 0\n",
+                "PartitionPosition._open_batch",
+                "offset >= position",
+                "offset >= 0",
             ),
         ),
     ),
     bug(
         "client: skip what follows a batch",
         "stele/consumer/positions.py",
-        "            self.fetch_offset = header.next_offset\n",
-        "            self.fetch_offset = header.next_offset + 1\n",
+        "PartitionPosition.take_fetched",
+        "self.fetch_offset = header.next_offset",
+        "self.fetch_offset = header.next_offset + 1",
     ),
     bug(
         "client: number a batch anew when it is repeated",
         "stele/producer/idempotence.py",
-        "        entry.in_flight = True\n",
-        "        entry.in_flight = True\n"
-        "        if entry.attempt and self.numbered:\n"
-        "            entry.sequence = self.next_sequence\n"
-        "            self.next_sequence = (entry.sequence + entry.record_count) & SEQUENCE_MASK\n",
+        "Lane.sending",
+        "entry.in_flight = True",
+        "entry.in_flight = True\n"
+        "if entry.attempt and self.numbered:\n"
+        "    entry.sequence = self.next_sequence\n"
+        "    self.next_sequence = (entry.sequence + entry.record_count) & SEQUENCE_MASK",
     ),
 ]
 

@@ -8,7 +8,8 @@ DELETION = [
     bug(
         "storage: call a start durable before the entry of its file is",
         "storage/offset_checkpoints.py",
-        "        return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))\n",
-        "        return self.start_offsets.get(key, 0)\n",
+        "OffsetCheckpoints.durable_start",
+        "min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))",
+        "self.start_offsets.get(key, 0)",
     ),
 ]

@@ -10,8 +10,9 @@ DEVICE = [
         (
             Edit(
                 "storage/errors.py",
-                "    return Failure.of(error) is Failure.DEVICE\n",
-                "    return Failure.of(error) is not Failure.SPACE\n",
+                "is_device_failure",
+                "Failure.of(error) is Failure.DEVICE",
+                "Failure.of(error) is not Failure.SPACE",
             ),
         ),
         kinds=("exhaust_handles",),
@@ -21,13 +22,15 @@ DEVICE = [
         (
             Edit(
                 "broker/replication/fetch.py",
-                "            failed = True\n",
-                "            failed = False\n",
+                "FetchRequests._warm_and_retry",
+                "failed = True",
+                "failed = False",
             ),
             Edit(
                 "broker/replication/fetch.py",
-                "            if isinstance(error, CorruptLogError):\n",
-                "            if False:\n",
+                "FetchRequests._warm_and_retry",
+                "isinstance(error, CorruptLogError)",
+                "False",
             ),
         ),
         ("rebuild_without_handles",),
@@ -37,10 +40,9 @@ DEVICE = [
         (
             Edit(
                 "storage/directory.py",
-                "        if key in self.corrupt:\n"
-                "            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
-                "        if self.corrupt.pop(key):\n"
-                "            self._set_aside(key, CORRUPT_SUFFIX, topic_id)\n",
+                "LogDirectory.discard_corrupt",
+                "key in self.corrupt",
+                "self.corrupt.pop(key)",
             ),
         ),
         ("rebuild_without_handles",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from chaos.sim.faults.registry import AIMED_AT, KINDS
 from chaos.sim.runs.mutants.mutant import Mutant
+from chaos.sim.runs.mutants.syntax import substituted
 from chaos.sim.runs.swarm import Outcome, Plan
 
 ROOT = Path(__file__).parents[4]
@@ -63,17 +65,14 @@ class Verdict:
 
 
 def mutate(mutant: Mutant, root: Path) -> None:
-    """Change the source under ``root``. Raises MutantError if a text is not there exactly once."""
+    """Change the source under ``root``. Raises MutantError if code is not there exactly once."""
     for edit in mutant.edits:
         file = root / edit.path
-        text = file.read_text()
-        count = text.count(edit.old)
-        if count != 1:
-            raise MutantError(
-                f"{mutant.name}: its text stands {count} times in {edit.path}, not once: "
-                f"{edit.old.strip()[:60]!r}"
-            )
-        file.write_text(text.replace(edit.old, edit.new))
+        try:
+            tree = substituted(ast.parse(file.read_text()), edit.function, edit.old, edit.new)
+        except ValueError as error:
+            raise MutantError(f"{mutant.name}: {edit.path}: {error}") from error
+        file.write_text(ast.unparse(tree))
 
 
 @contextmanager

@@ -8,27 +8,29 @@ IDENTITY = [
     bug(
         "storage: go by a log's name while a checkpoint is under way",
         "storage/offset_checkpoints.py",
-        "        return self._logs.get(log.key) is log\n",
-        "        return log.key in self._logs\n",
+        "OffsetCheckpoints._is_here",
+        "self._logs.get(log.key) is log",
+        "log.key in self._logs",
     ),
     bug(
         "storage: take a requirement away with a sync that began before it",
         "storage/durability.py",
-        "            if self._unsynced_paths.get(path, ticket.requirements) <= "
-        "ticket.requirements:\n",
-        "            if True:\n",
+        "Durability.finish",
+        "self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements",
+        "True",
     ),
     bug(
         "storage: forget producers by the time of their records",
         "storage/producer_state.py",
-        "        append_time_ms = header.max_timestamp_ms if header.is_log_append_time "
-        "else now_ms\n",
-        "        append_time_ms = header.max_timestamp_ms\n",
+        "ProducerStates.update",
+        "header.max_timestamp_ms if header.is_log_append_time else now_ms",
+        "header.max_timestamp_ms",
     ),
     bug(
         "storage: let retention take what is not committed",
         "storage/retention.py",
-        "        if segment.end_offset > high_watermark:\n",
-        "        if segment.end_offset > log.end_offset:\n",
+        "retained_from",
+        "segment.end_offset > high_watermark",
+        "segment.end_offset > log.end_offset",
     ),
 ]

@@ -8,21 +8,24 @@ MAJORITIES = [
     bug(
         "raft: established before a record of its epoch is committed",
         "raft/membership.py",
-        "    return replica.high_watermark > state.start_offset\n",
-        "    return True\n",
+        "_is_established",
+        "replica.high_watermark > state.start_offset",
+        "True",
         "change_by_a_new_leader",
     ),
     bug(
         "raft: commit what earlier leaders left by counting alone",
         "raft/replica.py",
-        "        if offset > leader.start_offset:\n",
-        "        if True:\n",
+        "Replica.commit",
+        "offset > leader.start_offset",
+        "True",
     ),
     bug(
         "raft: claim leadership before a record of its epoch is committed",
         "runtime/quorum/quorum.py",
-        "        if core.high_watermark > core.epoch_start_offset:\n",
-        "        if True:\n",
+        "Quorum._maybe_claim",
+        "core.high_watermark > core.epoch_start_offset",
+        "True",
     ),
     Mutant(
         # Consecutive sets differ by one voter, so their majorities share a voter. Sets with another
@@ -31,13 +34,15 @@ MAJORITIES = [
         (
             Edit(
                 "raft/replica.py",
-                "        tally = VoteTally(self.voters)\n",
-                "        tally = VoteTally(self.history.previous)\n",
+                "Replica.become_prospective",
+                "VoteTally(self.voters)",
+                "VoteTally(self.history.previous)",
             ),
             Edit(
                 "raft/replica.py",
-                "Candidate(VoteTally(self.voters), asking",
-                "Candidate(VoteTally(self.history.previous), asking",
+                "Replica.become_candidate",
+                "VoteTally(self.voters)",
+                "VoteTally(self.history.previous)",
             ),
         ),
         ("election_of_a_grown_quorum",),
@@ -45,8 +50,9 @@ MAJORITIES = [
     bug(
         "raft: take what another disk of the node acknowledges for the voter's",
         "raft/replication.py",
-        "        if {recorded, progress.directory_id} <= {NO_DIRECTORY, key.directory_id}:\n",
-        "        if recorded is not None:\n",
+        "progress_of",
+        "{recorded, progress.directory_id} <= {NO_DIRECTORY, key.directory_id}",
+        "recorded is not None",
         "wiped_after_its_vote",
     ),
     bug(
@@ -54,8 +60,9 @@ MAJORITIES = [
         # one on the same node.
         "raft: remove a voter whichever of its disks is named",
         "raft/membership.py",
-        "    if key not in replica.voters:\n",
-        "    if replica.voters.get(key.id) is None:\n",
+        "_refused_remove",
+        "key not in replica.voters",
+        "replica.voters.get(key.id) is None",
     ),
 ]
 
@@ -63,25 +70,29 @@ READS = [
     bug(
         "controller: answer a read without asking whether it still leads",
         "controller/active.py",
-        "        read_index = await self._quorum.confirm_leadership(epoch=self._epoch)\n",
-        "        read_index = 0\n",
+        "DecisionMaker.linearizable",
+        "await self._quorum.confirm_leadership(epoch=self._epoch)",
+        "0",
     ),
     bug(
         "broker: answer a linearizable read from what it knows",
         "broker/service/metadata.py",
-        "        min_offset = max(min_offset, await _read_index(context, patience_s))\n",
-        "        pass\n",
+        "present_image",
+        "min_offset = max(min_offset, await _read_index(context, patience_s))",
+        "pass",
     ),
     bug(
         "broker: answer though what the read needs has not come",
         "broker/service/metadata.py",
-        "    image = context.image()\n    if image.offset < min_offset:\n",
-        "    image = context.image()\n    if False:\n",
+        "present_image",
+        "image.offset < min_offset",
+        "False",
     ),
     bug(
         "client: forget what it has changed",
         "stele/admin/requests.py",
-        '        self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))\n',
+        "AdminRequests._keep_asking",
+        "self.changed_at = max(self.changed_at, getattr(answer, 'metadata_offset', 0))",
         "",
     ),
 ]

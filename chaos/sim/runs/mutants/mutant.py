@@ -1,4 +1,4 @@
-"""A planted bug: texts of the source, and their replacements."""
+"""A planted bug: functions of the source, and what is changed in them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from typing import NamedTuple
 
 
 class Edit(NamedTuple):
-    """A change of one file's text. ``old`` must stand in the file exactly once."""
+    """A change of one function, in code: layout and comments do not count.
+
+    ``old`` is an expression or some statements that follow each other, and must stand in the
+    function exactly once. ``new`` takes its place. It is empty if statements, or an operand of
+    ``and`` or ``or``, only go.
+    """
 
     path: str
+    function: str  # after the classes and functions around it: "RaftCore.step"; "": the module
     old: str
     new: str
 
@@ -25,5 +31,5 @@ class Mutant(NamedTuple):
     kinds: tuple[str, ...] = ()
 
 
-def bug(name: str, path: str, old: str, new: str, *aims: str) -> Mutant:
-    return Mutant(name, (Edit(path, old, new),), aims)
+def bug(name: str, path: str, function: str, old: str, new: str, *aims: str) -> Mutant:
+    return Mutant(name, (Edit(path, function, old, new),), aims)

@@ -27,9 +27,10 @@ from chaos.sim.runs.swarm import Outcome, Plan
 ORDER = Plan(0, seconds=1.0, faults=("kill",), light=True)
 
 WORKER = "chaos/sim/runs/worker.py"
-DIE = "if seed == 1:\n                import os; os.kill(os.getpid(), 9)\n            "
-DIES_AT_ONE = Mutant("dies at seed 1", (Edit(WORKER, "outcome = run(", f"{DIE}outcome = run("),))
-CANNOT_RUN = Mutant("cannot run", (Edit(WORKER, "import gc\n", "import gcc\n"),))
+RUN = "outcome = run(replace(order, seed=seed))"
+DIE = "if seed == 1:\n    import os\n    os.kill(os.getpid(), 9)"
+DIES_AT_ONE = Mutant("dies at seed 1", (Edit(WORKER, "main", RUN, f"{DIE}\n{RUN}"),))
+CANNOT_RUN = Mutant("cannot run", (Edit(WORKER, "", "import gc", "import gcc"),))
 
 
 def comparable(outcome: Outcome) -> Outcome:

@@ -1,5 +1,6 @@
 """Planted bugs: caught by the seeds that caught them before, which the true source survives."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from chaos.sim.runs.mutants.harness import (
     recorded,
 )
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.runs.mutants.syntax import substituted
 from chaos.sim.runs.swarm import Outcome, Plan, run, silent
 
 RECORDED = recorded()
@@ -33,8 +35,10 @@ def test_every_planted_bug_still_has_its_place() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 45
     for mutant in MUTANTS:
         for edit in mutant.edits:
-            assert (ROOT / edit.path).read_text().count(edit.old) == 1, (mutant.name, edit.old)
-            assert edit.old != edit.new
+            source = (ROOT / edit.path).read_text()
+            tree = substituted(ast.parse(source), edit.function, edit.old, edit.new)
+            assert ast.dump(tree) != ast.dump(ast.parse(source)), mutant.name
+            compile(tree, edit.path, "exec", dont_inherit=True)
 
 
 def test_every_planted_bug_was_caught_when_they_were_last_hunted() -> None:
@@ -42,10 +46,10 @@ def test_every_planted_bug_was_caught_when_they_were_last_hunted() -> None:
 
 
 def test_a_planted_bug_whose_place_is_gone_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
-    for old in ("y = 1", "x = 1"):
-        with pytest.raises(MutantError, match="not once"):
-            mutate(Mutant("m", (Edit("a.py", old, "z"),)), tmp_path)
+    (tmp_path / "a.py").write_text("def f():\n    x = 1\n    x = 1\n\ny = 1\n")
+    for function, old in (("f", "y = 1"), ("f", "x = 1"), ("g", "x = 1")):
+        with pytest.raises(MutantError, match="not once but"):
+            mutate(Mutant("m", (Edit("a.py", function, old, "z"),)), tmp_path)
 
 
 @pytest.mark.parametrize("name", QUICK)
