@@ -1,8 +1,8 @@
-"""Stele: a replicated, partitioned commit log. Users import this package.
+"""Stele: a replicated, partitioned commit log. This is the package that users import.
 
-``from stele import Producer, Consumer, Admin`` is the plain synchronous face, ``stele.aio`` has the
-same names for asyncio. Names are loaded when first used: a server that imports ``stele.world``
-does not pay for the clients.
+``from stele import Producer, Consumer, Admin`` gives the synchronous clients. ``stele.aio`` has the
+same names for asyncio. Names are loaded when they are first used, so that a server that imports
+``stele.world`` does not load the clients.
 """
 
 from __future__ import annotations

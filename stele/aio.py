@@ -1,4 +1,4 @@
-"""The asyncio face of the clients."""
+"""The clients for asyncio."""
 
 from stele.admin.admin import Admin
 from stele.consumer.consumer import Consumer

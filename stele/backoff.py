@@ -8,8 +8,8 @@ from stele.world import Rng
 class Backoff:
     """Pauses that double from ``first_ms`` to ``most_ms``.
 
-    With ``rng`` each is spread by a fifth either way, so that those who failed together do not try
-    again together.
+    With ``rng`` each pause varies by a fifth, so that clients that failed together do not try again
+    together.
     """
 
     __slots__ = ("_failures", "_first_ms", "_most_ms", "_rng")
@@ -34,5 +34,5 @@ class Backoff:
         return pause_ms / 1000
 
     def reset(self) -> None:
-        """The attempt succeeded: the next pause is the first again."""
+        """The attempt succeeded: the next pause is the first one again."""
         self._failures = 0

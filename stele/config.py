@@ -1,6 +1,6 @@
-"""The options of producer, consumer and admin client: names and defaults, checked once.
+"""The options of producer, consumer and admin client: names, defaults and checks.
 
-Names are Kafka's with underscores for dots; a field whose default is not Kafka's says why.
+Names are Kafka's with underscores for dots. A field whose default is not Kafka's gives the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClientWorld:
-    """All that a client needs from outside. The real one: ``real_world()``."""
+    """Everything that a client needs from outside. ``real_world()`` makes the real one."""
 
     clock: Clock
     connector: Connector
@@ -45,22 +45,25 @@ def _log_wait(reason: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What all clients share."""
+    """The options that all clients have."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
     client_id: str = "stele"
     request_timeout_ms: int = 30_000
-    """One attempt of one request, the long poll of a fetch not counted."""
+    """The time of one attempt of one request, without the long poll of a fetch."""
     default_api_timeout_ms: int = 60_000
-    """A whole call with its retries: admin calls, offset look-ups, a topic that must appear."""
+    """The time of a whole call with its retries: an admin call, an offset look-up, waiting for a
+    topic."""
     total_timeout_ms: int | None = None
-    """All such calls of one client together, from its creation on. None: each has its own time."""
+    """The time of all such calls of one client together, from its creation on. None: each call has
+    its own time."""
     retry_backoff_ms: int = 50
-    """Kafka has 100; a killed leader is replaced in less."""
+    """Kafka's default is 100; here a killed leader is replaced faster."""
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     on_wait: OnWait = field(default=_log_wait)
-    """Told in words, at most about once a second per reason, why the client is waiting."""
+    """Called with the reason, in words, why the client waits: about once a second per reason at
+    most."""
 
     def __post_init__(self) -> None:
         parse_bootstrap_servers(self.bootstrap_servers)
@@ -81,16 +84,18 @@ class ProducerConfig(ClientConfig):
     linger_ms: float = 5
     """How long a batch that is not full waits for more records."""
     batch_size: int = 128 * 1024
-    """Bytes of a batch before compression. Kafka has 16 KiB; here calls cost more than bytes."""
+    """The size of a batch in bytes before compression. Kafka's default is 16 KiB; here calls cost
+    more than bytes."""
     max_request_size: int = 4 * 1024 * 1024
     compression: CompressionName = "none"
     enable_idempotence: bool | None = None
-    """Left out: yes with ``acks="all"``, no with less (a lost leader would break the sequence)."""
+    """None: yes with ``acks="all"``, otherwise no (losing a leader would break the sequence)."""
     max_in_flight: int = 5
-    """Requests without an answer per broker. An idempotent producer's broker remembers five."""
+    """The most requests without an answer per broker. A broker remembers five batches of an
+    idempotent producer."""
     delivery_timeout_ms: int = 120_000
     max_block_ms: int = 60_000
-    """How long ``send`` waits for buffer space or for the topic to be known."""
+    """How long ``send`` waits for buffer space, or for the topic to be known."""
     buffer_memory: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -131,7 +136,8 @@ class ConsumerConfig(ClientConfig):
     max_partition_fetch_bytes: int = 1024 * 1024
     max_poll_records: int = 500
     prefetch_bytes: int = 16 * 1024 * 1024
-    """Fetched and not yet polled, all partitions together; beyond it no more is asked for."""
+    """The most bytes that are fetched and not polled yet, over all partitions. Beyond it nothing
+    more is fetched."""
     check_crcs: bool = True
 
     def __post_init__(self) -> None:
@@ -156,7 +162,8 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Keyword arguments of ``Producer``; meaning and defaults: :class:`ProducerConfig`."""
+    """Keyword arguments of ``Producer``. :class:`ProducerConfig` has their meanings and
+    defaults."""
 
     acks: Acks
     linger_ms: float
@@ -171,7 +178,8 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Keyword arguments of ``Consumer``; meaning and defaults: :class:`ConsumerConfig`."""
+    """Keyword arguments of ``Consumer``. :class:`ConsumerConfig` has their meanings and
+    defaults."""
 
     auto_offset_reset: OffsetReset
     fetch_min_bytes: int
@@ -184,7 +192,8 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """``host:port,[::1]:port`` as pairs; raises ConfigError. The ports are Kafka ports."""
+    """The (host, port) pairs of ``host:port,[::1]:port``. The ports are Kafka ports. Raises
+    ConfigError."""
     servers = []
     for part in text.split(","):
         host, colon, port = part.strip().rpartition(":")

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class PartitionId(NamedTuple):
-    """A partition's lasting identity: a topic deleted and made again has another id."""
+    """The identity of a partition. A topic that is deleted and created again has another id."""
 
     topic_id: bytes
     partition: int
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name, as users, directories and checkpoint files know it."""
+    """A partition by name, as users, directories and checkpoint files identify it."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ def encode_uuid(value: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises ValueError."""
+    """The reverse of ``encode_uuid``. Raises ValueError."""
     value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(value) != 16:
         raise ValueError(f"{text} is not the text of a 16-byte id")

@@ -1,1 +1,1 @@
-"""Administration of topics, configs, replicas, voters, features: ``stele.admin.admin``."""
+"""Administration of topics, configs, replicas, voters and features; see ``stele.admin.admin``."""

@@ -1,4 +1,4 @@
-"""Administration over asyncio: topics, configs, cluster, quorum. Any broker answers."""
+"""Administration over asyncio: topics, configs, cluster, quorum. Any broker can be asked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the cluster's default. ``assignments``: partition → replicas."""
+    """A topic to create. -1 means the cluster's default. ``assignments``: partition → replicas."""
 
     name: str
     partitions: int = -1
@@ -48,25 +48,26 @@ class CreatedTopic:
     topic_id: bytes
     partitions: int
     replication_factor: int
-    already_done: bool = False  # by the same request, sent before
+    already_done: bool = False  # an earlier attempt of this request did it
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
     partition: int
-    leader: int | None  # None: no leader now
+    leader: int | None  # None while it has no leader
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]  # the first is the preferred leader
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     unclean_elections: int
-    adding_replicas: tuple[int, ...] = ()  # while it is being reassigned
+    adding_replicas: tuple[int, ...] = ()  # empty unless it is being reassigned
     removing_replicas: tuple[int, ...] = ()
 
     @property
     def is_under_replicated(self) -> bool:
-        """Replicas that are only being added do not count as missing."""
+        """Whether replicas are missing in the ISR. Replicas that are only being added do not
+        count."""
         return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
 
 
@@ -74,7 +75,7 @@ class PartitionDescription:
 class PartitionReassignment:
     """A reassignment that is under way."""
 
-    replicas: tuple[int, ...]  # the target's first, in its order
+    replicas: tuple[int, ...]  # the target's replicas first, in the target's order
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
 
@@ -88,11 +89,11 @@ class TopicDescription:
     name: str
     topic_id: bytes
     partitions: tuple[PartitionDescription, ...]
-    configs: Mapping[str, str]  # set on the topic itself
+    configs: Mapping[str, str]  # the values that are set on the topic itself
 
     @property
     def replication_factor(self) -> int:
-        """Without replicas that are only being added."""
+        """The number of replicas without those that are only being added."""
         counts = (len(each.replicas) - len(each.adding_replicas) for each in self.partitions)
         return max(counts, default=0)
 
@@ -115,12 +116,12 @@ class ClusterDescription:
     cluster_id: str
     controller_id: int | None  # the active controller; None while there is none
     brokers: tuple[BrokerDescription, ...]
-    metadata_offset: int  # as far as the broker that answered has applied
+    metadata_offset: int  # what the broker that answered has applied
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A resource that has configs: a topic, a broker, or (a broker with no name) all brokers."""
+    """A resource that has configs: a topic, a broker, or all brokers (a broker without a name)."""
 
     type: int
     name: str
@@ -152,16 +153,16 @@ class ConfigEntry:
 class Admin:
     """Administrates a cluster.
 
-    Every call is repeated while it fails in a way that may pass (no controller now, a broker
-    that is gone), at most ``default_api_timeout_ms`` long; ``on_wait`` is told why. Raises ApiError
-    for what the cluster refuses (BulkError where it refuses some of several items), and
+    Every call is repeated while it fails for a passing reason (there is no active controller, a
+    broker is gone), for at most ``default_api_timeout_ms``. ``on_wait`` is told the reason. Raises
+    ApiError if the cluster refuses a request, BulkError if it refuses some of several items, and
     UnreachableError.
 
-    A change takes effect once, however often it is asked for: its attempts carry one request id.
-    OutcomeUnknownError says that it may have taken place, or yet will: the same call with the
-    error's ``request_id`` finds out. Descriptions are linearizable: they show every change that
-    anybody was told of before. With ``linearizable=False`` they are what one broker knows, and
-    that is at least what this client has changed before.
+    A change takes effect at most once, because all its attempts carry one request id.
+    OutcomeUnknownError means that it may have taken effect, or may still do so. The same call with
+    the error's ``request_id`` finds out. Descriptions are linearizable: they show every change that
+    was confirmed to anybody before. With ``linearizable=False`` they show what one broker knows,
+    which includes at least all changes that this client has made.
     """
 
     def __init__(
@@ -201,7 +202,7 @@ class Admin:
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> list[CreatedTopic]:
-        """Create topics; returns once the decision is committed."""
+        """Create topics. Returns once the decision is committed."""
         request = admin_pb2.CreateTopicsRequest(
             topics=[_new_topic(topic) for topic in topics], validate_only=validate_only
         )
@@ -245,10 +246,10 @@ class Admin:
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Give topics more partitions: ``counts`` is how many each is to have in all.
+        """Add partitions to topics. ``counts`` is the number that each topic will have in all.
 
-        ``assignments``: the replicas of each new partition, of topics that are not to be placed by
-        the cluster. Keys go to other partitions than before.
+        ``assignments``: the replicas of each new partition, for topics that the cluster should not
+        place. Afterwards keys go to other partitions than before.
         """
         await self._maintenance.create_partitions(
             counts, assignments or {}, validate_only=validate_only, request_id=request_id
@@ -259,8 +260,8 @@ class Admin:
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset (-1: all committed ones) of each partition.
 
-        Returns where the logs begin now, on every replica that may lead. Raises ApiError
-        OFFSET_OUT_OF_RANGE for an offset that is not committed.
+        Returns the start offsets that the logs then have on every replica that may lead. Raises
+        ApiError OFFSET_OUT_OF_RANGE for an offset that is not committed.
         """
         wanted = {TopicPartition(*place): offset for place, offset in offsets.items()}
         found = await RecordDeletion(self._view).offsets(wanted)
@@ -276,7 +277,7 @@ class Admin:
         return [by_name[name] for name in names if name in by_name]
 
     async def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
-        """All topics, by name."""
+        """All topics in order of their names."""
         return sorted(await self._describe_topics((), linearizable), key=lambda topic: topic.name)
 
     async def _describe_topics(
@@ -307,10 +308,11 @@ class Admin:
         unclean: bool = False,
         request_id: bytes | None = None,
     ) -> list[TopicPartition]:
-        """Elect preferred leaders (or, ``unclean``, any live replica for partitions without one).
+        """Elect preferred leaders, or (``unclean``) any live replica for partitions without a
+        leader.
 
-        No partitions given: all of them. Returns those for which a leader was elected; partitions
-        for which no election was needed are left out. An unclean election may lose records.
+        Without ``partitions``: for all partitions. Returns those for which a leader was elected,
+        without those that needed no election. An unclean election may lose records.
         """
         request = admin_pb2.ElectLeadersRequest(
             partitions=[
@@ -339,10 +341,10 @@ class Admin:
         allow_replication_factor_change: bool = True,
         request_id: bytes | None = None,
     ) -> None:
-        """Move partitions to other brokers (KIP-455); None cancels a move that is under way.
+        """Move partitions to other brokers (KIP-455). None cancels a move that is under way.
 
-        Returns once the decision is committed; ``list_partition_reassignments`` tells what is
-        still under way. The same target again changes nothing, another one replaces it.
+        Returns once the decision is committed. ``list_partition_reassignments`` shows what is still
+        under way. The same target again changes nothing; another target replaces the first one.
         """
         request = admin_pb2.AlterPartitionReassignmentsRequest(
             keep_replication_factor=not allow_replication_factor_change
@@ -371,7 +373,7 @@ class Admin:
     async def list_partition_reassignments(
         self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments under way of these partitions or (None) of all, by topic and number."""
+        """The reassignments that are under way, of these partitions or (None) of all."""
         if partitions is not None and not partitions:
             return {}
         response = await self._requests.ask(
@@ -394,7 +396,7 @@ class Admin:
     # ------------------------------------------------------------------------ cluster
 
     async def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
-        """All registered brokers, fenced ones included."""
+        """All registered brokers, including fenced ones."""
         response = await self._requests.ask(
             "DescribeCluster",
             admin_pb2.DescribeClusterRequest(
@@ -411,9 +413,10 @@ class Admin:
         )
 
     async def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
-        """Forget a broker that is gone for good: fenced, and nowhere the last with every record.
+        """Forget a broker that is gone for good. It must be fenced, and it must not be the only one
+        with every record of some partition.
 
-        Partitions that are assigned to it stay so until they are reassigned.
+        Partitions stay assigned to it until they are reassigned.
         """
         await self._maintenance.unregister_broker(broker_id, request_id=request_id)
 
@@ -422,7 +425,7 @@ class Admin:
         return await self._quorum.describe()
 
     async def transfer_leadership(self, voter_id: int) -> int:
-        """Make that controller the active one; return the epoch in which it leads."""
+        """Make that controller the active one. Returns the epoch in which it leads."""
         return await self._quorum.transfer_leadership(voter_id)
 
     async def add_voter(
@@ -430,18 +433,19 @@ class Admin:
     ) -> None:
         """Make a running controller a voter, at ``endpoint`` (host:port), once it has caught up.
 
-        ``directory_id``: of its metadata directory; ``cluster_id``: refuse if it is another one's.
+        ``directory_id``: the id of its metadata directory. ``cluster_id``: refuse if the cluster
+        has another id.
         """
         await self._quorum.add_voter(voter_id, directory_id, endpoint, cluster_id)
 
     async def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
-        """Let a controller vote no more. It may be down, and it may be the leader."""
+        """Remove a controller from the voters. It may be down, and it may be the leader."""
         await self._quorum.remove_voter(voter_id, directory_id, cluster_id)
 
     # ----------------------------------------------------------------------- features
 
     async def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
-        """Every feature: the finalized level, and what the brokers support."""
+        """Every feature, with its finalized level and the levels that nodes support."""
         return await self._features.describe(linearizable=linearizable)
 
     async def update_features(
@@ -452,9 +456,9 @@ class Admin:
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> list[UpdatedFeature]:
-        """Finalize levels of features, all of them or none; level 0 disables a feature.
+        """Finalize levels of features, all of them or none. Level 0 disables a feature.
 
-        ``SAFE_DOWNGRADE`` is refused where it would lose something, ``UNSAFE_DOWNGRADE`` is not.
+        ``SAFE_DOWNGRADE`` is refused if it would lose something. ``UNSAFE_DOWNGRADE`` is not.
         """
         return await self._features.update(
             dict(levels), upgrade_type, validate_only=validate_only, request_id=request_id
@@ -469,7 +473,7 @@ class Admin:
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Set configs, or with None put them back to their defaults. Others stay as they are."""
+        """Set configs. None restores the default. Other configs stay as they are."""
         request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
         for resource, values in changes.items():
             entry = request.resources.add(resource=_resource(resource))
@@ -516,7 +520,7 @@ def _all_or_raise(failed: dict[str, ApiError], succeeded: list[Result]) -> list[
 
 
 def _item_error(number: int, what: str, message: str) -> ApiError:
-    """``what`` is said only if the broker's message does not name it itself."""
+    """The error of one item. It names ``what`` only if the broker's message does not."""
     code = error_code(number)
     name = what.rpartition(" ")[2].strip("'")
     if name in message:

@@ -18,7 +18,8 @@ UNSAFE_DOWNGRADE = pb.UpgradeType.UNSAFE_DOWNGRADE
 
 @dataclass(frozen=True, slots=True)
 class SupportedLevels:
-    """The levels of a feature that one node supports, both ends included; 0 to 0: none."""
+    """The levels of a feature that one node supports, both ends included. 0 to 0: it does not
+    support it."""
 
     node_id: int
     min_level: int
@@ -27,14 +28,14 @@ class SupportedLevels:
 
 @dataclass(frozen=True, slots=True)
 class FeatureDescription:
-    """A feature. Another level can be finalized where ``min_level`` ≤ level ≤ ``max_level``."""
+    """A feature. A level can be finalized if ``min_level`` ≤ level ≤ ``max_level``."""
 
     name: str
-    level: int  # finalized; 0: none
-    min_level: int  # supported by all of them
+    level: int  # the finalized level; 0 if there is none
+    min_level: int  # the least level that all nodes support
     max_level: int
-    brokers: tuple[SupportedLevels, ...]  # all that are registered
-    controllers: tuple[SupportedLevels, ...]  # all that vote
+    brokers: tuple[SupportedLevels, ...]  # all registered brokers
+    controllers: tuple[SupportedLevels, ...]  # all voters
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class UpdatedFeature:
     name: str
     level_before: int
     level: int
-    already_done: bool  # by the same request, sent before
+    already_done: bool  # an earlier attempt of this request did it
 
 
 def _levels(

@@ -1,4 +1,4 @@
-"""Administration of existing things: more partitions of a topic, a broker that is gone."""
+"""Administration of existing topics and brokers: more partitions, a broker that is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stele.wire.v1 import admin_pb2 as pb
 
 
 class MaintenanceAdmin:
-    """The part of ``stele.admin.admin.Admin`` for them."""
+    """The part of ``stele.admin.admin.Admin`` for existing topics and brokers."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests

@@ -1,4 +1,5 @@
-"""Administration of the controllers' quorum: who votes, who leads, how far everybody is."""
+"""Administration of the controllers' quorum: its voters, its leader, and the progress of its
+replicas."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from stele.ids import decode_uuid, encode_uuid
 from stele.wire.v1 import raft_pb2
 
 _ANSWER_MARGIN_MS = 5_000
-"""What is left of a call's time for the answer, when a voter has not caught up."""
+"""How much of a call's time is reserved for the answer, for the case that a voter does not catch
+up."""
 
 Ask = Callable[[str, Message, Callable[[bytes], Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """A replica of the metadata log. With another directory a node is another replica."""
+    """A replica of the metadata log. A node with another directory is another replica."""
 
     replica_id: int
-    directory_id: str  # in Kafka's text form; "": not known yet
-    endpoint: str  # of a voter, host:port; "": unknown
+    directory_id: str  # in Kafka's text form; "" if it is not known yet
+    endpoint: str  # host:port of a voter; "" if it is not known
     log_end_offset: int | None
     last_fetch_time_ms: int | None
     last_caught_up_time_ms: int | None
@@ -44,7 +46,7 @@ class QuorumDescription:
 
 
 class QuorumAdmin:
-    """``ask`` asks any broker until one answers without a passing failure."""
+    """The part of ``stele.admin.admin.Admin`` for the quorum."""
 
     def __init__(self, view: ClusterView, config: ClientConfig, ask: Ask) -> None:
         self._view = view
@@ -111,8 +113,8 @@ class QuorumAdmin:
         done_already: ErrorCode,
         is_done: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Ask until a leader decides. When an answer was lost, ``done_already`` may mean that the
-        attempt before was carried out; ``is_done`` then looks."""
+        """Ask until a leader decides. If an answer was lost, ``done_already`` may mean that an
+        earlier attempt was carried out. ``is_done`` then checks that."""
         attempts, request_id = 0, self._new_id()
 
         async def attempt() -> raft_pb2.VoterChangeResponse:
@@ -128,8 +130,8 @@ class QuorumAdmin:
             if answer.error == ErrorCode.NOT_CONTROLLER:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, f"{name}: there is no active controller")
             if answer.error == ErrorCode.OPERATION_NOT_ATTEMPTED:
-                # An attempt before has begun and came to nothing, or is under way: copies of it do
-                # nothing any more.
+                # An earlier attempt with this id was begun and failed, or is under way. Copies of
+                # it do nothing any more.
                 request_id = self._new_id()
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name}: {answer.message}")
             return answer

@@ -1,4 +1,4 @@
-"""Asks partitions' leaders to delete their oldest records."""
+"""Requests to partition leaders to delete their oldest records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_TIME = -1
 
 
 class RecordDeletion(LeaderQuestions):
-    """Named by the offset that becomes the start; the answers are the new starts.
+    """Deletes the records below an offset. The answers are the new start offsets.
 
     A repeated request deletes nothing more, except that -1 means all records committed by then.
     """
@@ -28,7 +28,7 @@ class RecordDeletion(LeaderQuestions):
         wanted: Mapping[TopicPartition, int],
     ) -> list[Answer]:
         timeout_s = self._view.attempt_s
-        # The leader gives up first, and says so.
+        # The leader gives up before this client does, and says why.
         request = data_pb2.DeleteRecordsRequest(timeout_ms=int(timeout_s * 500))
         for name, _ in names:
             request.partitions.add(topic=name.topic, partition=name.partition, offset=wanted[name])

@@ -1,4 +1,4 @@
-"""How an administrator's requests are asked, repeated and given up."""
+"""How an administrator's requests are sent, repeated and given up."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Answer = TypeVar("Answer")
 
 
 class AdminRequests:
-    """Repeats what fails in a way that may pass, at most ``default_api_timeout_ms`` long."""
+    """Repeats requests that fail for a passing reason, for at most ``default_api_timeout_ms``."""
 
     def __init__(self, view: ClusterView, config: ClientConfig) -> None:
         self._view = view
         self._config = config
-        # The metadata offset of this client's newest change: descriptions are at least as new.
+        # The metadata offset of this client's newest change. Descriptions are at least as new.
         self.changed_at = 0
 
     async def ask(self, method: str, request: Message, parse: Callable[[bytes], Answer]) -> Answer:
@@ -35,10 +35,10 @@ class AdminRequests:
         parse: Callable[[bytes], Answer],
         request_id: bytes | None = None,
     ) -> Answer:
-        """The answer to a request that takes effect once: all attempts carry one id.
+        """The answer to a request that takes effect at most once: all attempts carry one id.
 
-        ``request_id``: that of an earlier call without a known outcome; None makes a new one.
-        Raises OutcomeUnknownError if an attempt may have been or may yet be carried out.
+        ``request_id``: the id of an earlier call whose outcome is unknown; None makes a new one.
+        Raises OutcomeUnknownError if an attempt may have been carried out, or may still be.
         """
         if request_id is not None and len(request_id) != REQUEST_ID_BYTES:
             raise ConfigError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
@@ -64,7 +64,7 @@ class AdminRequests:
         parse: Callable[[bytes], Answer],
         lost: Callable[[RpcError | ApiError], None],
     ) -> Answer:
-        """``lost`` hears of each attempt that has no known outcome."""
+        """Repeat a request. ``lost`` is called for each attempt without a known outcome."""
 
         async def attempt() -> Answer:
             answer = await self._view.ask_any(
@@ -77,7 +77,8 @@ class AdminRequests:
                 if code is ErrorCode.REQUEST_TIMED_OUT:
                     lost(refusal)
                 if code.retriable:
-                    self._view.ask_another_first()  # this one may be cut off from the controllers
+                    # This broker may be cut off from the controllers.
+                    self._view.ask_another_first()
                 raise refusal
             return answer
 
@@ -89,7 +90,7 @@ class AdminRequests:
 
 
 def _names(error: ApiError, request_id: bytes) -> bool:
-    """Whether the broker's message names the request id, and so already says what to do."""
+    """Whether the broker's message contains the request id, and so says already what to do."""
     return request_id.hex() in error.message
 
 

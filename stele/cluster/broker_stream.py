@@ -1,4 +1,4 @@
-"""One bidirectional stream to one broker: requests by correlation id, answers as they come."""
+"""One bidirectional stream to one broker. Correlation ids match answers to requests."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ Response = TypeVar("Response", bound=Correlated)
 
 
 class UnsentError(RpcError):
-    """The stream broke before the request was handed to it: it surely took no effect."""
+    """The stream broke before the request was handed to it. The request surely took no effect."""
 
 
 class _Outgoing(NamedTuple):
-    correlation_id: int  # -1: no answer is awaited
+    correlation_id: int  # -1 if there will be no answer
     message: bytes
     handed_over: asyncio.Future[None] | None
 
 
 class BrokerStream(Generic[Response]):
-    """Opened by the first request; once broken it stays so, and its owner opens another one.
+    """A stream that the first request opens. Once it is broken it stays so, and its owner opens
+    another.
 
-    ``request`` never waits; requests leave in the order of the calls. Answers that nobody waits for
+    ``request`` never waits. Requests leave in the order of the calls. Answers that nobody waits for
     are dropped.
     """
 
@@ -45,7 +46,7 @@ class BrokerStream(Generic[Response]):
         self._stream: Stream = channel.stream(method)
         self._parse = parse
         self._name = name
-        self._outgoing: deque[_Outgoing] = deque()  # not yet handed to the stream
+        self._outgoing: deque[_Outgoing] = deque()  # requests not handed to the stream yet
         self._wake = asyncio.Event()
         self._pending: dict[int, asyncio.Future[Response]] = {}
         self._next_id = 0
@@ -63,7 +64,8 @@ class BrokerStream(Generic[Response]):
         return self._next_id
 
     def request(self, correlation_id: int, message: bytes) -> asyncio.Future[Response]:
-        """Queue a request. The future gets the answer or RpcError (UnsentError: it never left)."""
+        """Queue a request. The future gets the answer or an RpcError (UnsentError if it never
+        left)."""
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         if self._broken is not None:
             future.set_exception(UnsentError(self._broken.code, self._broken.detail))
@@ -74,7 +76,8 @@ class BrokerStream(Generic[Response]):
         return future
 
     def post(self, message: bytes) -> asyncio.Future[None]:
-        """Queue a request that has no answer. The future is done once it is handed over."""
+        """Queue a request that has no answer. The future is done once it is handed to the
+        stream."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._broken is not None:
             future.set_exception(UnsentError(self._broken.code, self._broken.detail))
@@ -88,7 +91,7 @@ class BrokerStream(Generic[Response]):
         self._pending.pop(correlation_id, None)
 
     def break_off(self, reason: str) -> None:
-        """Give the stream up; unanswered requests fail. The caller still awaits ``close``."""
+        """Give the stream up. Unanswered requests fail. The caller must still await ``close``."""
         self._fail(RpcError(RpcCode.CANCELLED, reason))
 
     async def close(self) -> None:

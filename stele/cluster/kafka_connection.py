@@ -1,6 +1,6 @@
-"""The client's end of a Kafka connection: requests pipelined, answers in the order of requests.
+"""The client's end of a Kafka connection. Requests are pipelined and answered in their order.
 
-Used by followers that fetch and by clients that bootstrap. Works over any byte transport that a
+Followers use it to fetch and clients to bootstrap. It works over any byte transport that a
 ``stele.world.Connector`` opens.
 """
 
@@ -27,14 +27,14 @@ Response = TypeVar("Response", bound=kafka.Struct)
 
 
 class ConnectionLostError(ApiError):
-    """The connection ended before the answer: whether the request took effect is unknown."""
+    """The connection ended before the answer. It is unknown whether the request took effect."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class _Pending:
-    """A request that is sent and not answered."""
+    """A request that was sent and not answered yet."""
 
     __slots__ = ("answer", "api", "correlation_id", "deadline", "timeout_s", "version")
 
@@ -50,9 +50,9 @@ class _Pending:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
-        self.answer = answer  # may be cancelled: then the answer is skipped when it comes
+        self.answer = answer  # may be cancelled: then the answer is skipped
         self.timeout_s = timeout_s
-        self.deadline = deadline  # by the loop's time
+        self.deadline = deadline  # in the event loop's time
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -71,18 +71,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         *,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
     ) -> None:
-        self.name = name  # host:port, for messages
+        self.name = name  # host:port, for error messages
         self.client_id = client_id
         self.broker_versions: dict[int, tuple[int, int]] = {}
-        """By API key, what the broker speaks; empty before ``negotiate``."""
+        """By API key: the (least, greatest) version of the broker. Empty before ``negotiate``."""
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(max_response_bytes)
         self._next_correlation_id = 0
-        self._pending: deque[_Pending] = deque()  # in the order they were sent
+        self._pending: deque[_Pending] = deque()  # in the order in which they were sent
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._reason = "it is closed"  # why there is no transport any more
-        # For the request that is due first, or earlier: nearly all are answered before that.
+        self._reason = "it is closed"  # why there is no transport
+        # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
+        # are answered before.
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -106,15 +107,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not answered."""
+        """The number of requests without an answer."""
         return len(self._pending)
 
     def close(self) -> None:
-        """Close; unanswered requests fail with ConnectionLostError. Idempotent."""
+        """Close the connection. Unanswered requests fail with ConnectionLostError. Idempotent."""
         self._abandon("it was closed on this side")
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is lost, for whatever reason."""
+        """Wait until the connection is closed or lost."""
         await asyncio.shield(self._lost)
 
     # -------------------------------------------------------------------------- requests
@@ -127,7 +128,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         *,
         timeout_s: float,
     ) -> Response:
-        """Send and await the answer. Raises as ``submit`` does, and what its future may hold."""
+        """Send a request and return its answer. Raises what ``submit`` and its future raise."""
         return await self.submit(api, version, message, timeout_s=timeout_s)
 
     def submit(
@@ -138,13 +139,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         *,
         timeout_s: float,
     ) -> asyncio.Future[Response]:
-        """Send; the future is for the answer. Requests leave in the order of the calls.
+        """Send a request. The future gets its answer. Requests leave in the order of the calls.
 
-        Raises ConnectionLostError. The future may raise that, too, or MalformedMessageError for an
-        answer that cannot be decoded, or ApiError REQUEST_TIMED_OUT. A request that is not answered
-        in time closes the connection, since everything behind it would wait as well. Cancelling the
-        future only skips the answer. Bytes that the peer does not take are kept; callers await
-        their answers and so bound how many these are.
+        Raises ConnectionLostError. The future may raise ConnectionLostError, MalformedMessageError
+        for an answer that cannot be decoded, and ApiError REQUEST_TIMED_OUT. A request that is not
+        answered in time closes the connection, since all later answers would wait behind it.
+        Cancelling the future only skips the answer. Bytes that the peer does not take yet are kept
+        in memory. Callers bound them by awaiting their answers.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(f"{self.name}: {self._reason}")
@@ -159,7 +160,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return answer
 
     def _arm(self, deadline: float) -> None:
-        """A timer that is early finds nothing overdue, and is armed anew."""
+        """Set the timer for this deadline. If it is early, it finds nothing overdue and is set
+        again."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -181,13 +183,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._arm(min(pending.deadline for pending in awaited))
 
     async def negotiate(self, *, timeout_s: float, software_version: str = "0") -> None:
-        """Learn the broker's versions into ``broker_versions``. Raises as ``request`` does."""
+        """Fill ``broker_versions`` by an ApiVersions request. Raises as ``request`` does."""
         api = api_versions.API
         message = api_versions.ApiVersionsRequest(SOFTWARE_NAME, software_version)
         version = api.max_version
         response = await self.request(api, version, message, timeout_s=timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
-            # An older broker: it has answered in version 0 and may have named its range (KIP-511).
+            # An older broker answers in version 0, and may name its range (KIP-511).
             ranges = {each.api_key: each.max_version for each in response.api_keys}
             version = min(version - 1, ranges.get(api.key, 0))
             response = await self.request(api, max(version, 0), message, timeout_s=timeout_s)
@@ -198,7 +200,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         }
 
     def version_of(self, api: kafka.Api[Any, Any], at_most: int | None = None) -> int:
-        """The newest version that both sides speak. ApiError UNSUPPORTED_VERSION if none."""
+        """The newest version that both sides support. Raises ApiError UNSUPPORTED_VERSION if there
+        is none."""
         first, last = self.broker_versions.get(api.key, (0, -1))
         version = min(last, api.max_version if at_most is None else min(at_most, api.max_version))
         if version < max(first, api.min_version):
@@ -212,7 +215,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------ asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        # Uvloop's transports do not inherit from it.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
@@ -246,7 +250,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             raise kafka.MalformedMessageError(
                 f"an answer {correlation_id} where {pending.correlation_id} is due"
             )
-        if pending.answer.done():  # nobody waits any more
+        if pending.answer.done():  # nobody waits for it any more
             return
         try:
             pending.answer.set_result(kafka.decode_response(pending.api, pending.version, frame))

@@ -1,4 +1,4 @@
-"""Questions to partitions' leaders that are answered with an offset, asked until they are."""
+"""Questions to partition leaders that are answered with an offset and repeated until they are."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stele.records import OffsetAndTimestamp
 from stele.world import RpcError
 
 Take = Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None]
-"""Told a partition's answer or failure as soon as it is known, once."""
+"""Called once per partition, as soon as its answer or failure is known."""
 
 
 class Answer(NamedTuple):
-    """What a leader says of one partition."""
+    """A leader's answer for one partition."""
 
     name: TopicPartition
     code: ErrorCode
@@ -31,10 +31,10 @@ TOPIC_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_
 
 
 class LeaderQuestions(ABC):
-    """One kind of question. Repeats what may succeed later, ``default_api_timeout_ms`` at most."""
+    """One kind of question. It is repeated for at most ``default_api_timeout_ms``."""
 
     doing: str
-    """In words, for who waits."""
+    """What the client does, in words, for messages about waiting."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -47,12 +47,13 @@ class LeaderQuestions(ABC):
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
     ) -> list[Answer]:
-        """One request to the leader of these. Raises RpcError."""
+        """Send one request to the leader of these partitions. Raises RpcError."""
 
     async def offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """``wanted``: a number that the question is about. Raises the first failure."""
+        """The answer for each partition. ``wanted`` has the number that the question is about.
+        Raises the first failure."""
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         failed: list[ApiError] = []
 
@@ -68,7 +69,7 @@ class LeaderQuestions(ABC):
         return {name: found[name] for name in wanted}
 
     async def ask_until_answered(self, wanted: Mapping[TopicPartition, int], take: Take) -> None:
-        """Until every partition has its answer or its failure."""
+        """Ask until every partition has an answer or a failure."""
         timeout_s = self._view.left_s(self._view.config.default_api_timeout_ms / 1000)
         missing = dict(wanted)
         try:
@@ -82,7 +83,8 @@ class LeaderQuestions(ABC):
     async def _ask_repeatedly(
         self, missing: dict[TopicPartition, int], take: Take, timeout_s: float
     ) -> None:
-        """Answered partitions leave ``missing``; those that time out before are told why."""
+        """Ask until ``missing`` is empty: partitions leave it when they are answered. ``take`` gets
+        the reason if one has no answer within ``timeout_s``."""
         deadline = self._clock.monotonic() + timeout_s
         backoff = client_backoff(self._view.config, self._view.world)
         for name in missing:
@@ -114,7 +116,8 @@ class LeaderQuestions(ABC):
     async def _ask_once(
         self, missing: dict[TopicPartition, int], take: Take
     ) -> dict[TopicPartition, ApiError]:
-        """One request per leader; answered partitions leave ``missing``. Why the others did not."""
+        """Send one request to each leader. Answered partitions leave ``missing``. Returns why the
+        others had no answer."""
         causes: dict[TopicPartition, ApiError] = {}
         by_leader: dict[int, list[tuple[TopicPartition, Leader]]] = {}
         for name in missing:
@@ -165,7 +168,7 @@ def _take_answers(
 
 
 def is_gone(view: ClusterView, name: TopicPartition) -> bool:
-    """Whether, by the last that was heard, there is no such partition."""
+    """Whether there is no such partition, as far as the view knows."""
     topic = view.topic(name.topic)
     if topic is not None:
         return name.partition not in topic.partitions

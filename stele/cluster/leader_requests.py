@@ -1,8 +1,8 @@
-"""Requests to partitions' leaders over one stream per broker: the engine of producer and consumer.
+"""Requests to partition leaders over one stream per broker, for producer and consumer.
 
-One loop asks its client what to send. It wakes when the reply may change: at an answer, a broken
-stream, news of a leader, a point in time. The client decides what an answer means. The engine finds
-out that no answer will come: the stream broke, the broker is silent, or another broker leads.
+One loop asks its client what to send. It wakes when that may change: after an answer, a broken
+stream, news of a leader, or at a certain time. The client decides what an answer means. This module
+finds out when no answer will come: the stream broke, the broker is silent, or another broker leads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stele.cluster.waiting import client_backoff
 from stele.ids import TopicPartition
 
 LONGEST_PAUSE_S = 1.0
-"""The loop looks at everything at least this often."""
+"""The loop runs a turn at least this often."""
 
 
 class PartitionRetry:
@@ -32,9 +32,9 @@ class PartitionRetry:
         self._partition = partition
         self._view = view
         self._backoff = client_backoff(view.config, view.world)
-        self.at = 0.0  # not before, unless the leader is another by then
-        self.failed_leader: Leader | None = None  # the one that failed last
-        self.reason = ""  # of the last failure, in words; empty after a success
+        self.at = 0.0  # the earliest time, unless there is another leader by then
+        self.failed_leader: Leader | None = None  # the leader that failed last
+        self.reason = ""  # the reason of the last failure, in words; empty after a success
 
     def must_wait(self, leader: Leader | None, now: float) -> bool:
         moved = leader is not None and self.failed_leader not in (None, leader)
@@ -42,9 +42,10 @@ class PartitionRetry:
 
     def postpone(self, reason: str, now: float) -> None:
         self.reason = reason
-        if now >= self.at:  # one pause for all requests that failed together
+        if now >= self.at:  # requests that failed together cause one pause
             self.at = now + self._backoff.next_s()
-        if self._backoff.failures > 2:  # a change of leader is no news; what lasts is
+        # A change of leader is normal; only lasting failures are reported.
+        if self._backoff.failures > 2:
             self._view.waiting.say(f"waiting: {reason}", f"{self._partition} {reason[:60]}")
 
     def succeed(self) -> None:
@@ -65,7 +66,7 @@ class Item(Protocol):
 
     @property
     def leader(self) -> Leader:
-        """To whom it was sent."""
+        """The leader to which it was sent."""
 
     @property
     def is_current(self) -> bool:
@@ -79,10 +80,10 @@ class Request(Protocol):
 
 
 class Part(Protocol):
-    """What an answer says of one partition."""
+    """The part of an answer for one partition."""
 
     topic_id: bytes
-    topic: str  # where the request named no id
+    topic: str  # set if the request named no topic id
     partition: int
     leader: int
     leader_epoch: int
@@ -104,30 +105,32 @@ class Response(Protocol[PartT_co]):
 
 
 class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
-    """The sender of requests. It hears at most once of every item, and only while it is current."""
+    """The sender of requests. It is called at most once for each item, and only while that is
+    current."""
 
     def turn(self, now: float) -> float:
-        """Send all that may be sent now; returns when there may be more."""
+        """Send everything that may be sent now. Returns the time when there may be more."""
 
     def on_answer(self, item: ItemT_contra, part: PartT_contra) -> None: ...
 
     def on_lost(self, item: ItemT_contra, reason: str, *, maybe_taken: bool) -> None:
-        """No answer will count. The item must not be current afterwards."""
+        """No answer will count. The item must not be current afterwards. ``maybe_taken``: the
+        leader may have carried the request out."""
 
     def on_error(self, error: Exception) -> None:
-        """One of these methods raised; everything is stopped."""
+        """One of these methods raised. All sending has stopped."""
 
 
 class Link(Generic[PartT]):
-    """The way to one broker. ``stream`` is opened when there is something to send."""
+    """The connection to one broker. ``stream`` is opened when there is something to send."""
 
     __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream")
 
     def __init__(self, broker_id: int, backoff: Backoff) -> None:
         self.broker_id = broker_id
         self.backoff = backoff
-        self.in_flight = 0  # requests without an answer
-        self.retry_at = 0.0  # not opened before
+        self.in_flight = 0  # the number of requests without an answer
+        self.retry_at = 0.0  # it is not opened before this time
         self.stream: BrokerStream[Response[PartT]] | None = None
 
 
@@ -137,7 +140,7 @@ class Sent(Generic[ItemT, PartT]):
     stream: BrokerStream[Response[PartT]]
     items: Sequence[ItemT]
     sent_at: float
-    deadline: float  # then the whole stream is given up
+    deadline: float  # the whole stream is given up then
 
 
 class LeaderRequests(Generic[ItemT, PartT]):
@@ -152,7 +155,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         *,
         max_in_flight: int | None = None,
     ) -> None:
-        """``max_in_flight``: of requests to one broker."""
+        """``max_in_flight``: the most unanswered requests to one broker."""
         self._view = view
         self._clock = view.world.clock
         self._method = method
@@ -160,11 +163,11 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self._client = client
         self._max_in_flight = max_in_flight
         self._links: dict[int, Link[PartT]] = {}
-        self._sent: dict[Sent[ItemT, PartT], None] = {}  # in the order of sending
+        self._sent: dict[Sent[ItemT, PartT], None] = {}  # in the order in which they were sent
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
-        self.is_stopped = False  # nothing is sent any more, and answers count no more
+        self.is_stopped = False  # nothing is sent any more, and answers do not count
         view.on_change.append(self.wake)
 
     def start(self) -> None:
@@ -178,7 +181,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self.is_stopped = True
 
     async def close(self) -> None:
-        """Stop at once. The client hears nothing any more of unanswered requests."""
+        """Stop at once. The client is not told about unanswered requests."""
         self.stop()
         tasks = [*self._background] if self._task is None else [self._task, *self._background]
         for task in tasks:
@@ -194,7 +197,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self._client.on_error(error)
 
     def in_flight(self, broker_id: int) -> int:
-        """Items sent to the broker and not answered."""
+        """The number of items sent to the broker and not answered."""
         return sum(len(sent.items) for sent in self._sent if sent.link.broker_id == broker_id)
 
     # ----------------------------------------------------------------------- the loop
@@ -220,7 +223,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
     # ------------------------------------------------------------------------ sending
 
     def ready_at(self, broker_id: int, now: float) -> float:
-        """When this broker may be sent something, as far as is known now."""
+        """The earliest time at which this broker may be sent something, as far as is known now."""
         link = self._link(broker_id)
         if self._max_in_flight is not None and link.in_flight >= self._max_in_flight:
             return now + LONGEST_PAUSE_S
@@ -229,7 +232,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
     def ask(
         self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
     ) -> None:
-        """Send a request; sets its correlation id."""
+        """Send a request. Sets its correlation id."""
         sent = self._open(broker_id, request, items, deadline)
         future = sent.stream.request(request.correlation_id, request.SerializeToString())
         future.add_done_callback(partial(self._on_done, sent, self._answered))
@@ -242,7 +245,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         deadline: float,
         on_handed_over: Callable[[ItemT], None],
     ) -> None:
-        """Send a request that has no answer; ``on_handed_over`` takes the place of one."""
+        """Send a request that has no answer. ``on_handed_over`` is called for each item instead."""
 
         def handed_over(sent: Sent[ItemT, PartT], _: None) -> None:
             for item in sent.items:
@@ -276,7 +279,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
     # ------------------------------------------------------------------------ answers
 
     def take_hint(self, item: ItemT, part: PartT) -> bool:
-        """Hear who leads by an answer. True if that is news, and usable at once."""
+        """Take the leader that an answer names. True if it is news and can be used at once."""
         leader = Leader(part.leader, part.leader_epoch)
         return self._view.hint(item.partition, item.topic_id, leader)
 
@@ -286,7 +289,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         take: Callable[[Sent[ItemT, PartT], Result], None],
         future: asyncio.Future[Result],
     ) -> None:
-        """A request has come to its end, this way or that."""
+        """A request has ended, with an answer or without."""
         del self._sent[sent]
         sent.link.in_flight -= 1
         self.wake()
@@ -331,22 +334,22 @@ class LeaderRequests(Generic[ItemT, PartT]):
             self._lose(item, sent, f"is unreachable ({error})", maybe_taken=maybe_taken)
 
     def _give_up_silent(self, now: float) -> float:
-        """Break streams off that owe an answer for too long; returns when the next one will."""
+        """Break off streams with an overdue answer. Returns when the next answer is overdue."""
         next_at = now + LONGEST_PAUSE_S
         for sent in list(self._sent):
             if sent.deadline > now:
                 next_at = min(next_at, sent.deadline)
                 continue
-            sent.stream.break_off("no answer in time")  # whatever else it owes is lost, too
+            sent.stream.break_off("no answer in time")  # its other answers are lost as well
             for item in sent.items:
                 self._lose(item, sent, f"did not answer within {now - sent.sent_at:.1f} s")
         return next_at
 
     def leave_deposed(self, now: float, silent_for_s: float | None = None) -> bool:
-        """Wait no more for leaders that were replaced, and may hang.
+        """Stop waiting for leaders that were replaced, since they may hang.
 
-        ``silent_for_s``: leave only those that were asked longer ago than that. Returns whether any
-        were, deposed or not.
+        ``silent_for_s``: only for requests older than that. Returns whether there were any such
+        requests, even if their leaders were not replaced.
         """
         any_is_silent = False
         for sent in self._sent:

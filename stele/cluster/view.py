@@ -1,7 +1,7 @@
 """A client's view of the cluster: brokers, topics and leaders, and how it is refreshed.
 
 It starts at any broker's Kafka port: DescribeCluster with endpoint type 3 answers the gRPC address
-of every broker. From then on all goes over gRPC.
+of every broker. Everything after that goes over gRPC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stele.world import Channel, RpcCode, RpcError
 log = logging.getLogger(__name__)
 
 GRPC_ENDPOINTS = 3
-"""DescribeCluster's endpoint type by which Stele's brokers answer their gRPC addresses."""
+"""The endpoint type of a DescribeCluster to which Stele's brokers answer with gRPC addresses."""
 
 BOOTSTRAP_ATTEMPT_S = 5.0
 MIN_ATTEMPT_S = 0.1
@@ -53,7 +53,7 @@ Answer = TypeVar("Answer")
 class TopicView:
     name: str
     topic_id: bytes
-    partitions: dict[int, Leader] = field(default_factory=dict)  # broker -1: no leader now
+    partitions: dict[int, Leader] = field(default_factory=dict)  # a broker of -1 means no leader
     available: list[int] = field(default_factory=list)  # partitions with a leader, ascending
 
     def set_leader(self, partition: int, leader: Leader) -> None:
@@ -62,14 +62,15 @@ class TopicView:
 
 
 class _Identity(NamedTuple):
-    """Which topic has a name, as of this offset of the cluster's metadata."""
+    """The topic id that belongs to a name, as of this offset of the cluster's metadata."""
 
     topic_id: bytes
     metadata_offset: int
 
 
 def error_code(number: int) -> ErrorCode:
-    """A number from the wire; one that this client does not know is a server's unknown error."""
+    """The error code of a number. One that this client does not know becomes
+    UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -77,7 +78,7 @@ def error_code(number: int) -> ErrorCode:
 
 
 class ClusterView:
-    """Shared by all that one client does. Refreshes are merged: one runs at a time."""
+    """The view of one client. Refreshes are merged: at most one runs at a time."""
 
     def __init__(self, config: ClientConfig, world: ClientWorld) -> None:
         self.config = config
@@ -85,20 +86,22 @@ class ClusterView:
         self.waiting = WaitReporter(config.on_wait, world.clock)
         self.cluster_id = ""
         self.controller_id = -1
-        self.on_change: list[Callable[[], None]] = []  # called after every refresh or hint
+        # Called after every refresh, and after every hint that is news.
+        self.on_change: list[Callable[[], None]] = []
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, TopicView] = {}
-        # The newest identity of each name ever heard; kept while the topic is missing.
+        # The newest known identity of each name. It is kept while the topic is missing.
         self._identities: dict[str, _Identity] = {}
-        self._topic_errors: dict[str, ErrorCode] = {}  # as of the last refresh
-        self._wanted: dict[str, None] = {}  # topics that refreshes ask for, in order of interest
+        self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
+        # Topics that refreshes ask for, in the order in which they were wanted.
+        self._wanted: dict[str, None] = {}
         self._channels: dict[BrokerAddress, Channel] = {}
         self._next_broker = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
         total_ms = config.total_timeout_ms
-        # Calls end by then, whatever their own time-outs say.
+        # All calls end by then, even if their own timeouts are later.
         self._give_up_at = (
             float("inf") if total_ms is None else world.clock.monotonic() + total_ms / 1000
         )
@@ -113,7 +116,7 @@ class ClusterView:
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """The leader as last heard; None while there is none, or it is not known."""
+        """The last known leader. None if there is none, or it is not known."""
         topic = self._topics.get(partition.topic)
         leader = topic.partitions.get(partition.partition) if topic else None
         if leader is None or leader.broker_id not in self._brokers:
@@ -129,10 +132,10 @@ class ClusterView:
         return self._topic_errors.get(name, ErrorCode.NONE)
 
     def hint(self, partition: TopicPartition, topic_id: bytes, leader: Leader) -> bool:
-        """An answer named the leader; taken if it is news. True if it is usable at once.
+        """Take the leader that an answer names, if that is news. True if it can be used at once.
 
-        ``topic_id``: of the topic that was asked for. A topic created anew under the same name
-        counts its leader epochs from 0: those of the deleted one say nothing about it.
+        ``topic_id``: that of the topic in the request. A topic that is created again under the same
+        name counts its leader epochs from 0, so the epochs of the deleted one mean nothing for it.
         """
         topic = self._topics.get(partition.topic)
         if topic is None or topic.topic_id != topic_id:
@@ -145,7 +148,8 @@ class ClusterView:
         return leader.broker_id in self._brokers
 
     def channel(self, broker_id: int) -> Channel:
-        """To a known broker; made once per address. RpcError where it is not known any more."""
+        """The channel to a known broker, one for each address. Raises RpcError if the broker is not
+        known any more."""
         address = self._brokers.get(broker_id)
         if address is None:
             raise RpcError(RpcCode.UNAVAILABLE, f"broker {broker_id} is not in the cluster now")
@@ -158,7 +162,7 @@ class ClusterView:
     # ---------------------------------------------------------------------- learning
 
     def want(self, topic: str) -> None:
-        """Refreshes shall ask for this topic from now on."""
+        """Refreshes ask for this topic from now on."""
         self._wanted.setdefault(topic)
 
     def unwant(self, topic: str) -> None:
@@ -175,17 +179,18 @@ class ClusterView:
         return age_s * 1000 > self.config.metadata_max_age_ms
 
     async def refresh(self) -> None:
-        """One round of Data.Metadata, begun after this call. Raises UnreachableError."""
+        """Refresh the view by a request that begins after this call. Raises UnreachableError."""
         if self._refreshing is not None and not self._refreshing.done():
             try:
                 await asyncio.shield(self._refreshing)
             except asyncio.CancelledError:
-                self._check_open()  # it was cancelled by `close`, not this caller
+                self._check_open()  # `close` has cancelled it, not this caller
                 raise
         await self._refresh()
 
     async def wait_for_topic(self, name: str, timeout_s: float) -> TopicView:
-        """The topic once it is known. ApiError UNKNOWN_TOPIC_OR_PARTITION at the deadline."""
+        """The topic, once it is known. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION at the
+        deadline."""
         self.want(name)
         deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
         backoff = client_backoff(self.config, self.world)
@@ -209,7 +214,7 @@ class ClusterView:
             pause_s = backoff.next_s()
             if self.world.clock.monotonic() + pause_s >= deadline:
                 raise cause
-            if backoff.failures > 2:  # brokers learn of a new topic a moment after its creation
+            if backoff.failures > 2:  # brokers hear of a new topic shortly after its creation
                 self.waiting.say(f"waiting for topic {name!r}: {cause}", f"topic {name}")
             await asyncio.sleep(pause_s)
         return topic
@@ -227,7 +232,7 @@ class ClusterView:
         response = await self.ask_any(
             "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
         )
-        # A broker that is cut off from the controllers would tell its old view for ever.
+        # A broker that is cut off from the controllers would give the same old view for ever.
         self.ask_another_first()
         if not self._closed:
             self._apply(response)
@@ -253,11 +258,12 @@ class ClusterView:
         self._tell()
 
     def _take_topic(self, news: data_pb2.MetadataResponse.Topic, metadata_offset: int) -> None:
-        """Take a broker's description of a topic, except for parts older than what is known.
+        """Take a broker's description of a topic, except for parts that are older than what is
+        known.
 
-        A slow broker may tell leaders of an older epoch, or the topic that had this name before. A
-        producer that went back to the earlier topic, and then forth again, would no longer know
-        which of its batches the present topic has, and would write them twice.
+        A slow broker may give leaders of an older epoch, or an earlier topic of the same name. A
+        producer that went back to the earlier topic, and forward again, would no longer know which
+        of its batches the current topic has, and would write them twice.
         """
         identity = self._identities.get(news.name)
         if identity is not None and identity.topic_id != news.topic_id:
@@ -290,7 +296,7 @@ class ClusterView:
         *,
         timeout_s: float | None = None,
     ) -> Answer:
-        """One attempt at one broker. Raises RpcError."""
+        """Ask one broker once. Raises RpcError."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
         answer = await self.channel(broker_id).call(
             method, request.SerializeToString(), timeout_s=timeout_s
@@ -309,21 +315,20 @@ class ClusterView:
         timeout_s: float | None = None,
         on_lost: Callable[[RpcError], None] = lambda error: None,
     ) -> Answer:
-        """One attempt at each known broker until one answers. Raises UnreachableError.
+        """Ask each known broker once, until one answers. Raises UnreachableError.
 
-        ``timeout_s``: for one attempt, where an answer takes its time. ``on_lost`` hears of each
-        attempt without an answer: it may have been carried out.
-
-        Bootstraps first if no broker is known, and again if none of the known ones answers.
+        ``timeout_s``: the time of one attempt, if an answer takes long. ``on_lost`` is called for
+        each attempt without an answer, since it may have been carried out. It bootstraps first if
+        no broker is known, and again if no known broker answers.
         """
         self._check_open()
-        causes: dict[int, str] = {}  # of each broker the last one
+        causes: dict[int, str] = {}  # the last failure of each broker
         for fresh in (False, True):
             if fresh or not self._brokers:
                 await self._find_brokers()
             for broker_id in self._in_turn():
                 if broker_id not in self._brokers:
-                    continue  # another task has learned meanwhile that it is gone
+                    continue  # another task has found out meanwhile that the broker is gone
                 try:
                     answer = await self.ask(
                         broker_id, method, request, parse, timeout_s=timeout_s or self.attempt_s
@@ -336,25 +341,27 @@ class ClusterView:
                 except asyncio.CancelledError:
                     on_lost(RpcError(RpcCode.CANCELLED, "given up while it was asked"))
                     raise
-                self._next_broker = broker_id  # the next question goes to one that lives
+                # The next request goes first to a broker that answers.
+                self._next_broker = broker_id
                 return answer
         reasons = "; ".join(causes.values()) or "none known"
         raise UnreachableError(f"no broker answers {method}: {reasons}")
 
     def ask_another_first(self) -> None:
-        """The next question goes to the broker after the one that answered last."""
+        """The next request goes first to the broker after the one that answered last."""
         self._next_broker += 1
 
     @property
     def attempt_s(self) -> float:
-        """A silent broker must not use up the whole time when there are others to ask."""
+        """The time of one attempt: a silent broker must not use up all the time if there are
+        others."""
         others = max(len(self._bootstrap), len(self._brokers))
         whole_s = self.left_s(self.config.default_api_timeout_ms / 1000)
         shared_s = max(whole_s / others, MIN_ATTEMPT_S)
         return min(self.config.request_timeout_ms / 1000, BOOTSTRAP_ATTEMPT_S, shared_s)
 
     def left_s(self, timeout_s: float) -> float:
-        """The time that a call of ``timeout_s`` has, from now on."""
+        """The time in seconds that a call with this timeout has from now on."""
         return max(0.0, min(timeout_s, self._give_up_at - self.world.clock.monotonic()))
 
     def _in_turn(self) -> list[int]:
@@ -411,10 +418,10 @@ class ClusterView:
     async def keep_asking(
         self, attempt: Callable[[], Awaitable[Answer]], what: str, timeout_s: float
     ) -> Answer:
-        """Repeat a call while it fails in a way that may pass, at most ``timeout_s`` long.
+        """Repeat a call while it fails for a passing reason, for at most ``timeout_s``.
 
-        The last failure is raised, as ApiError or UnreachableError. An attempt that is under way
-        at the deadline is cancelled.
+        Raises the last failure, as ApiError or UnreachableError. An attempt that is under way at
+        the deadline is cancelled.
         """
         deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
         backoff = client_backoff(self.config, self.world)

@@ -1,4 +1,4 @@
-"""How clients wait: how long between attempts, and saying why."""
+"""How long clients wait between attempts, and how they report it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from stele.world import Clock
 
 
 def client_backoff(config: ClientConfig, world: ClientWorld) -> Backoff:
-    """``retry_backoff_ms`` to ``retry_backoff_max_ms``, spread."""
+    """Pauses from ``retry_backoff_ms`` to ``retry_backoff_max_ms``, with random variation."""
     return Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.rng)
 
 
 class WaitReporter:
-    """Tells the user why the client waits: each reason at most once per ``every_s`` seconds."""
+    """Tells the user why the client waits, each reason at most once per ``every_s`` seconds."""
 
     def __init__(self, on_wait: OnWait, clock: Clock, *, every_s: float = 1.0) -> None:
         self._on_wait = on_wait
@@ -22,7 +22,7 @@ class WaitReporter:
         self._last: dict[str, float] = {}
 
     def say(self, reason: str, key: str | None = None) -> None:
-        """``key`` names the kind of reason where its text varies."""
+        """Report a reason. ``key`` identifies the kind of reason if its text varies."""
         now = self._clock.monotonic()
         name = key or reason
         if now - self._last.get(name, -self._every_s) < self._every_s:

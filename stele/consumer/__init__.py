@@ -1,5 +1,5 @@
 """Reading records.
 
-``consumer`` is the face; ``fetcher`` fetches ahead from leaders; ``positions`` keep what was
-fetched and where the consumer stands; ``offset_lookup`` finds where it starts.
+``consumer`` has the public class, ``fetcher`` fetches ahead from leaders, ``positions`` hold the
+consumer's offsets and what was fetched, and ``offset_lookup`` finds the offsets to begin with.
 """

@@ -1,4 +1,4 @@
-"""The asyncio consumer: partitions assigned by hand, offsets kept by the caller."""
+"""The asyncio consumer. The user assigns partitions by hand and stores offsets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stop fetching and release all resources. Idempotent."""
         if not self._closed:
             self._closed = True
             await self._fetcher.close()
@@ -65,7 +65,7 @@ class Consumer:
     # --------------------------------------------------------------------- assignment
 
     def assign(self, partitions: Iterable[PartitionArgument]) -> None:
-        """Read exactly these from now on. Partitions that stay keep their position."""
+        """Read exactly these partitions from now on. Partitions that stay keep their position."""
         self._check_open()
         names = [TopicPartition(*each) for each in partitions]
         kept = {name: self._positions[name] for name in names if name in self._positions}
@@ -84,26 +84,29 @@ class Consumer:
         return list(self._positions)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record handed out is the one at ``offset``, or the first one after it."""
+        """The next record returned is the one at ``offset``, or the first one after it."""
         if offset < 0:
             raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
         self._position_of(topic, partition).seek(offset)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
-        """To the log's start as it is when first needed; none given: all assigned."""
+        """Go to the log start offset as it is when the next record is needed. Without arguments: in
+        all assigned partitions."""
         for name in partitions or self.assignment():
             self._position_of(*name).look_up(EARLIEST)
         self._fetcher.wake()
 
     def seek_to_end(self, *partitions: PartitionArgument) -> None:
-        """To the high watermark as it is when first needed; none given: all assigned."""
+        """Go to the high watermark as it is when the next record is needed. Without arguments: in
+        all assigned partitions."""
         for name in partitions or self.assignment():
             self._position_of(*name).look_up(LATEST)
         self._fetcher.wake()
 
     def pause(self, *partitions: PartitionArgument) -> None:
-        """Hand out nothing of these until ``resume``; what is fetched stays. None given: all."""
+        """Return no records of these partitions until ``resume``. What is fetched stays. Without
+        arguments: of all."""
         for name in partitions or self.assignment():
             self._position_of(*name).paused = True
 
@@ -122,10 +125,11 @@ class Consumer:
     ) -> list[ConsumerRecord]:
         """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
 
-        Returns as soon as there are any, and an empty list after ``timeout_ms`` without. In order
-        per partition. Raises what stops a partition, until a seek: OffsetOutOfRangeError,
-        UnreadableBatchError, ApiError. UNKNOWN_TOPIC_OR_PARTITION, of a partition that has been
-        missing for ``default_api_timeout_ms``, lasts only until there is one of that name.
+        Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
+        Records of a partition are in order. Raises the error that stops a partition, again at each
+        poll until a seek: OffsetOutOfRangeError, UnreadableBatchError, ApiError.
+        UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
+        ends when a partition of that name exists again.
         """
         self._check_open()
         limit = max_records or self._config.max_poll_records
@@ -146,7 +150,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record; waits for it as long as it takes."""
+        """The next record. Waits for it without a limit."""
         while True:
             if records := await self.poll(1, timeout_ms=60_000):
                 return records[0]
@@ -161,7 +165,8 @@ class Consumer:
                         limit - len(taken), check_crcs=self._config.check_crcs
                     )
                 except UnreadableBatchError as error:
-                    position.error = error  # for the next poll: what others gave is not lost
+                    # Raised by the next poll: records of other partitions are not lost.
+                    position.error = error
                     self._fetcher.announce()
                     continue
                 taken = taken + records if taken else records
@@ -169,7 +174,7 @@ class Consumer:
                 if len(taken) >= limit:
                     break
         if served:
-            for name in served:  # behind the others: the next poll begins with those
+            for name in served:  # moved behind the others, with which the next poll begins
                 self._positions[name] = self._positions.pop(name)
             self._fetcher.wake()
         return taken
@@ -184,7 +189,7 @@ class Consumer:
     # ------------------------------------------------------------------------ offsets
 
     async def position(self, topic: str, partition: int) -> int:
-        """Offset of the next record to be handed out; looked up if need be."""
+        """The offset of the next record to be returned. It is looked up if it is not known yet."""
         position = self._position_of(topic, partition)
         self._fetcher.start()
         while position.offset is None:
@@ -204,7 +209,7 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[PartitionArgument]
     ) -> dict[TopicPartition, int]:
-        """High watermarks: a consumer at this offset has read everything there is."""
+        """The high watermarks. A consumer at this offset has read everything there is."""
         return await self._offsets_at(partitions, LATEST)
 
     async def _offsets_at(
@@ -218,7 +223,8 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps_ms: Mapping[PartitionArgument, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Of each partition the first record at or after a time; None where there is none."""
+        """For each partition the first record at or after a time in milliseconds; None if there is
+        none."""
         self._check_open()
         for name, timestamp_ms in timestamps_ms.items():
             if timestamp_ms < 0:
@@ -228,7 +234,7 @@ class Consumer:
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partition numbers; waits for the topic at most default_api_timeout_ms."""
+        """The topic's partition numbers. Waits for the topic for at most default_api_timeout_ms."""
         self._check_open()
         timeout_s = self._config.default_api_timeout_ms / 1000
         view = await self._view.wait_for_topic(topic, timeout_s)

@@ -1,4 +1,4 @@
-"""Fetches for a consumer: ahead of what is polled, from each partition's leader."""
+"""Fetches records for a consumer from partition leaders, ahead of its polls."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class Item:
 
     @property
     def is_current(self) -> bool:
-        """Whether nobody sought elsewhere meanwhile."""
+        """Whether there was no seek since the fetch was sent."""
         return self.position.in_flight and self.position.generation == self.generation
 
 
 class Fetcher:
-    """``positions`` is the consumer's own mapping of what is assigned; it may change any time."""
+    """Fetches for ``positions``, the consumer's own mapping of assigned partitions. It may change
+    at any time."""
 
     def __init__(
         self,
@@ -57,10 +58,11 @@ class Fetcher:
         self._requests: LeaderRequests[Item, Answer] = LeaderRequests(
             view, "/stele.v1.Data/Fetch", data_pb2.FetchResponse.FromString, self
         )
-        self._news = asyncio.Event()  # something to poll: records, an error, a position
+        # Set when there is something to poll: records, an error, a position.
+        self._news = asyncio.Event()
         self._lookup = OffsetLookup(view)
         self._looking_up: asyncio.Task[None] | None = None
-        self.failure: SteleError | None = None  # nothing is fetched any more
+        self.failure: SteleError | None = None  # if set, nothing is fetched any more
 
     def start(self) -> None:
         self._requests.start()
@@ -69,7 +71,7 @@ class Fetcher:
         self._requests.wake()
 
     async def wait_for_news(self, timeout_s: float) -> bool:
-        """Until there may be something new to poll; False if the time is over."""
+        """Wait until there may be something new to poll. False if there was nothing in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -81,7 +83,7 @@ class Fetcher:
         self._news.set()
 
     def forget_news(self) -> None:
-        """Before looking at the positions: what comes afterwards is news again."""
+        """Call this before you look at the positions: whatever comes afterwards is news again."""
         self._news.clear()
 
     async def close(self) -> None:
@@ -99,7 +101,7 @@ class Fetcher:
     # ----------------------------------------------------------------------- fetching
 
     def turn(self, now: float) -> float:
-        """Ask for all that may be asked for now; returns when there may be more."""
+        """Fetch everything that may be fetched now. Returns the time when there may be more."""
         self._requests.leave_deposed(now)
         return self._fetch_ready(now)
 
@@ -215,7 +217,8 @@ class Fetcher:
             self._news.set()
 
     def _out_of_range(self, position: PartitionPosition, answer: Answer) -> None:
-        """Decided only when what was fetched before is polled: it is still good."""
+        """Remember an OFFSET_OUT_OF_RANGE until everything fetched before, which is still good, was
+        polled."""
         if position.has_buffer:
             position.retry.at = self._clock.monotonic() + self._config.fetch_max_wait_ms / 1000
             return
@@ -236,7 +239,7 @@ class Fetcher:
     def on_lost(self, item: Item, reason: str, *, maybe_taken: bool) -> None:
         position = item.position
         position.in_flight = False
-        position.generation += 1  # an answer may come all the same
+        position.generation += 1  # its answer may still arrive
         position.retry.failed_leader = item.leader
         position.retry.postpone(reason, self._clock.monotonic())
 
@@ -252,13 +255,13 @@ class Fetcher:
             self._looking_up = task
 
     async def _look_up_positions(self) -> None:
-        """Find the start of every partition that has none, by its reset."""
+        """Look up an offset for every partition that has none, according to its reset."""
         wanted: dict[TopicPartition, int] = {}
         found_by: dict[TopicPartition, tuple[PartitionPosition, int]] = {}
         for name, position in list(self._positions.items()):
             if position.offset is not None or position.error is not None:
                 continue
-            if is_gone(self._view, name):  # its return is waited for elsewhere
+            if is_gone(self._view, name):  # another method waits for its return
                 continue
             if position.reset_to is None:
                 policy = self._config.auto_offset_reset

@@ -1,4 +1,5 @@
-"""Asks partitions' leaders for offsets: the earliest, the latest, the first at or after a time."""
+"""Requests to partition leaders for offsets: the earliest, the latest, the first at or after a
+time."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from stele.wire.v1 import data_pb2
 
 
 class OffsetLookup(LeaderQuestions):
-    """By timestamp: in ms, or EARLIEST or LATEST."""
+    """Finds offsets by timestamp: in milliseconds, or EARLIEST or LATEST."""
 
     doing = "looking up offsets"
 

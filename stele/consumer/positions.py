@@ -1,4 +1,4 @@
-"""Where a consumer stands in each of its partitions, and what was fetched ahead of that."""
+"""A consumer's position in each of its partitions, and the records fetched ahead."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ LATEST = -1
 
 
 class FetchedBatch(NamedTuple):
-    data: bytes  # the whole answer; batches of one answer share it
+    data: bytes  # all batches of the answer, which share these bytes
     start: int
     header: BatchHeader
 
 
 class PartitionPosition:
-    """One assigned partition."""
+    """One assigned partition of a consumer."""
 
     def __init__(self, partition: TopicPartition, retry: PartitionRetry) -> None:
         self.partition = partition
         self.retry = retry
-        self.offset: int | None = None  # of the next record to hand out; None: to be looked up
-        self.reset_to: int | None = None  # by which timestamp it is looked up: EARLIEST or LATEST
-        self.fetch_offset = 0  # of the next fetch; at or past ``offset``
-        self.generation = 0  # raised by every seek: an answer to an earlier fetch is not taken
+        # Offset of the next record to return; None: not looked up yet.
+        self.offset: int | None = None
+        self.reset_to: int | None = None  # the timestamp for the look-up: EARLIEST or LATEST
+        self.fetch_offset = 0  # offset of the next fetch; never below ``offset``
+        self.generation = 0  # each seek raises it, and answers to earlier fetches are ignored
         self.paused = False
         self.in_flight = False
-        self.error: SteleError | None = None  # raised by poll, until a seek
+        self.error: SteleError | None = None  # poll raises it until a seek
         self.high_watermark = -1
-        self.lost_since: float | None = None  # since when there has been no such partition
-        self.gone: ApiError | None = None  # raised by poll while there has been none for long
+        # Since when the partition does not exist; None if it does.
+        self.lost_since: float | None = None
+        # Poll raises it while the partition has been missing for long.
+        self.gone: ApiError | None = None
         self.buffered_bytes = 0
         self._batches: deque[FetchedBatch] = deque()
-        self._records: deque[ConsumerRecord] = deque()  # of one batch, decoded; all >= ``offset``
+        # Decoded records of one batch, none below ``offset``.
+        self._records: deque[ConsumerRecord] = deque()
 
     def seek(self, offset: int) -> None:
         self._start_over()
         self.offset = self.fetch_offset = offset
 
     def look_up(self, timestamp: int) -> None:
-        """Go to the earliest or latest offset, as soon as it is known."""
+        """Go to the earliest or latest offset as soon as it is known."""
         self._start_over()
         self.offset = None
         self.reset_to = timestamp
@@ -56,7 +60,7 @@ class PartitionPosition:
         return self.error or self.gone
 
     def is_there(self) -> None:
-        """The partition exists, perhaps anew under its name."""
+        """The partition exists, perhaps as a new one under the same name."""
         self.lost_since = None
         self.gone = None
 
@@ -81,7 +85,7 @@ class PartitionPosition:
         return bool(self._records or self._batches)
 
     def take_fetched(self, data: bytes) -> None:
-        """Add an answer's batches. Raises BatchError for bytes that are not whole batches."""
+        """Add the batches of an answer. Raises BatchError unless the bytes are whole batches."""
         end = 0
         for start, header in batches(data):
             end = start + header.size_bytes
@@ -94,8 +98,8 @@ class PartitionPosition:
             raise PartialBatchError(f"{self.partition}: {len(data)} bytes are not a whole batch")
 
     def hand_out(self, max_records: int, *, check_crcs: bool) -> list[ConsumerRecord]:
-        """Up to so many records from the buffer; moves the position. Raises UnreadableBatchError,
-        if need be again and again."""
+        """Take up to ``max_records`` records from the buffer, and move the position. Raises
+        UnreadableBatchError at each call that meets an unreadable batch first."""
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
             if not self._records:
@@ -104,7 +108,8 @@ class PartitionPosition:
                 try:
                     self._open_batch(check_crcs)
                 except UnreadableBatchError:
-                    if taken:  # it is met again by the next call, which has nothing to lose
+                    # The next call meets the batch again, and then has no records to lose.
+                    if taken:
                         break
                     raise
                 continue
@@ -148,7 +153,8 @@ class PartitionPosition:
             self._leave_batch()
 
     def _leave_batch(self) -> None:
-        """The first batch is handed out; offsets that compaction took away are passed over."""
+        """Leave the first batch, all of whose records were taken. The position skips offsets that
+        compaction has removed."""
         header = self._batches.popleft().header
         self.buffered_bytes -= header.size_bytes
         self.offset = max(self.offset or 0, header.next_offset)
