@@ -1,7 +1,7 @@
-"""What errors mean: all that Stele answers, in a sentence each.
+"""The meaning of every error that Stele answers, in one sentence.
 
-The comments of proto/stele/v1/errors.proto are made of them, and an answer that has nothing more
-precise to say has the sentence as its message.
+The comments of proto/stele/v1/errors.proto are made from these. An answer without a more precise
+message has the sentence as its message.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ MEANINGS: Mapping[ErrorCode, str] = {
 
 
 def explain(number: int, message: str = "") -> str:
-    """``message`` where there is one, else what the error means; "" where there is no error."""
+    """``message`` if there is one, otherwise the meaning of the error; "" if there is no error."""
     if message or number == ErrorCode.NONE:
         return message
     try:

@@ -1,6 +1,7 @@
 """Kafka's protocol error codes, and the exceptions that carry them.
 
-Numbers, names and which are retriable: https://kafka.apache.org/protocol#protocol_error_codes
+Their numbers, names and whether they are retriable:
+https://kafka.apache.org/protocol#protocol_error_codes
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """A protocol error code. ``UNKNOWN_SERVER_ERROR`` is always a bug or a broken disk."""
+    """A protocol error code. ``UNKNOWN_SERVER_ERROR`` always means a bug or a broken disk."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -176,11 +177,11 @@ _RETRIABLE = frozenset(
 
 
 class SteleError(Exception):
-    """The root of everything that Stele raises on purpose."""
+    """The base class of all exceptions that Stele raises on purpose."""
 
 
 class ApiError(SteleError):
-    """A request was refused; ``code`` says why in the protocol's terms, ``str()`` in words."""
+    """A request was refused. ``code`` is the protocol's reason, ``str()`` gives it in words."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
@@ -189,9 +190,9 @@ class ApiError(SteleError):
 
 
 class OutcomeUnknownError(ApiError):
-    """Whether the change took place, or still will, is not known.
+    """It is unknown whether a change took effect, or still will.
 
-    The same request with the same id, ``request_id``, finds out: it takes effect once at most.
+    The same request with the same id, ``request_id``, finds out: it takes effect at most once.
     """
 
     def __init__(self, message: str, request_id: bytes = b"", cause: str = "") -> None:
@@ -201,7 +202,7 @@ class OutcomeUnknownError(ApiError):
 
     @classmethod
     def because(cls, cause: str, request_id: bytes = b"") -> OutcomeUnknownError:
-        """With what to do about it after the cause."""
+        """An error whose message adds to the cause what the caller can do."""
         if request_id:
             way_out = f"the request id {request_id.hex()}, sent again, finds out"
         else:
@@ -211,7 +212,7 @@ class OutcomeUnknownError(ApiError):
 
 
 class ConfigError(SteleError):
-    """An option has a value that cannot be; the text names option, value and what is allowed."""
+    """An option has an invalid value. The text names the option, the value and what is allowed."""
 
 
 class ClosedError(SteleError):
@@ -219,18 +220,19 @@ class ClosedError(SteleError):
 
 
 class UnreachableError(SteleError):
-    """No broker could be reached in time; the text names those tried and the last cause."""
+    """No broker could be reached in time. The text names those that were tried and the last
+    cause."""
 
 
 class BufferFullError(SteleError):
-    """The producer's buffer is full: wait for deliveries, or use the call that waits itself."""
+    """The producer's buffer is full. Wait for deliveries, or use a call that waits itself."""
 
 
 class DeliveryTimeoutError(ApiError):
     """A record was not acknowledged within ``delivery_timeout_ms``.
 
-    ``maybe_written`` says whether it may have been written all the same: True when an attempt was
-    left without an answer, False when no attempt can have succeeded (sending it again is safe).
+    ``maybe_written`` says whether it may have been written all the same. True: an attempt had no
+    answer. False: no attempt can have succeeded, so the record can safely be sent again.
     """
 
     def __init__(self, message: str, *, maybe_written: bool) -> None:
@@ -239,14 +241,15 @@ class DeliveryTimeoutError(ApiError):
 
 
 class SequenceError(ApiError):
-    """The broker's memory of an idempotent producer contradicts the producer's own.
+    """The broker's state of an idempotent producer contradicts the producer's own.
 
-    Acknowledged records may be missing, or another instance fenced this one. Nothing is sent again.
+    Acknowledged records may be missing, or another instance has fenced this one. Nothing is sent
+    any more.
     """
 
 
 class OffsetOutOfRangeError(ApiError):
-    """A consumer's position is outside of the log and ``auto_offset_reset`` is ``none``."""
+    """A consumer's position is outside of the log, and ``auto_offset_reset`` is ``none``."""
 
     def __init__(self, topic: str, partition: int, offset: int, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -258,8 +261,9 @@ class OffsetOutOfRangeError(ApiError):
 class UnreadableBatchError(ApiError):
     """A consumer has come to a record batch that it cannot read.
 
-    Its records are from ``offset`` up to and without ``next_offset``. Each poll raises this until a
-    seek: ``consumer.seek(error.topic, error.partition, error.next_offset)`` leaves them out.
+    Its records are from ``offset`` up to, but not including, ``next_offset``. Each poll raises this
+    error until a seek: ``consumer.seek(error.topic, error.partition, error.next_offset)`` skips the
+    batch.
     """
 
     def __init__(
@@ -277,9 +281,9 @@ class UnreadableBatchError(ApiError):
 
 
 class BulkError(ApiError):
-    """Some items of one request were refused: ``failed`` has each with its error.
+    """Some items of one request were refused. ``failed`` has each of them with its error.
 
-    ``code`` is the first one's; ``succeeded`` holds the results of the others.
+    ``code`` is that of the first one. ``succeeded`` has the results of the others.
     """
 
     def __init__(self, failed: dict[str, ApiError], succeeded: list[object]) -> None:

@@ -1,4 +1,4 @@
-"""The real world, as far as a client needs it: clock, randomness, TCP and gRPC channels.
+"""The parts of the real world that a client needs: clock, randomness, TCP and gRPC channels.
 
 The server's half (listening, serving) builds on this in ``runtime/real``.
 """
@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# The C core reads it once, at import: its informational lines would land on a user's terminal.
+# The C core reads it once, at import. Otherwise its informational lines would appear on a user's
+# terminal.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 import grpc
@@ -23,18 +24,18 @@ from stele.world import Channel, Connector, Rng, RpcCode, RpcError, Stream
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
-# gRPC's own back-off starts at one second: a peer that has restarted would be found seconds late.
+# gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # A peer that has gone silent is given up after 15 s, so that streams to it do break.
+    # A silent peer is given up after 15 s, so that streams to it break.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # An HTTP proxy of the environment is for the internet, not for a cluster.
+    # An HTTP proxy in the environment is meant for the internet, not for a cluster.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -47,7 +48,7 @@ _RPC_CODES = {
     grpc.StatusCode.INTERNAL: RpcCode.INTERNAL,
 }
 
-# CLOCK_BOOTTIME goes on while the machine sleeps, which a session timeout must notice.
+# CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.
 _MONOTONIC_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -67,17 +68,17 @@ def real_rng() -> Rng:
 
 
 def grpc_target(host: str, port: int) -> str:
-    """gRPC's spelling of an address; an IPv6 host gets its brackets."""
+    """An address in gRPC's form: an IPv6 host gets brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def rpc_error_of(error: grpc.aio.AioRpcError) -> RpcError:
-    """The same failure in the words of ``stele.world``."""
+    """The same failure as an error of ``stele.world``."""
     return RpcError(_RPC_CODES.get(error.code(), RpcCode.INTERNAL), error.details() or "")
 
 
 def _being_cancelled() -> bool:
-    """Whether the current task was asked to stop (and it is not just its call that was)."""
+    """Whether the current task itself is being cancelled, and not only its call."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -85,11 +86,11 @@ def _being_cancelled() -> bool:
 class RealStream:
     """The client's end of a bidirectional gRPC stream.
 
-    Cancelling a pending ``send`` or ``receive`` cancels the whole stream: that is gRPC's rule.
+    If a pending ``send`` or ``receive`` is cancelled, gRPC cancels the whole stream.
     """
 
     def __init__(self, open_call: Callable[[], Any]) -> None:
-        self._sending = asyncio.Lock()  # gRPC takes one outstanding write per stream
+        self._sending = asyncio.Lock()  # gRPC allows one outstanding write per stream
         self._closed = False
         self._may_write = False
         self._call: Any = None
@@ -136,8 +137,8 @@ class RealStream:
             self._call.cancel()
 
     async def _wait_to_write(self) -> None:
-        """Wait until the call has begun or has ended: gRPC's own ``write`` does not notice when a
-        call is cancelled before it has begun, and would wait for ever."""
+        """Wait until the call has begun or ended. gRPC's own ``write`` does not notice when a call
+        is cancelled before it has begun, and would wait for ever."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end(_: object) -> None:
@@ -150,7 +151,8 @@ class RealStream:
             await asyncio.wait((begun, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
             begun.cancel()
-            await asyncio.gather(begun, return_exceptions=True)  # `write` tells why it ended
+            # `write` raises the reason why it ended.
+            await asyncio.gather(begun, return_exceptions=True)
         self._may_write = True
 
     def _check_open(self) -> None:
@@ -158,7 +160,7 @@ class RealStream:
             raise RpcError(RpcCode.CANCELLED, "the stream was closed")
 
     async def _final_error(self, detail: str) -> RpcError:
-        """The error that a finished call ended with; ``detail`` if it gives no details."""
+        """The error of a call that has ended; ``detail`` if the call gives no details."""
         if not self._call.done():
             return RpcError(RpcCode.INTERNAL, detail)
         code = await self._call.code()
@@ -170,7 +172,7 @@ class RealStream:
 
 
 class RealChannel:
-    """A gRPC channel: connects at the first call, reconnects by itself."""
+    """A gRPC channel. It connects at the first call and reconnects by itself."""
 
     def __init__(self, host: str, port: int) -> None:
         self._channel = grpc.aio.insecure_channel(grpc_target(host, port), CHANNEL_OPTIONS)
@@ -218,7 +220,7 @@ class RealConnector:
 
 
 def set_no_delay(transport: asyncio.Transport) -> None:
-    """Small frames leave at once: answers do not wait for Nagle's algorithm."""
+    """Send small frames at once: answers must not wait for Nagle's algorithm."""
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,7 +1,7 @@
-"""The plain synchronous face: the asyncio clients on one background thread.
+"""The synchronous clients: the asyncio clients on one background thread.
 
 All clients of a process share one event loop in one daemon thread. Methods may be called from any
-thread; a consumer's from one thread at a time.
+thread, those of a consumer from one thread at a time.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from stele.records import ConsumerRecord, OffsetAndTimestamp, RecordMetadata
 Result = TypeVar("Result")
 
 MAX_HANDED_OVER = 10_000
-"""Records on their way from the caller's thread to the loop's; more make the caller wait."""
+"""The most records on their way from the caller's thread to the loop. Beyond it the caller
+waits."""
 PUMP_INTERVAL_S = 0.001
 MAX_IDLE_ROUNDS = 5
-"""Rounds without a record after which the loop waits to be woken by the next one."""
+"""After this many rounds without a record the loop waits until the next record wakes it."""
 
 
 class _LoopThread:
-    """The loop that all clients of the process share, started by the first one.
+    """The event loop of all clients of the process. The first client starts it.
 
-    It runs until the process ends: gRPC's poller stays bound to the loop that it first met.
+    It runs until the process ends, because gRPC's poller stays bound to its first loop.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class _LoopThread:
 
     @staticmethod
     def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        # Ctrl-C while the process ends already: the thread is a daemon, nothing needs it to end.
+        # Ctrl-C may come while the process ends. The daemon thread need not end.
         with contextlib.suppress(KeyboardInterrupt):
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=1.0)
@@ -82,9 +83,9 @@ _shared = _LoopThread()
 
 
 class Delivery:
-    """What ``Producer.send`` returns: a future's methods at a fraction of its cost.
+    """The result of ``Producer.send``: the methods of a future at a fraction of its cost.
 
-    One lock serves all of them, held for a few instructions at a time.
+    One lock serves all deliveries. It is held for a few instructions at a time.
     """
 
     __slots__ = ("_callbacks", "_error", "_metadata")
@@ -109,7 +110,7 @@ class Delivery:
         return self._metadata
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait; the record's error, None if it was acknowledged. Raises TimeoutError."""
+        """Wait for the record's error; None if it was acknowledged. Raises TimeoutError."""
         self._wait(timeout_s)
         return self._error
 
@@ -122,11 +123,11 @@ class Delivery:
         function(self)
 
     def set_result(self, metadata: RecordMetadata) -> None:
-        """For the producer."""
+        """Only the producer calls this."""
         self._resolve(metadata, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """For the producer."""
+        """Only the producer calls this."""
         self._resolve(None, error)
 
     def _resolve(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
@@ -151,14 +152,14 @@ class Delivery:
 
 
 class _Face:
-    """The common part of the three synchronous clients."""
+    """The common base of the three synchronous clients."""
 
     def __init__(self) -> None:
         self._loop = _shared.get()
         self._is_open = True
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run on the loop and wait. Ctrl-C stops the waiting and the work."""
+        """Run a coroutine on the loop and wait for it. Ctrl-C cancels it."""
         if not self._is_open:
             work.close()
             raise ClosedError("the client is closed")
@@ -214,10 +215,10 @@ class Producer(_Face):
         self._producer = self._do(lambda: aio.Producer(bootstrap_servers, world=world, **options))
         self._known_topics: set[str] = set()
         self._handed_over: deque[tuple[Delivery, tuple[Any, ...]]] = deque()
-        self._changed = threading.Condition()  # guards what stands below
+        self._changed = threading.Condition()  # guards the attributes below
         self._is_pumping = False
-        self._moving = asyncio.Lock()  # one round at a time
-        self._refusal: SteleError | None = None  # the first since the last flush
+        self._moving = asyncio.Lock()  # only one round runs at a time
+        self._refusal: SteleError | None = None  # the first refusal since the last flush
 
     def send(
         self,
@@ -228,10 +229,10 @@ class Producer(_Face):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Take a record; the delivery gets its RecordMetadata or its error.
+        """Accept a record. The delivery gets its RecordMetadata or its error.
 
-        Waits while the topic is not known (ApiError after ``max_block_ms``) and while the buffer is
-        full. Waiting for each single delivery costs ``linger_ms`` each.
+        This waits while the topic is not known (ApiError after ``max_block_ms``) and while the
+        buffer is full. Waiting for each single delivery costs ``linger_ms`` each.
         """
         if not self._is_open:
             raise ClosedError("the producer is closed")
@@ -254,10 +255,10 @@ class Producer(_Face):
         self._pump_task = self._loop.create_task(self._pump())
 
     async def _pump(self) -> None:
-        """On the loop: move what was handed over into the producer's buffer.
+        """Runs on the loop: moves records that callers handed over into the producer's buffer.
 
-        This works in rounds. If each record of a busy caller woke the loop, each would cost a
-        change of threads.
+        It works in rounds. If each record of a busy caller woke the loop, each would cost a change
+        of threads.
         """
         idle_rounds = 0
         while True:
@@ -272,7 +273,7 @@ class Producer(_Face):
                 await asyncio.sleep(PUMP_INTERVAL_S)
 
     async def _move(self) -> int:
-        """One round; returns how many records were moved. Rounds keep the order of the records."""
+        """One round. Returns how many records were moved. Rounds keep the order of the records."""
         async with self._moving:
             with self._changed:
                 taken = list(self._handed_over)
@@ -294,9 +295,9 @@ class Producer(_Face):
         return self._run(self._producer.partitions_for(topic))
 
     def flush(self) -> None:
-        """Wait until all that was sent before is delivered or has failed.
+        """Wait until everything sent before is delivered or has failed.
 
-        Raises the first failure since the flush before, once.
+        Raises the first failure since the previous flush, once.
         """
         self._run(self._move_and_flush())
         refusal, self._refusal = self._refusal, None
@@ -304,7 +305,7 @@ class Producer(_Face):
             raise refusal
 
     def close(self) -> None:
-        """Deliver what was sent, then let go. Raises as ``flush`` does. Idempotent."""
+        """Deliver everything, then release all resources. Raises as ``flush`` does. Idempotent."""
         if not self._is_open:
             return
         try:
@@ -313,7 +314,8 @@ class Producer(_Face):
             self.abort()
 
     def abort(self) -> None:
-        """Let go at once: what is not delivered yet fails with ClosedError. Idempotent."""
+        """Release all resources at once. What is not delivered yet fails with ClosedError.
+        Idempotent."""
         if not self._is_open:
             return
         try:
@@ -353,10 +355,10 @@ class Consumer(_Face):
     ) -> None:
         super().__init__()
         self._consumer = self._do(lambda: aio.Consumer(bootstrap_servers, world=world, **options))
-        self._ahead: deque[ConsumerRecord] = deque()  # polled by iteration, not yet handed out
+        self._ahead: deque[ConsumerRecord] = deque()  # polled by the iterator and not returned yet
 
     def close(self) -> None:
-        """Idempotent."""
+        """Release all resources. Idempotent."""
         if not self._is_open:
             return
         try:
@@ -365,7 +367,7 @@ class Consumer(_Face):
             self._is_open = False
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these from now on. Partitions that stay keep their position."""
+        """Read exactly these partitions from now on. Partitions that stay keep their position."""
         names = [TopicPartition(*each) for each in partitions]
         self._put_back()
         self._do(self._consumer.assign, names)
@@ -374,7 +376,7 @@ class Consumer(_Face):
         return self._do(self._consumer.assignment)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record handed out is the one at ``offset``, or the first one after it."""
+        """The next record returned is the one at ``offset``, or the first one after it."""
         self._put_back()
         self._do(self._consumer.seek, topic, partition, offset)
 
@@ -387,7 +389,7 @@ class Consumer(_Face):
         self._do(self._consumer.seek_to_end, *partitions)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand out nothing of these until ``resume``. None given: all."""
+        """Return no records of these partitions until ``resume``. Without arguments: of all."""
         self._put_back()
         self._do(self._consumer.pause, *partitions)
 
@@ -400,7 +402,7 @@ class Consumer(_Face):
     def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
     ) -> list[ConsumerRecord]:
-        """Records of the assigned partitions; an empty list after ``timeout_ms`` without any."""
+        """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
         self._put_back()
         return self._run(self._consumer.poll(max_records, timeout_ms))
 
@@ -408,13 +410,13 @@ class Consumer(_Face):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; waits for it as long as it takes."""
+        """The next record. Waits for it without a limit."""
         while not self._ahead:
             self._ahead.extend(self._run(self._consumer.poll(timeout_ms=1000)))
         return self._ahead.popleft()
 
     def position(self, topic: str, partition: int) -> int:
-        """Offset of the next record to be handed out; looked up if need be."""
+        """The offset of the next record to be returned. It is looked up if necessary."""
         self._put_back()
         return self._run(self._consumer.position(topic, partition))
 
@@ -422,20 +424,20 @@ class Consumer(_Face):
         return self._run(self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """High watermarks: a consumer at this offset has read everything there is."""
+        """The high watermarks. A consumer at this offset has read everything there is."""
         return self._run(self._consumer.end_offsets(partitions))
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Of each partition the first record at or after a time; None where there is none."""
+        """For each partition the first record at or after a time in ms; None if there is none."""
         return self._run(self._consumer.offsets_for_times(timestamps_ms))
 
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._consumer.partitions_for(topic))
 
     def _put_back(self) -> None:
-        """Drop the records that iteration has taken ahead: they are read again."""
+        """Drop the records that the iterator has polled ahead. They are read again."""
         first: dict[tuple[str, int], int] = {}
         for record in self._ahead:
             first.setdefault((record.topic, record.partition), record.offset)
@@ -445,7 +447,7 @@ class Consumer(_Face):
 
 
 class Admin(_Face):
-    """Administrates a cluster; every method as in :class:`stele.admin.admin.Admin`."""
+    """Administrates a cluster. :class:`stele.admin.admin.Admin` describes the methods."""
 
     def __init__(
         self,
@@ -458,7 +460,7 @@ class Admin(_Face):
         self._admin = self._do(lambda: aio.Admin(bootstrap_servers, world=world, **options))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Release all resources. Idempotent."""
         if not self._is_open:
             return
         try:

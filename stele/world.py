@@ -1,10 +1,11 @@
 """The protocols of the world that a client needs: types only, no implementation.
 
-Time, randomness and the network come through these. The real ones live in ``stele/real.py``, the
+Time, randomness and the network come through these. The real ones are in ``stele/real.py``, the
 simulated ones in ``chaos/sim``. Protocols that only a node needs, such as the disk's, are in
 ``world/``.
-Timers and tasks are asyncio's: the simulation runs on an event loop with virtual time,
-so ``asyncio.sleep`` and ``loop.call_later`` may be used everywhere.
+
+Timers and tasks are asyncio's own. The simulation runs on an event loop with virtual time, so all
+code may use ``asyncio.sleep`` and ``loop.call_later``.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Time. Both readings are taken anew at every call, unlike ``loop.time()``."""
+    """Time. Each call reads the clock, unlike ``loop.time()``."""
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary point; never goes back; goes on during a pause."""
+        """Seconds since an arbitrary point. Never goes back, and goes on while the process is
+        paused."""
         ...
 
     def time_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump."""
+        """Milliseconds since the Unix epoch. May jump."""
         ...
 
 
@@ -45,7 +47,7 @@ class Rng(Protocol):
 
 
 class RpcCode(enum.Enum):
-    """Why a call failed, in gRPC's words."""
+    """Why a call failed. These are gRPC's status codes."""
 
     UNAVAILABLE = "unavailable"
     DEADLINE_EXCEEDED = "deadline_exceeded"
@@ -68,11 +70,12 @@ class Stream(Protocol):
     """One end of a bidirectional stream of messages, in order."""
 
     async def send(self, message: bytes) -> None:
-        """Raises RpcError when the stream is broken; waits while the peer is slow."""
+        """Send a message. Waits while the peer is slow. Raises RpcError if the stream is broken."""
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the peer has ended its side; RpcError when it broke."""
+        """The next message. None if the peer has ended its side. Raises RpcError if the stream is
+        broken."""
         ...
 
     async def close(self) -> None:
@@ -81,14 +84,15 @@ class Stream(Protocol):
 
 
 class Channel(Protocol):
-    """A client's way to one peer of the control plane. Connects and reconnects by itself."""
+    """A client's connection to one peer of the control plane. It connects and reconnects by
+    itself."""
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         """One unary call. ``method`` is ``/stele.v1.Service/Method``. Raises RpcError."""
         ...
 
     def stream(self, method: str) -> Stream:
-        """Open a bidirectional stream; a failure to connect shows at the first receive."""
+        """Open a bidirectional stream. A failure to connect is raised by the first receive."""
         ...
 
     async def close(self) -> None: ...

@@ -46,7 +46,8 @@ class QuorumDescription:
 
 
 class QuorumAdmin:
-    """The part of ``stele.admin.admin.Admin`` for the quorum."""
+    """The part of ``stele.admin.admin.Admin`` for the quorum. ``ask`` repeats a request until a
+    broker answers it or it fails for a reason that does not pass."""
 
     def __init__(self, view: ClusterView, config: ClientConfig, ask: Ask) -> None:
         self._view = view

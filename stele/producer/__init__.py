@@ -1,5 +1,5 @@
-"""Writing records, from the user's call down to the leader.
+"""Writing records, from the user's call to the partition leader.
 
-``producer`` chooses a partition (``partitioner``) and fills batches (``accumulator``); ``sender``
-carries them to leaders, in the order and as often as ``idempotence`` says.
+``producer`` chooses a partition (``partitioner``) and fills batches (``accumulator``). ``sender``
+sends them to leaders. ``idempotence`` decides their order and repetition.
 """

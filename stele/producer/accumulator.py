@@ -1,6 +1,8 @@
-"""What a producer has taken and not yet delivered: batches per partition, and the memory they use.
+"""The records that a producer has accepted and not delivered yet: batches per partition, and the
+memory that they use.
 
-No IO: the producer appends, the sender takes batches out and tells what became of them.
+There is no IO here. The producer appends records, and the sender takes batches out and reports what
+became of them.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from stele.wire.compression import Compression
 Delivery = asyncio.Future[RecordMetadata]
 
 _PRODUCER = struct.Struct(">qhi")
-_PRODUCER_POSITION = 43  # of producer id, producer epoch and base sequence in a batch
+_PRODUCER_POSITION = 43  # the position of producer id, producer epoch and base sequence in a batch
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 
 
 class PendingBatch:
-    """A batch being filled, waiting or on its way; the futures of its records."""
+    """A batch that is being filled, is waiting or was sent, with the futures of its records."""
 
     __slots__ = (
         "_encoded",
@@ -47,13 +49,13 @@ class PendingBatch:
 
     def __init__(self, partition: TopicPartition, created: float, serial: int) -> None:
         self.partition = partition
-        self.created = created  # by the monotonic clock: linger and delivery timeout count from it
-        self.serial = serial  # ascending over the producer's life
-        self.builder: BatchBuilder | None = BatchBuilder()  # None once encoded
+        self.created = created  # monotonic time; linger and delivery timeout count from it
+        self.serial = serial  # rises over all batches of the producer
+        self.builder: BatchBuilder | None = BatchBuilder()  # None once it is encoded
         self.record_count = 0
-        self.memory = 0  # bytes of buffer.memory that it holds
-        self.is_closed = False  # takes no more records
-        self.is_sticky = False  # has records that were free to go to any partition
+        self.memory = 0  # the bytes of buffer.memory that it uses
+        self.is_closed = False  # it takes no more records
+        self.is_sticky = False  # it has records that could have gone to any partition
         self._futures: list[Delivery] = []
         self._timestamps_ms: list[int] = []
         self._encoded = bytearray()
@@ -78,7 +80,8 @@ class PendingBatch:
         self.record_count += 1
 
     def encoded(self, entry: Entry[PendingBatch], compression: Compression) -> bytes:
-        """The batch's bytes under the entry's producer and sequence; compressed only once."""
+        """The bytes of the batch with the entry's producer id and sequence. It is compressed only
+        once."""
         stamp = (*entry.identity, entry.sequence)
         if self.builder is not None:
             self._encoded = self.builder.build(
@@ -106,7 +109,8 @@ class PendingBatch:
                 future.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
 
     def fail(self, cause: SteleError) -> None:
-        """The producer reports it at ``flush`` and ``close``, if nobody looks at the futures."""
+        """Fail all records. The producer raises the error in ``flush`` and ``close``, in case
+        nobody looks at the futures."""
         for future in self._futures:
             if not future.done():
                 future.set_exception(cause)
@@ -114,7 +118,8 @@ class PendingBatch:
 
 
 class PartitionQueue:
-    """One partition's batches: those in the lane (numbered, oldest), then those waiting."""
+    """One partition's batches: those in the lane, which have sequences and are the oldest, then the
+    waiting ones."""
 
     __slots__ = (
         "lane",
@@ -131,9 +136,9 @@ class PartitionQueue:
         self.partition = partition
         self.lane = lane
         self.retry = retry
-        self.waiting: deque[PendingBatch] = deque()  # only the last may be open
-        self.topic_id = b""  # what the lane's sequences were given under
-        self.last_identity: tuple[int, int] | None = None  # the lane never takes it again
+        self.waiting: deque[PendingBatch] = deque()  # only the last one may take more records
+        self.topic_id = b""  # the topic id for which the lane assigned its sequences
+        self.last_identity: tuple[int, int] | None = None  # the lane never uses it again
 
     @property
     def is_empty(self) -> bool:
@@ -141,7 +146,7 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """All partitions' queues. Only queues that hold something are in ``active``."""
+    """The queues of all partitions. Only queues that are not empty are in ``active``."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -149,8 +154,8 @@ class Accumulator:
         self._used_bytes = 0
         self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._incomplete: dict[int, PendingBatch] = {}  # by serial, ascending
-        self.flush_below = 0  # batches with a lower serial are ready at once
+        self._incomplete: dict[int, PendingBatch] = {}  # by serial, in rising order
+        self.flush_below = 0  # batches with a lower serial may be sent at once
         self.active: dict[TopicPartition, PartitionQueue] = {}
 
     @property
@@ -162,7 +167,8 @@ class Accumulator:
         return min(self._config.max_request_size, self._config.buffer_memory)
 
     def size_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-        """Bytes that a record is accounted with. ApiError MESSAGE_TOO_LARGE if it can never go."""
+        """The bytes that are counted for a record. Raises ApiError MESSAGE_TOO_LARGE if it can
+        never be sent."""
         size = record_size_bound(key, value, headers)
         limit = self.largest_record_bytes
         if size > limit:
@@ -177,7 +183,8 @@ class Accumulator:
         return self._used_bytes + size <= self._config.buffer_memory
 
     def check_room(self, size: int) -> None:
-        """Raises BufferFullError. Records that wait for room go first."""
+        """Raises BufferFullError if there is no room now. Records that wait for room have
+        precedence."""
         if self._room_waiters or not self.has_room(size):
             raise BufferFullError(
                 f"{self._used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
@@ -185,7 +192,8 @@ class Accumulator:
             )
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait for room, first come first served. Check it again: others may have taken it."""
+        """Wait for room, first come, first served. Check again afterwards: others may have taken
+        it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (size, waiter)
         self._room_waiters.append(place)
@@ -206,7 +214,7 @@ class Accumulator:
         now: float,
         future: Delivery,
     ) -> tuple[PendingBatch, bool]:
-        """Add a record; returns its batch, and whether the sender should look at it."""
+        """Add a record. Returns its batch, and whether the sender should look at the queue."""
         waiting = queue.waiting
         batch = waiting[-1] if waiting and not waiting[-1].is_closed else None
         news = False
@@ -236,7 +244,8 @@ class Accumulator:
         )
 
     def finish(self, batch: PendingBatch) -> None:
-        """The batch is delivered or has failed: its memory is free, flushes may be over."""
+        """The batch is delivered or has failed: free its memory and end flushes that waited for
+        it."""
         del self._incomplete[batch.serial]
         self._used_bytes -= batch.memory
         free = self._config.buffer_memory - self._used_bytes
@@ -252,7 +261,7 @@ class Accumulator:
         return list(self._incomplete.values())
 
     async def flush(self) -> None:
-        """Until everything taken before the call is delivered or has failed."""
+        """Wait until everything accepted before the call is delivered or has failed."""
         if not self._incomplete:
             return
         self.flush_below = self._next_serial

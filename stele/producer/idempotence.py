@@ -1,24 +1,25 @@
-"""Which batch of a partition may be sent next, with which sequence, and what its answer means.
+"""Decides which batch of a partition is sent next, with which sequence, and what its answer means.
 
-A :class:`Lane` is one partition's window of batches that carry sequences and are not resolved yet.
-It does no IO: the sender asks it what to send and tells it what came of that.
+A :class:`Lane` is one partition's window of batches that have sequences and are not resolved yet.
+It does no IO. The sender asks it what to send and reports the results.
 
-The rules that keep every record written once and in order:
+These rules keep every record written once and in order:
 
-- Sequences are given in the order of sending and kept over every repetition.
-- The first batch under a producer id goes alone until it is acknowledged. A broker that does not
-  know a producer takes any sequence (KIP-360): if it refused the first batch, because its metadata
-  lag, and took the second, the first would be out of order for good.
-- After a failure nothing is sent until all that is in flight has been answered or given up; then
-  the oldest batch goes alone, and only its success lets the others follow.
-- A batch that is given up for good takes its sequences along only if no attempt at it, nor at one
-  behind it, can have been written. Otherwise those that may have been written fail too, and the
-  rest go on under a new producer id: a fresh start cannot collide with what may be in the log.
+- Sequences are assigned in the order of sending and kept for every repetition.
+- The first batch under a producer id is sent alone until it is acknowledged. A broker that does not
+  know a producer accepts any sequence (KIP-360). If it refused the first batch, because its
+  metadata are old, and accepted the second, the first would be out of order for good.
+- After a failure nothing is sent until every batch in flight was answered or given up. Then the
+  oldest batch is sent alone. Only after its success may the others follow.
+- If a batch fails for good, its sequences are used again only if no attempt at it, or at a later
+  one, can have been written. Otherwise the batches that may have been written fail as well, and the
+  rest gets a new producer id: a new id cannot collide with what may be in the log.
 
-The broker's side: https://kafka.apache.org/documentation/#producerconfigs_enable.idempotence and
-KIP-98; it keeps the last five batches of a producer per partition. Answers may come in any order
-(one waits for the slowest partition of its request), so from the oldest batch without an answer on
-at most five are sent, answered or not: else the broker could not tell the oldest from a gap.
+For the broker's side see https://kafka.apache.org/documentation/#producerconfigs_enable.idempotence
+and KIP-98. A broker remembers the last five batches of a producer per partition. Answers may come
+in any order (one waits for the slowest partition of its request). So at most five batches are sent
+from the oldest unanswered one on, answered or not. Otherwise the broker could not tell the oldest
+from a gap.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ class Entry(Generic[B]):
 
     batch: B
     record_count: int
-    sequence: int  # of its first record; -1 in a lane without idempotence
+    sequence: int  # the sequence of its first record; -1 without idempotence
     identity: Identity
-    ordinal: int = 0  # how many batches the lane had admitted before
-    attempt: int = 0  # raised by every sending: an answer to an earlier one is told by it
+    ordinal: int = 0  # the number of batches that the lane admitted before it
+    attempt: int = 0  # rises with each sending, so that answers to earlier attempts are recognized
     in_flight: bool = False
-    maybe_written: bool = False  # never set back: one attempt without a sure refusal is enough
-    sent_as_head: bool = False  # at the latest attempt: nothing before it was unresolved
-    doom: SteleError | None = None  # it failed for good; leaves when it is the oldest
+    maybe_written: bool = False  # never set back: one attempt that was not surely refused is enough
+    sent_as_head: bool = False  # at the last attempt no batch before it was unresolved
+    # It failed for good, and leaves the window when it is the oldest.
+    doom: SteleError | None = None
 
 
 class Failed(NamedTuple, Generic[B]):
@@ -66,20 +68,21 @@ class Failed(NamedTuple, Generic[B]):
 
 @dataclass(slots=True)
 class Lane(Generic[B]):
-    """One partition's batches on their way, oldest first.
+    """One partition's unresolved batches, the oldest first.
 
-    ``identity`` is None while a new producer id is needed: nothing is sent until ``give``.
+    ``identity`` is None while a new producer id is needed. Nothing is sent until ``give``.
     """
 
     numbered: bool = True
     max_window: int = MAX_WINDOW
     identity: Identity | None = None
-    next_sequence: int = 0  # of the next batch admitted; follows the window's last
-    admitted: int = 0  # batches ever
+    next_sequence: int = 0  # the sequence of the next batch that is admitted
+    admitted: int = 0  # the number of batches admitted so far
     window: list[Entry[B]] = field(default_factory=list)
-    recovering: bool = False  # an attempt failed and no success of the oldest came since
-    forgotten: SequenceError | None = None  # the broker lost this producer; acted on when settled
-    begun: bool = False  # a batch under this identity was acknowledged: the broker knows it
+    recovering: bool = False  # an attempt failed, and the oldest has not succeeded since then
+    # The broker has lost this producer; handled once nothing is in flight.
+    forgotten: SequenceError | None = None
+    begun: bool = False  # a batch under this identity was acknowledged, so the broker knows it
 
     def __post_init__(self) -> None:
         if not self.numbered:
@@ -95,7 +98,7 @@ class Lane(Generic[B]):
         return any(entry.in_flight for entry in self.window)
 
     def give(self, identity: Identity) -> None:
-        """A new producer id: what waits is numbered anew from 0."""
+        """Use a new producer id. The batches in the window are numbered again from 0."""
         if self.any_in_flight:
             raise AssertionError("a lane changes its producer only while nothing is in flight")
         self.identity = identity
@@ -105,7 +108,7 @@ class Lane(Generic[B]):
     # ------------------------------------------------------------------------- sending
 
     def to_resend(self) -> Entry[B] | None:
-        """The batch of the window to send now; none if there is none or all must wait."""
+        """The batch of the window to send now. None if there is none, or all must wait."""
         if self.identity is None:
             return None
         if self.recovering or not self.begun:
@@ -113,7 +116,7 @@ class Lane(Generic[B]):
         return next((entry for entry in self.window if not entry.in_flight), None)
 
     def may_admit(self) -> bool:
-        """Whether a further batch may be sent now."""
+        """Whether another batch may be admitted and sent now."""
         return (
             self.identity is not None
             and not self.recovering
@@ -123,7 +126,7 @@ class Lane(Generic[B]):
         )
 
     def admit(self, batch: B, record_count: int) -> Entry[B]:
-        """Take a batch into the window, with its sequence; ``sending`` comes next."""
+        """Add a batch to the window and assign its sequence. Call ``sending`` next."""
         if self.identity is None or not self.may_admit():
             raise AssertionError("the lane admits nothing now")
         entry = Entry(batch, record_count, -1, self.identity, self.admitted)
@@ -135,7 +138,7 @@ class Lane(Generic[B]):
         return entry
 
     def sending(self, entry: Entry[B]) -> int:
-        """The entry leaves now; returns the attempt that its answer must name."""
+        """The entry is sent now. Returns the number of the attempt, which its answer must have."""
         entry.in_flight = True
         entry.attempt += 1
         entry.sent_as_head = entry is self.window[0]
@@ -144,7 +147,7 @@ class Lane(Generic[B]):
     # ------------------------------------------------------------------------- answers
 
     def written(self, entry: Entry[B]) -> list[Failed[B]]:
-        """Acknowledged, or recognised by the broker as a repetition."""
+        """The batch was acknowledged, or the broker recognized it as a repetition."""
         entry.in_flight = False
         self.begun = True
         if entry is self.window[0]:
@@ -153,21 +156,23 @@ class Lane(Generic[B]):
         return self._settle()
 
     def refused(self, entry: Entry[B]) -> list[Failed[B]]:
-        """Surely not written by this attempt; it may succeed later."""
+        """This attempt has surely not written the batch. A later one may succeed."""
         entry.in_flight = False
         self.recovering = True
         return self._settle()
 
     def unknown(self, entry: Entry[B]) -> list[Failed[B]]:
-        """No answer, or one that does not exclude that it was or will be written."""
+        """There was no answer, or one after which the batch may have been written or may still
+        be."""
         entry.maybe_written = True
         return self.refused(entry)
 
     def out_of_order(self, entry: Entry[B], message: str) -> list[Failed[B]]:
-        """OUT_OF_ORDER_SEQUENCE_NUMBER. Raises SequenceError if it is no echo of a failure before.
+        """The answer was OUT_OF_ORDER_SEQUENCE_NUMBER. Raises SequenceError unless it follows from
+        an earlier failure.
 
-        Behind an unresolved batch it says only that this one has not arrived. For the oldest batch
-        it says that the broker lacks what it had acknowledged.
+        For a batch behind an unresolved one it only says that the unresolved one has not arrived.
+        For the oldest batch it says that the broker lacks records that it had acknowledged.
         """
         if not entry.sent_as_head:
             return self.refused(entry)
@@ -180,10 +185,11 @@ class Lane(Generic[B]):
         )
 
     def unknown_producer(self, entry: Entry[B], message: str) -> list[Failed[B]]:
-        """UNKNOWN_PRODUCER_ID: the broker has forgotten this producer (its records expired).
+        """The answer was UNKNOWN_PRODUCER_ID: the broker has forgotten this producer (its records
+        expired).
 
-        What was surely not written goes on under a new producer id; the rest fails: whether it was
-        written cannot be found out any more.
+        Batches that were surely not written are sent under a new producer id. The others fail,
+        because it can no longer be found out whether they were written.
         """
         self.forgotten = SequenceError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -193,12 +199,14 @@ class Lane(Generic[B]):
         return self.refused(entry)
 
     def rejected(self, entry: Entry[B], cause: ApiError) -> list[Failed[B]]:
-        """Refused for good (too large, invalid…): it leaves the window once it is the oldest."""
+        """The batch was refused for good (too large, invalid). It leaves the window once it is the
+        oldest."""
         entry.doom = cause
         return self.refused(entry)
 
     def give_up(self, entry: Entry[B], cause: SteleError) -> list[Failed[B]]:
-        """Its time is over. It must not be in flight: an attempt is given up by ``unknown``."""
+        """The batch's delivery timeout has passed. It must not be in flight: report an attempt by
+        ``unknown`` first."""
         if entry.in_flight:
             raise AssertionError("an attempt in flight is given up first")
         entry.doom = entry.doom or cause
@@ -206,7 +214,8 @@ class Lane(Generic[B]):
         return self._settle()
 
     def restart(self) -> None:
-        """The log itself is another (topic deleted and made anew): all of it starts afresh."""
+        """The partition's topic was deleted and created again: begin again with a new producer
+        id."""
         if self.any_in_flight:
             raise AssertionError("a lane starts afresh only while nothing is in flight")
         for entry in self.window:
@@ -217,7 +226,8 @@ class Lane(Generic[B]):
     # ---------------------------------------------------------------------- giving up
 
     def _settle(self) -> list[Failed[B]]:
-        """Once nothing is in flight: let doomed batches at the front leave, start afresh if due."""
+        """If nothing is in flight, remove failed batches from the front, and begin again if
+        necessary."""
         if self.any_in_flight:
             return []
         failed: list[Failed[B]] = []
@@ -242,7 +252,7 @@ class Lane(Generic[B]):
         return failed
 
     def _start_afresh(self, cause: SteleError) -> list[Failed[B]]:
-        """Ask for a new producer id; what may be in the log under the old one fails."""
+        """Require a new producer id. Batches that may be in the log under the old one fail."""
         uncertain = [entry for entry in self.window if entry.maybe_written]
         self.window = [entry for entry in self.window if not entry.maybe_written]
         self.identity = None

@@ -1,7 +1,8 @@
-"""Which partition a record goes to: as Kafka's Java client decides it.
+"""Chooses the partition of a record, like Kafka's Java client.
 
-A key's hash is murmur2, so that one key lands on one partition whichever client wrote it. Records
-without a key stick to one partition for a batch's worth of bytes, then go to another (KIP-794).
+The hash of a key is murmur2, so that a key belongs to one partition whichever client wrote it.
+Records without a key go to one partition until that got a batch's worth of bytes, then to another
+(KIP-794).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of ``data``, unsigned (Java's ``Utils.murmur2`` gives it signed)."""
+    """The unsigned 32-bit hash of ``data`` (Java's ``Utils.murmur2`` returns it signed)."""
     size = len(data)
     value = _SEED ^ size
     words = size >> 2
@@ -38,10 +39,10 @@ def partition_of(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """Chooses for the keyless records of one topic.
+    """Chooses partitions for the records of one topic that have no key.
 
-    All go to one partition until ``sticky_bytes`` (the producer's ``batch.size``) went there, so
-    that batches fill; the next partition is drawn uniformly from the others.
+    All go to one partition until it got ``sticky_bytes`` (the producer's ``batch.size``), so that
+    batches fill. The next partition is drawn uniformly from the others.
     """
 
     __slots__ = ("_current", "_left_bytes", "_rng", "_sticky_bytes")
@@ -53,14 +54,15 @@ class StickyPartitioner:
         self._left_bytes = 0
 
     def choose(self, available: Sequence[int], size_bytes: int) -> int:
-        """The partition for a record of ``size_bytes``, out of those that have a leader."""
+        """The partition for a record of ``size_bytes``, one of those that have a leader."""
         if self._left_bytes <= 0 or self._current not in available:
             self.move_on(available)
         self._left_bytes -= size_bytes
         return self._current
 
     def move_on(self, available: Sequence[int]) -> None:
-        """Leave the current partition, if there is another: its batch was sent for its time."""
+        """Leave the current partition, if there is another, because its batch was sent when its
+        linger time was over."""
         others = [partition for partition in available if partition != self._current]
         candidates = others or list(available)
         if not candidates:

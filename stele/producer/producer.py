@@ -35,11 +35,12 @@ _partition_of = lru_cache(maxsize=8192)(partition_of)
 
 
 class TopicUnknownError(SteleError):
-    """``send_nowait`` for a topic whose partitions are not known yet: use ``send`` first."""
+    """``send_nowait`` was called for a topic whose partitions are not known yet. Use ``send``
+    first."""
 
 
 class Producer:
-    """Writes records. Use it from one event loop; start is implicit, ``close`` is not.
+    """Writes records. Use it from one event loop. It starts by itself, but must be closed.
 
     >>> async with Producer("127.0.0.1:9092") as producer:
     ...     delivery = await producer.send("orders", b"value", key=b"key")
@@ -59,13 +60,14 @@ class Producer:
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
         self._accumulator = Accumulator(self._config)
-        self._sender: Sender | None = None  # made by the first send, when there is a loop
+        # Made by the first send, when there is a running event loop.
+        self._sender: Sender | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, StickyPartitioner] = {}
         self._topic_waits: dict[str, asyncio.Task[TopicView]] = {}
         self._closed = False
         self._fatal: SteleError | None = None
-        self._undelivered = 0  # records, since the last flush
+        self._undelivered = 0  # records that failed since the last flush
         self._first_failure: SteleError | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,11 +95,12 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Take a record; the future that is returned gets its RecordMetadata or its error.
+        """Accept a record. The returned future gets its RecordMetadata or its error.
 
-        Waits only while the topic is not known or the buffer is full, at most ``max_block_ms``:
-        ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or BufferFullError then. Order per
-        partition is the order of the calls to ``send`` that did not have to wait.
+        This waits only while the topic is not known or the buffer is full, for at most
+        ``max_block_ms``. Then it raises ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or
+        BufferFullError. Records of a partition are in the order of the calls of ``send`` that did
+        not have to wait.
         """
         future: Delivery = asyncio.get_running_loop().create_future()
         await self.send_into(future, topic, value, key, headers, timestamp_ms, partition)
@@ -113,7 +116,7 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
     ) -> None:
-        """``send`` for the synchronous face: ``future`` may be of either kind."""
+        """``send`` for the synchronous client. ``future`` may be of either kind."""
         self._check_open()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
@@ -136,7 +139,8 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """As ``send`` without waiting: BufferFullError, or TopicUnknownError at a first record."""
+        """As ``send``, but without waiting. Raises BufferFullError, or TopicUnknownError for the
+        first record of a topic."""
         value, key = _bytes_or_none(value, "value"), _bytes_or_none(key, "key")
         header_list = _header_list(headers)
         size = self._accumulator.size_of(key, value, header_list)
@@ -156,7 +160,7 @@ class Producer:
         partition: int | None,
         size: int,
     ) -> None:
-        """The record goes into a batch; there is room for it."""
+        """Put a record into a batch. There is room for it."""
         self._check_open()
         view = self._view.topic(topic)
         if view is None or not view.partitions:
@@ -189,9 +193,10 @@ class Producer:
             self._started().wake()
 
     async def room(self) -> None:
-        """Wait until any record that may be sent finds room, so that ``send_nowait`` succeeds.
+        """Wait until there is room for any record that may be sent, so that ``send_nowait``
+        succeeds.
 
-        BufferFullError after ``max_block_ms``.
+        Raises BufferFullError after ``max_block_ms``.
         """
         size = self._accumulator.largest_record_bytes
         while not self._accumulator.has_room(size):
@@ -248,7 +253,7 @@ class Producer:
     # ------------------------------------------------------------------ flush and close
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partition numbers; waits for it as ``send`` does."""
+        """The topic's partition numbers. Waits for the topic as ``send`` does."""
         self._check_open()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
@@ -256,13 +261,13 @@ class Producer:
         return sorted(view.partitions) if view else []
 
     def in_flight(self, broker_id: int) -> int:
-        """How many batches are sent to this broker and not answered yet."""
+        """The number of batches that were sent to this broker and not answered yet."""
         return 0 if self._sender is None else self._sender.in_flight(broker_id)
 
     async def flush(self) -> None:
-        """Wait until all that was taken before is delivered or has failed.
+        """Wait until everything sent before is delivered or has failed.
 
-        Raises the first failure since the flush before, once.
+        Raises the first failure since the previous flush, once.
         """
         if self._sender is not None:
             self._sender.wake()
@@ -270,7 +275,7 @@ class Producer:
         self._raise_failures()
 
     async def close(self) -> None:
-        """Deliver what was taken, then let go. Raises as ``flush`` does. Idempotent."""
+        """Deliver everything, then release all resources. Raises as ``flush`` does. Idempotent."""
         if self._closed:
             return
         try:
@@ -279,7 +284,8 @@ class Producer:
             await self.abort()
 
     async def abort(self) -> None:
-        """Let go at once: what is not delivered yet fails with ClosedError. Idempotent."""
+        """Release all resources at once. What is not delivered yet fails with ClosedError.
+        Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -309,7 +315,8 @@ class Producer:
         self._accumulator.active.clear()
 
     def _on_drained(self, batch: PendingBatch) -> None:
-        """A batch left before it was full: keyless records go elsewhere, to spread them."""
+        """A batch was sent before it was full: move keyless records to another partition, to spread
+        them."""
         topic = batch.partition.topic
         view = self._view.topic(topic)
         if batch.is_sticky and view is not None and len(view.available) > 1:
@@ -336,7 +343,7 @@ class Producer:
 
 
 def _bytes_or_none(data: object, what: str) -> bytes | None:
-    """The data, held fast if it could change. ApiError INVALID_RECORD for what is no bytes."""
+    """The data as immutable bytes. Raises ApiError INVALID_RECORD if it is not bytes."""
     if data is None or isinstance(data, bytes):
         return data
     if isinstance(data, bytearray | memoryview):

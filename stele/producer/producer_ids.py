@@ -1,4 +1,4 @@
-"""Producer ids, which mark the batches of one idempotent producer."""
+"""Producer ids, which identify the batches of an idempotent producer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stele.wire.v1 import data_pb2
 
 
 class ProducerIds:
-    """Gets a new producer id from the cluster whenever one is asked for; ``newest`` is the last."""
+    """Gets new producer ids from the cluster. ``newest`` is the last one."""
 
     def __init__(
         self,
@@ -22,14 +22,14 @@ class ProducerIds:
         on_refused: Callable[[SteleError], None],
     ) -> None:
         self.newest: Identity | None = None
-        self.reason = ""  # why there is none yet, in words
+        self.reason = ""  # why there is no producer id yet, in words
         self._view = view
         self._on_news = on_news
         self._on_refused = on_refused
         self._task: asyncio.Task[None] | None = None
 
     def ask(self) -> None:
-        """Get a further one, unless that is going on."""
+        """Get another producer id, unless that is under way."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._obtain())
 
@@ -39,7 +39,7 @@ class ProducerIds:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _obtain(self) -> None:
-        """Try until it succeeds: meanwhile the batches' own deadlines run."""
+        """Try until it succeeds. Meanwhile the delivery timeouts of batches limit the waiting."""
         backoff = client_backoff(self._view.config, self._view.world)
         while True:
             try:

@@ -1,8 +1,8 @@
-"""Carries a producer's batches to the partitions' leaders, and their answers back.
+"""Sends a producer's batches to the partition leaders, and handles the answers.
 
-Every turn looks at all partitions that hold something. The lanes decide what may be sent, and what
-an answer means for order and repetition (``stele.producer.idempotence``).
-``stele.cluster.leader_requests`` cares for streams and for answers that do not come.
+Every turn looks at all partitions that have batches. The lanes decide what may be sent, and what an
+answer means for order and repetition (``stele.producer.idempotence``).
+``stele.cluster.leader_requests`` keeps the streams and notices when no answer will come.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stele.wire.v1 import data_pb2
 log = logging.getLogger(__name__)
 
 SLOW_ANSWER_S = 1.0
-"""An answer that takes longer makes the sender ask whether the leader is still the leader."""
+"""If an answer takes longer, the sender asks whether the leader still leads."""
 
 # Codes of a broker that refused before it appended. After any other failure the batch may be or
 # become part of the log. Example: a leader that is deposed while it waits for followers answers
@@ -83,7 +83,7 @@ class Item:
 
     @property
     def is_current(self) -> bool:
-        """Whether this attempt still counts: it was not given up meanwhile."""
+        """Whether this attempt still counts and was not given up."""
         return self.entry.in_flight and self.entry.attempt == self.attempt
 
 
@@ -124,17 +124,18 @@ class Sender:
         self._requests.wake()
 
     def in_flight(self, broker_id: int) -> int:
-        """Batches sent to the broker and not answered."""
+        """The number of batches that were sent to the broker and not answered."""
         return self._requests.in_flight(broker_id)
 
     async def close(self) -> None:
-        """Stop at once; what is not delivered stays where it is."""
+        """Stop at once. Batches that are not delivered stay in their queues."""
         self._requests.stop()
         await self._producer_ids.close()
         await self._requests.close()
 
     def on_error(self, error: Exception) -> None:
-        """Fail everything: by a broker's contradiction or a bug, it is unknown what was sent."""
+        """Fail everything. After a bug, or an answer that contradicts what was sent, the state is
+        unknown."""
         if not isinstance(error, SequenceError):
             log.error("the producer stops because of a bug in it", exc_info=error)
             error = SteleError(f"a bug in the producer, see the log: {error!r}")
@@ -148,7 +149,8 @@ class Sender:
     # ------------------------------------------------------------------------ sending
 
     def turn(self, now: float) -> float:
-        """Give up what is over its time, send what may be sent; returns when there may be more."""
+        """Give up overdue batches, and send what may be sent. Returns the time when there may be
+        more."""
         any_is_slow = self._requests.leave_deposed(now, SLOW_ANSWER_S)
         if any_is_slow and now - self._asked_about_slow_at > SLOW_ANSWER_S:
             self._asked_about_slow_at = now
@@ -156,7 +158,7 @@ class Sender:
         return min(self._expire(now), self._send_ready(now))
 
     def _send_ready(self, now: float) -> float:
-        """Send all that may be sent now; returns when there may be more to send."""
+        """Send everything that may be sent now. Returns the time when there may be more."""
         next_at = now + LONGEST_PAUSE_S
         while True:
             chosen: dict[int, list[tuple[PartitionQueue, Leader]]] = {}
@@ -178,7 +180,8 @@ class Sender:
                 self._send(broker_id, queues, now)
 
     def _ready_at(self, queue: PartitionQueue, now: float) -> tuple[float, Leader | None]:
-        """When the queue's next batch may go and to whom; later than ``now`` if it must wait."""
+        """When the next batch of the queue may be sent (after ``now`` if it must wait), and to
+        whom."""
         never = now + LONGEST_PAUSE_S
         lane = queue.lane
         if not lane.window or lane.may_admit():
@@ -207,10 +210,10 @@ class Sender:
         self._view.refresh_soon()
 
     def _prepare_lane(self, queue: PartitionQueue) -> bool:
-        """Give the lane what it needs to send: the topic's present id, a producer id."""
+        """Give the lane what it needs to send: the current topic id and a producer id."""
         lane = queue.lane
         topic = self._view.topic(queue.partition.topic)
-        assert topic is not None  # it has a leader
+        assert topic is not None  # it is known, since it has a leader
         if queue.topic_id != topic.topic_id:
             if lane.any_in_flight:
                 return False
@@ -254,7 +257,7 @@ class Sender:
                 part.topic_id = queue.topic_id
             else:
                 part.topic = queue.partition.topic
-            # Served: it moves behind the others, so that none of them starves.
+            # The partition was served and moves behind the others, so that none of them starves.
             self._accumulator.active[queue.partition] = self._accumulator.active.pop(
                 queue.partition
             )
@@ -273,15 +276,15 @@ class Sender:
     # ------------------------------------------------------------------------ answers
 
     def _on_handed_over(self, item: Item) -> None:
-        """There will be no answer (acks=0)."""
+        """The batch was handed to the stream, and there will be no answer (acks=0)."""
         self._written(item, -1, -1)
 
     def on_answer(self, item: Item, answer: Answer) -> None:
         code = error_code(answer.error)
         lane, entry, name = item.queue.lane, item.entry, item.queue.partition
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            # The view may lag: a leader deposed before this one must not be gone back to. It can
-            # lack this batch and would say that what follows it is out of order.
+            # The view may be old. The producer must not go back to a leader of an earlier epoch:
+            # that one may lack this batch, and would call the next batch out of order.
             self._requests.take_hint(item, answer)
             offset = answer.base_offset if code is ErrorCode.NONE else -1
             self._written(item, offset, answer.log_append_time_ms)
@@ -311,7 +314,7 @@ class Sender:
             self._view.refresh_soon()
 
     def on_lost(self, item: Item, reason: str, *, maybe_taken: bool) -> None:
-        """The attempt has no known outcome; ``maybe_taken``: the batch may have been written."""
+        """The attempt has no known outcome. ``maybe_taken``: the batch may have been written."""
         queue = item.queue
         lane = queue.lane
         queue.retry.failed_leader = item.leader
@@ -347,7 +350,8 @@ class Sender:
         return batch.created + self._config.delivery_timeout_ms / 1000
 
     def _expire(self, now: float) -> float:
-        """Fail the batches that are over their time; returns when the next one is."""
+        """Fail the batches whose delivery timeout is over. Returns when the next timeout is
+        over."""
         next_at = now + LONGEST_PAUSE_S
         for queue in list(self._accumulator.active.values()):
             lane = queue.lane

@@ -10,7 +10,7 @@
         .load()
     )
 
-Columns and options carry the names of Spark's own Kafka source.
+Columns and options have the names of Spark's own Kafka source.
 """
 
 from stele.spark.source import SCHEMA, SteleDataSource, register

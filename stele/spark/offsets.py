@@ -1,4 +1,4 @@
-"""From the source's options to the offset ranges that Spark's tasks read. Pure."""
+"""Turns the options of the data source into the offset ranges that Spark's tasks read. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OPTIONS = {
 
 
 class OptionError(ValueError):
-    """An option of the data source is missing, unknown or has a value that makes no sense."""
+    """An option of the data source is missing, unknown or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """Where reading begins or ends: one rule for all partitions, or offsets for some of them.
 
-    An offset of -2 is the earliest, -1 the latest, as in Spark's Kafka source.
+    As in Spark's Kafka source, an offset of -2 is the earliest, and -1 the latest.
     """
 
     default: int
@@ -46,7 +46,7 @@ class SourceOptions:
 
     bootstrap_servers: str
     default_api_timeout_ms: int
-    """How long the cluster and its topics are looked for: Spark's user sees nothing meanwhile."""
+    """How long to look for the cluster and its topics. Spark's user sees nothing meanwhile."""
     topics: tuple[str, ...]
     start: Bound
     end: Bound
@@ -56,7 +56,8 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Names are case-insensitive, and ``kafka.`` before a client setting is accepted.
+        """Check the options. Names are case-insensitive, and may have ``kafka.`` before a client
+        setting.
 
         Raises OptionError.
         """
@@ -120,7 +121,7 @@ def _boolean(option: str, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What one task reads: ``start`` inclusive, ``end`` exclusive."""
+    """The offsets that one task reads: from ``start`` up to, but not including, ``end``."""
 
     topic: str
     partition: int
@@ -133,9 +134,10 @@ class OffsetRange:
 
 
 def split(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Cut the longest ranges so that there are about ``min_partitions``; empty ones are left out.
+    """Divide the longest ranges so that there are about ``min_partitions``. Empty ones are left
+    out.
 
-    Each range is cut in proportion to its share of the records, as Spark's Kafka source does.
+    The pieces of a range are in proportion to its share of the records, as in Spark's Kafka source.
     """
     ranges = [each for each in ranges if each.records > 0]
     total = sum(each.records for each in ranges)

@@ -1,8 +1,8 @@
 """The PySpark data source ``stele``: batch reads of topics.
 
-The driver's process turns the options into offset ranges; each Spark task reads one range with a
-consumer of its own and hands it to Spark as Arrow batches. The client is imported where it runs:
-Spark forks its Python workers, and gRPC must not be loaded before a fork.
+The driver's process turns the options into offset ranges. Each Spark task reads one range with a
+consumer of its own and passes it to Spark as Arrow batches. The client is imported only where it
+runs: Spark forks its Python workers, and gRPC must not be loaded before a fork.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ _SILENCE_MS = 60_000
 
 
 class DataLossError(Exception):
-    """Records that the query was to read are no longer there."""
+    """Records that the query should read no longer exist."""
 
 
 class NotBuiltError(Exception):
-    """The query needs something that is not built."""
+    """The query needs something that is not implemented."""
 
 
 class SteleDataSource(DataSource):
-    """``session.read.format("stele")``; options as in Spark's Kafka source, see ``offsets``.
+    """``session.read.format("stele")``. The options are those of Spark's Kafka source, see
+    ``offsets``.
 
-    Spark makes one for each kind of use and asks it for what it needs, so options are looked at
-    only when something is asked for: those of a write are not those of a read.
+    Spark makes an object for each kind of use and asks it for what it needs. So options are checked
+    only when something is asked for: a write has other options than a read.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -89,8 +90,8 @@ class SteleDataSource(DataSource):
 
 
 class _NoStreams(DataSourceStreamReader):
-    """Refuses when Spark asks where the stream begins: Spark hides what is raised earlier behind an
-    error of its own."""
+    """Refuses when Spark asks where the stream begins: an earlier error would be hidden behind one
+    of Spark's own."""
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
         raise NotBuiltError(
@@ -142,7 +143,7 @@ class SteleReader(DataSourceReader):
         ]
         for each in ranges:
             self._check_held(each, beginnings, ends)
-        pieces = split(ranges, options.min_partitions) or ranges[:1]  # Spark wants one at least
+        pieces = split(ranges, options.min_partitions) or ranges[:1]  # Spark needs at least one
         return [RangePartition(each) for each in pieces]
 
     def _check_held(
@@ -171,7 +172,7 @@ class SteleReader(DataSourceReader):
 
 
 def register(session: SparkSession) -> None:
-    """Make ``format("stele")`` known to a session."""
+    """Make ``format("stele")`` available in a session."""
     session.dataSource.register(SteleDataSource)
 
 
@@ -196,7 +197,7 @@ def _resolved(
 
 
 def _records(options: SourceOptions, range_: OffsetRange) -> Iterator[list[ConsumerRecord]]:
-    """The records of a range, in order, some thousands at a time."""
+    """The records of a range in order, some thousands at a time."""
     with _consumer(options) as consumer:
         consumer.assign([(range_.topic, range_.partition)])
         consumer.seek(range_.topic, range_.partition, range_.start)

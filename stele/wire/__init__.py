@@ -1,1 +1,2 @@
-"""Formats, without IO: record batches, Kafka's protocol (``kafka``), gRPC's messages (``v1``)."""
+"""Wire formats, without IO: record batches, Kafka's protocol (``kafka``), gRPC messages
+(``v1``)."""

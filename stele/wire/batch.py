@@ -9,8 +9,8 @@ Layout, big-endian (https://kafka.apache.org/documentation/#recordbatch)::
     16 magic i8 = 2                                         61  records
     17 crc u32, CRC-32C of everything from 21 on
 
-The broker reads headers and stamps them; only clients, and the few places that must, parse records.
-Offset and leader epoch stand before the CRC's range, so stamping them leaves it valid.
+A broker reads and stamps headers. Only clients, and the few places that must, parse records. Offset
+and leader epoch are not under the CRC, so it stays valid when they are stamped.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ __all__ = [
 
 HEADER_SIZE: Final = 61
 PREFIX_SIZE: Final = 12
-"""Base offset and length: what the length field does not count."""
+"""The bytes of base offset and length, which the length field does not count."""
 MAGIC: Final = 2
 
 NO_TIMESTAMP: Final = -1
@@ -90,13 +90,13 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
-_CODECS: Final = tuple(Compression)  # by their numbers
+_CODECS: Final = tuple(Compression)  # index: the codec's number
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _PRODUCED: Final = 0x3F
-"""All of the attributes that a producer may know of; 0x40 is the log cleaner's."""
+"""The attribute bits that a producer may use. 0x40 is the log cleaner's."""
 
 _CRC_POSITION: Final = 17
 _CRC_START: Final = 21
@@ -109,21 +109,21 @@ _INT64 = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before the records. Times in milliseconds since the epoch."""
+    """The 61 bytes before the records. Times are in milliseconds since the epoch."""
 
     base_offset: int
-    size_bytes: int  # of the whole batch, the 12 bytes before the length's range included
+    size_bytes: int  # the whole batch, including the 12 bytes that the length does not count
     leader_epoch: int
     magic: int  # always 2
     crc: int
     attributes: int
-    last_offset_delta: int  # >= 0; kept when compaction removes the last record
+    last_offset_delta: int  # at least 0; compaction keeps it even if it removes the last record
     base_timestamp_ms: int
-    max_timestamp_ms: int  # with LogAppendTime the time of every record
+    max_timestamp_ms: int  # with LogAppendTime it is the time of every record
     producer_id: int  # -1: not idempotent
     producer_epoch: int
     base_sequence: int
-    record_count: int  # fewer than last_offset_delta + 1 after compaction
+    record_count: int  # less than last_offset_delta + 1 after compaction
 
     @property
     def last_offset(self) -> int:
@@ -135,14 +135,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without one. After 2^31 - 1 comes 0."""
+        """The sequence of the last record; -1 if there is none. The sequence after 2^31 - 1 is
+        0."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def compression(self) -> Compression:
-        """The codec. CorruptBatchError for a number that is none."""
+        """The codec. Raises CorruptBatchError for an unknown number."""
         codec = self.attributes & _COMPRESSION_MASK
         if codec >= len(_CODECS):
             raise CorruptBatchError(f"unknown compression {codec}")
@@ -154,7 +155,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def log_append_time_ms(self) -> int:
-        """When the leader appended the batch; -1 if it carries its producer's times."""
+        """The time of the append, with LogAppendTime; -1 if the records have their producer's
+        times."""
         return self.max_timestamp_ms if self.attributes & _LOG_APPEND_TIME else NO_TIMESTAMP
 
     @property
@@ -167,10 +169,10 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``; the batch itself may go past the buffer's end.
+    """The header at ``position``. The buffer need not hold the whole batch.
 
-    PartialBatchError if the buffer ends inside the header, UnsupportedMagicError for an older
-    format, CorruptBatchError if it cannot be a header. The CRC is not looked at.
+    Raises PartialBatchError if the buffer ends inside the header, UnsupportedMagicError for an
+    older format, and CorruptBatchError for an impossible header. It does not check the CRC.
     """
     try:
         base_offset, length, leader_epoch, magic, *rest = _HEADER.unpack_from(buffer, position)
@@ -194,8 +196,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch from ``position`` on, in order.
 
-    Stops before a batch that the buffer holds only a part of: the tail is what lies behind the
-    last one's ``position + size_bytes`` (``whole_size`` tells). Raises as ``read_header`` does.
+    Stops before a batch of which the buffer holds only a part (see ``whole_size``). Raises as
+    ``read_header`` does.
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
@@ -208,7 +210,8 @@ def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeade
 
 
 def whole_size(buffer: Buffer, position: int = 0) -> int:
-    """How many bytes from ``position`` on are whole batches; the rest is a part of one."""
+    """The number of bytes from ``position`` on that are whole batches. The rest is a part of
+    one."""
     end = position
     for start, header in batches(buffer, position):
         end = start + header.size_bytes
@@ -221,7 +224,7 @@ def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch's bytes are those its CRC was made of. False for a partial batch."""
+    """Whether the batch's bytes match its CRC. False for a partial batch."""
     if position + header.size_bytes > len(buffer):
         return False
     return compute_crc(buffer, position, header.size_bytes) == header.crc
@@ -235,10 +238,11 @@ def stamp(
     leader_epoch: int,
     log_append_time_ms: int | None = None,
 ) -> None:
-    """Write what the leader decides into the whole batch at ``position``, in place.
+    """Write offset, leader epoch and time, which the leader assigns, into the batch at
+    ``position``.
 
-    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: maximum timestamp and flag
-    stand under the CRC, which is made anew.
+    With ``log_append_time_ms`` the batch gets the type LogAppendTime. Maximum timestamp and flag
+    are under the CRC, which is computed again.
     """
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + 12, leader_epoch)
@@ -255,8 +259,8 @@ def stamp(
 def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:
     """The header of what a producer sent for one partition: exactly one sound batch.
 
-    Raises BatchError with the code to answer. ``max_bytes`` is ``max.message.bytes``. The records
-    are looked at by ``stele.wire.record_check``.
+    Raises BatchError with the code for the answer. ``max_bytes`` is ``max.message.bytes``.
+    ``stele.wire.record_check`` checks the records.
     """
     if len(buffer) == 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "no record batch")
@@ -296,8 +300,8 @@ def _validate_fields(header: BatchHeader) -> None:
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
     if header.is_transactional:
-        # It would hold back the last stable offset for ever: nobody ends transactions here. The
-        # code is what Kafka answers for one that belongs to no transactional id.
+        # It would hold the last stable offset back for ever, since nobody ends transactions here.
+        # Kafka answers with this code to a batch that belongs to no transactional id.
         raise BatchError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
         )
@@ -328,7 +332,7 @@ class BatchBuilder:
     def __init__(self, base_offset: int = 0) -> None:
         self.base_offset = base_offset
         self.record_count = 0
-        self.size_bytes = HEADER_SIZE  # of the batch as it stands, exact while uncompressed
+        self.size_bytes = HEADER_SIZE  # size of the batch so far; exact while it is not compressed
         self._parts: list[Buffer] = []
         self._last_delta = -1
         self._base_timestamp_ms = NO_TIMESTAMP
@@ -343,10 +347,10 @@ class BatchBuilder:
         headers: Sequence[Header] = (),
         offset: int | None = None,
     ) -> int:
-        """Add a record; return its distance from the batch's base offset.
+        """Add a record. Returns its distance from the batch's base offset.
 
-        It gets the next offset, or its own, which must be above those before it. Key and value are
-        not copied before ``build``: they must not change until then.
+        It gets the next offset, or ``offset``, which must be above those before. Key and value are
+        copied only by ``build``, so they must not change before.
         """
         delta = self._last_delta + 1 if offset is None else self._own_delta(offset)
         if self.record_count == 0:
@@ -357,7 +361,7 @@ class BatchBuilder:
         tail = encode_headers(headers) if headers else b"\x00"
         try:
             if key is None or value is None or time_delta < 0:
-                raise IndexError  # the unusual way
+                raise IndexError  # the slow way handles it
             key_size = len(key)
             value_size = len(value)
             head = VARINTS[time_delta] + VARINTS[delta] + VARINTS[key_size]
@@ -391,7 +395,7 @@ class BatchBuilder:
     def _put_unusual(
         self, delta: int, key: bytes | None, value: bytes | None, time_delta: int, tail: bytes
     ) -> tuple[bytes, int]:
-        """A record with something that is null, negative or long."""
+        """Encode a record that has a null, negative or long field."""
         head = b"\x00" + encode_varint(time_delta) + encode_varint(delta)
         head += b"\x01" if key is None else encode_varint(len(key))
         key = key or b""
@@ -414,7 +418,7 @@ class BatchBuilder:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> bytearray:
-        """The batch. May be called again. ValueError without a record."""
+        """Build the batch. May be called again. Raises ValueError if there is no record."""
         if not self.record_count:
             raise ValueError("a batch of no records")
         attributes = int(compression)
@@ -455,7 +459,8 @@ def encode(
     leader_epoch: int = NO_LEADER_EPOCH,
     is_control: bool = False,
 ) -> bytearray:
-    """One batch of records at their own offsets; they begin at ``base_offset`` or the first's."""
+    """One batch of records at their own offsets. It begins at ``base_offset`` or at the first
+    record."""
     builder: BatchBuilder | None = None
     for record in records:
         if builder is None:
@@ -473,7 +478,8 @@ def decode(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     verify_crc: bool = True,
 ) -> list[Record]:
-    """The records of the batch at ``position``. Raises BatchError; the bytes may be anybody's."""
+    """The records of the batch at ``position``. The bytes need not be trusted. Raises
+    BatchError."""
     header = read_header(batch, position)
     end = position + header.size_bytes
     if end > len(batch):
@@ -503,7 +509,7 @@ def decode(
 
 
 class ControlType(enum.IntEnum):
-    """What a control record says; a control batch holds one record or several of them."""
+    """The type of a control record. A control batch holds one or several of them."""
 
     ABORT = 0
     COMMIT = 1
@@ -523,7 +529,7 @@ def control_key(control_type: ControlType) -> bytes:
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """What a control record's key says; None for a type that is not known here."""
+    """The type in a control record's key; None for a type that is not known here."""
     if key is None or len(key) < _CONTROL_KEY.size:
         raise CorruptBatchError(f"a control record with the key {key!r}")
     _version, number = _CONTROL_KEY.unpack_from(key)

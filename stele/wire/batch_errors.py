@@ -1,4 +1,4 @@
-"""What is wrong with a record batch, as errors that carry the protocol's code."""
+"""Faults of record batches, as errors with the protocol's codes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from stele.errors import ApiError, ErrorCode
 
 
 class BatchError(ApiError):
-    """A record batch that cannot be taken; ``code`` is what the protocol answers for it."""
+    """A record batch that cannot be accepted. ``code`` is the protocol's answer."""
 
 
 class CorruptBatchError(BatchError):
-    """Bytes that are not a record batch, or not the one that was written."""
+    """Bytes that are not a record batch, or are damaged."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
@@ -21,7 +21,7 @@ class PartialBatchError(CorruptBatchError):
 
 
 class UnsupportedMagicError(BatchError):
-    """A message set of a format before record batches (magic 0 and 1)."""
+    """A message set in the format before record batches (magic 0 or 1)."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(

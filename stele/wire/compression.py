@@ -1,12 +1,13 @@
-"""The four codecs of the record batch, bounded on the way back.
+"""The four codecs of the record batch, with bounds on decompression.
 
-What other clients write and read decides the details:
+Compatibility with other clients decides the details:
 
-- gzip carries no modification time, so equal input is equal output.
-- snappy is written raw, as librdkafka does; read both raw and in the framing of the xerial
+- gzip has no modification time, so that equal input gives equal output.
+- snappy is written raw, as librdkafka does. It is read raw and in the framing of the xerial
   library, which JVM clients write.
-- lz4 is the frame format with independent blocks: JVM clients refuse linked ones.
-- zstd is read as a stream: a frame may lack its content size, and several may follow each other.
+- lz4 is the frame format with independent blocks, because JVM clients refuse linked ones.
+- zstd is read as a stream: a frame may lack its content size, and several frames may follow each
+  other.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from stele.errors import ApiError, ErrorCode
 from stele.world import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""What one batch may grow to when its reader names no bound of its own."""
+"""The most bytes to which one batch may grow, unless its reader sets another bound."""
 
 
 class Compression(enum.IntEnum):
-    """The low three bits of a batch's attributes; names as in ``compression.type``."""
+    """The low three bits of a batch's attributes. The names are those of ``compression.type``."""
 
     NONE = 0
     GZIP = 1
@@ -38,7 +39,7 @@ class Compression(enum.IntEnum):
 
     @classmethod
     def of(cls, name: str) -> Compression:
-        """The codec that ``compression.type`` names. ValueError for a name it does not know."""
+        """The codec of a ``compression.type``. Raises ValueError for an unknown name."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -47,14 +48,14 @@ class Compression(enum.IntEnum):
 
 
 class CompressionError(ApiError):
-    """Bytes that are not what their codec writes, or that grow past their bound."""
+    """The bytes are not valid for their codec, or grow beyond their bound."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` in the codec's format; ``level`` None is the codec's default."""
+    """Compress ``data``. A ``level`` of None is the codec's default."""
     if codec is Compression.LZ4:
         packed: bytes = lz4.frame.compress(
             data,
@@ -77,7 +78,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 def decompress(
     codec: Compression, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The original of ``data``, at most ``max_bytes`` long. Raises CompressionError."""
+    """Decompress ``data`` to at most ``max_bytes``. Raises CompressionError."""
     parts = list(decompressed(codec, data, max_bytes, chunk_bytes=max_bytes))
     return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
@@ -85,10 +86,10 @@ def decompress(
 def decompressed(
     codec: Compression, data: Buffer, max_bytes: int, *, chunk_bytes: int
 ) -> Iterator[bytes]:
-    """The original of ``data`` in parts of ``chunk_bytes`` at the most, some of them empty.
+    """Decompress ``data`` in parts of at most ``chunk_bytes``, some of them empty.
 
-    One part at a time is made, so that whoever must not stop for long can go on in between. A
-    block of raw snappy is one part whatever its size. Raises CompressionError.
+    It makes one part at a time, so that a caller can let other tasks run between them. A block of
+    raw snappy is one part of any size. Raises CompressionError.
     """
     try:
         yield from _READERS[codec](memoryview(data), max_bytes, max(chunk_bytes, 1))
@@ -107,18 +108,19 @@ def _plain(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes
 
 
 _PIECE = 64 * 1024
-"""Of the input: decompressors copy what they were given and did not use yet."""
+"""The size of a piece of the input. Decompressors copy the rest of the input that they have not
+used."""
 
 # ---------------------------------------------------------------------------------- gzip
 
-_GZIP_WINDOW = 31  # zlib's way to say: 32 KiB of history, in a gzip frame
+_GZIP_WINDOW = 31  # zlib's number for 32 KiB of history in a gzip frame
 
 
 def _ungzip(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
     room = max_bytes
     position = 0
     pending = b""
-    while True:  # a file may be several members, one after the other
+    while True:  # the data may be several members, one after the other
         inflate = zlib.decompressobj(_GZIP_WINDOW)
         while not inflate.eof:
             if not pending:
@@ -141,8 +143,8 @@ def _ungzip(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[byte
 # -------------------------------------------------------------------------------- snappy
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_SIZE = len(_XERIAL_MAGIC) + 8  # and two version numbers
-_SNAPPY_MAX_RATIO = 22  # the densest element copies 64 bytes and takes 3
+_XERIAL_HEADER_SIZE = len(_XERIAL_MAGIC) + 8  # plus two version numbers
+_SNAPPY_MAX_RATIO = 22  # the densest element has 3 bytes and produces 64
 _INT32 = struct.Struct(">i")
 
 
@@ -169,7 +171,7 @@ def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(data)
     if size > room:
         raise _too_large(Compression.SNAPPY, max_bytes)
-    if size > len(data) * _SNAPPY_MAX_RATIO:  # it would be allocated before it is found false
+    if size > len(data) * _SNAPPY_MAX_RATIO:  # it would be allocated before it is found wrong
         raise CompressionError(f"{len(data)} bytes of snappy data claim to hold {size}")
     return bytes(cramjam.snappy.decompress_raw(data))
 
@@ -177,7 +179,7 @@ def _unsnappy_block(data: Buffer, room: int, max_bytes: int) -> bytes:
 # ----------------------------------------------------------------------------------- lz4
 
 
-_LZ4_CHUNK = 64 * 1024  # what one read allocates ahead, at least
+_LZ4_CHUNK = 64 * 1024  # the least that one read allocates
 
 
 def _unlz4(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes]:
@@ -194,7 +196,7 @@ def _unlz4(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes
                 position += len(pending)
                 is_last = not pending
             part = frame.decompress(pending, min(room + 1, chunk_bytes))
-            pending = b""  # the frame keeps what it did not use yet
+            pending = b""  # the frame keeps input that it has not used
             if len(part) > room:
                 raise _too_large(Compression.LZ4, max_bytes)
             if is_last and not part and not frame.eof:
@@ -208,9 +210,9 @@ def _unlz4(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes
 
 # ---------------------------------------------------------------------------------- zstd
 
-_ZSTD_CHUNK = 128 * 1024  # the largest block; also what one read may allocate ahead
+_ZSTD_CHUNK = 128 * 1024  # the largest block; one read may allocate as much
 _ZSTD_BLOCK_HEADER_SIZE = 3
-_ZSTD_RUN = 1  # the type of a block that is one byte, said often
+_ZSTD_RUN = 1  # the type of a block that repeats one byte
 _ZSTD_CHECKSUM_SIZE = 4
 
 
@@ -235,12 +237,12 @@ def _unzstd(view: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[byte
 
 
 def _zstd_frame_end(view: memoryview, position: int) -> int:
-    """Where the frame at ``position`` ends, by its blocks (RFC 8878 §3.1.1).
+    """The position where the frame at ``position`` ends according to its blocks (RFC 8878 §3.1.1).
 
-    The decompressors take a cut frame for a finished one or stop after the first, so frames are
-    told apart here.
+    The decompressors take a truncated frame for a complete one, or stop after the first frame, so
+    this module finds the ends.
     """
-    head = bytes(view[position : position + 18])  # as long as a frame's header can be
+    head = bytes(view[position : position + 18])  # the longest header of a frame
     has_checksum = zstandard.get_frame_parameters(head).has_checksum
     end = position + zstandard.frame_header_size(head)
     is_last = False
@@ -264,4 +266,4 @@ _READERS: dict[Compression, Callable[[memoryview, int, int], Iterator[bytes]]] =
     Compression.LZ4: _unlz4,
     Compression.ZSTD: _unzstd,
 }
-"""From the compressed bytes, what they may grow to, and the size of a part."""
+"""(compressed bytes, most bytes to which they may grow, size of a part) → parts."""

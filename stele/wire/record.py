@@ -1,7 +1,7 @@
-"""The records inside a batch: each a length, attributes, deltas, key, value and headers.
+"""The records in a batch. Each is a length, attributes, deltas, key, value and headers.
 
-Layout (https://kafka.apache.org/documentation/#record): every number is a zigzag varint, a null is
-the length -1.
+Layout (https://kafka.apache.org/documentation/#record): every number is a zigzag varint, and null
+is the length -1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stele.wire.batch_errors import CorruptBatchError
 from stele.world import Buffer
 
 Header = tuple[str, bytes | None]
-"""Name and value of a record's header; names may repeat."""
+"""Name and value of a record's header. Names may repeat."""
 
 
 class Record(NamedTuple):
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 def _compute_varint(value: int) -> bytes:
-    """A zigzag varint; the protocol's varint and varlong differ in range only."""
+    """A zigzag varint. The protocol's varint and varlong differ only in range."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 0x7F:
@@ -37,7 +37,7 @@ def _compute_varint(value: int) -> bytes:
     return bytes(out)
 
 
-# Lengths and deltas below this are looked up, which is what makes encoding fast; all of them
+# Lengths and deltas below this are looked up in a table, which makes encoding fast. All of them
 # take one or two bytes.
 _TABLE_SIZE: Final = 8192
 VARINTS: Final = [_compute_varint(value) for value in range(_TABLE_SIZE)]
@@ -59,7 +59,7 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
 def record_size_bound(
     key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
 ) -> int:
-    """An upper bound in bytes, some 30 above the truth, of what a record adds to a batch."""
+    """The most bytes that a record adds to a batch, some 30 above the true number."""
     size = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, times, offset and three counts
     size += 0 if key is None else len(key)
     size += 0 if value is None else len(value)
@@ -79,7 +79,8 @@ def decode_records(
     base_timestamp_ms: int,
     append_time_ms: int | None,
 ) -> list[Record]:
-    """All records of a batch's decompressed body. CorruptBatchError unless they fill it exactly."""
+    """All records of a batch's decompressed body. Raises CorruptBatchError unless they fill it
+    exactly."""
     try:
         records, end = _decode(data, count, base_offset, base_timestamp_ms)
     except IndexError:
@@ -93,8 +94,8 @@ def decode_records(
     return records
 
 
-# Varints of one or two bytes are read on the spot, five times for a record: a call for each would
-# cost more than all the rest. For the same reason key and value share a call.
+# Varints of one or two bytes are read inline, five times per record: a call for each would cost
+# more than everything else. For the same reason key and value share a call.
 
 _NULL: Final = 1  # the length -1, in zigzag
 
@@ -102,10 +103,10 @@ _NULL: Final = 1  # the length -1, in zigzag
 def _decode(
     data: bytes, count: int, base_offset: int, base_timestamp_ms: int
 ) -> tuple[list[Record], int]:
-    """The records and the position behind them.
+    """The records, and the position after them.
 
-    Every record must end where its length says. A slice past the end comes out short and moves the
-    position there, which shows at the next byte or at the very end.
+    Every record must end where its length says. A slice beyond the end is too short and moves the
+    position there, which the next byte or the check at the very end reveals.
     """
     records: list[Record] = []
     append = records.append

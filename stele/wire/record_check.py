@@ -1,11 +1,11 @@
-"""Whether the records of a produced batch can be read: what a leader asks before it takes them.
+"""Checks that the records of a produced batch can be read, before a leader accepts it.
 
-A batch that its consumers cannot read stops each of them at its offset, for as long as it is kept.
-So every record is looked at: lengths, offsets without gaps, nothing left over, decompression
-within bounds (as Kafka's LogValidator does). Keys and values are stepped over, not copied.
+A batch that consumers cannot read stops each of them at its offset, for as long as it is kept. So
+every record is checked, as in Kafka's LogValidator: lengths, offsets without gaps, no bytes left
+over, decompression within bounds. Keys and values are skipped, not copied.
 
-The work is done in slices: 0.4 µs a record, and decompression at its codec's pace, are too much for
-an event loop in one go when a batch is large.
+The work is done in slices. For a large batch, 0.4 µs per record and the time of decompression are
+too much for one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from stele.wire.compression import (
 from stele.world import Buffer
 
 SLICE_RECORDS: Final = 1000
-SLICE_BYTES: Final = 256 * 1024  # of decompressed records
+SLICE_BYTES: Final = 256 * 1024  # decompressed bytes per slice
 _HEADERS_AT_ONCE: Final = 50
-_EMPTY_PARTS_MAX: Final = 100  # compressed data of nothing, one after the other: nobody's mistake
+_EMPTY_PARTS_MAX: Final = 100  # so many empty parts in a row are no accident
 
-# What others cost, in bytes that can be decompressed meanwhile.
+# The cost of a record and of a part, as the number of bytes that can be decompressed in that time.
 _RECORD_COST_BYTES: Final = SLICE_BYTES // SLICE_RECORDS + 1
 _PART_COST_BYTES: Final = 4096
 
 
 class TimeDeltas(NamedTuple):
-    """Which times records may have, in milliseconds from the batch's base timestamp on."""
+    """The allowed times of records, in milliseconds relative to the batch's base timestamp."""
 
     oldest_ms: int
     newest_ms: int
-    unset_ms: int  # stands for NO_TIMESTAMP, which is allowed beside
+    unset_ms: int  # means NO_TIMESTAMP, which is also allowed
 
     @classmethod
     def of(cls, base_timestamp_ms: int, oldest_ms: int, newest_ms: int) -> TimeDeltas:
-        """For times from ``oldest_ms`` to ``newest_ms``, and never beyond 64 bits."""
+        """The deltas for times from ``oldest_ms`` to ``newest_ms``, limited to 64 bits."""
         return cls(
             max(oldest_ms, -(1 << 63)) - base_timestamp_ms,
             min(newest_ms, (1 << 63) - 1) - base_timestamp_ms,
@@ -61,14 +61,14 @@ def check_records(
     times: TimeDeltas = ANY_TIME,
     keys_required: bool = False,
 ) -> Iterator[None]:
-    """Whether ``body`` holds exactly ``count`` records at consecutive offsets from 0 on.
+    """Check that ``body`` has exactly ``count`` records at consecutive offsets from 0 on.
 
     Yields between slices of the work. Raises BatchError INVALID_RECORD, or INVALID_TIMESTAMP for a
-    time outside of ``times`` that is more than 8 s from the base timestamp: nearer ones are not
-    looked at. ``keys_required``: the topic is compacted, so every record needs a key.
+    time outside of ``times`` that is more than 8 s from the base timestamp (nearer times are not
+    checked). ``keys_required``: the topic is compacted, so every record needs a key.
     """
     if compression is Compression.NONE and count <= SLICE_RECORDS:
-        # What most producers send: one slice, and no source of parts is needed for sound records.
+        # The usual case: sound records of one slice need no source of parts.
         data = bytes(body)
         if _whole_records(data, 0, 0, count, times, keys_required) == (count, len(data)):
             return iter(())
@@ -78,7 +78,7 @@ def check_records(
 def _check_slowly(
     compression: Compression, body: Buffer, count: int, times: TimeDeltas, keys_required: bool
 ) -> Iterator[None]:
-    """Check every record, one slice after the other."""
+    """Check every record, in slices."""
     parts = decompressed(compression, body, DEFAULT_MAX_DECOMPRESSED_BYTES, chunk_bytes=SLICE_BYTES)
     try:
         yield from _check(_Source(parts, times, keys_required), count)
@@ -106,7 +106,7 @@ def _invalid(message: str) -> BatchError:
 
 
 class _Source:
-    """Reads records from parts of decompressed bytes, which may end anywhere in a record."""
+    """Reads records from parts of decompressed bytes. A part may end anywhere in a record."""
 
     def __init__(self, parts: Iterator[bytes], times: TimeDeltas, keys_required: bool) -> None:
         self._parts = parts
@@ -114,15 +114,16 @@ class _Source:
         self._keys_required = keys_required
         self._data = b""
         self._position = 0
-        self._before = 0  # bytes of earlier parts
-        self._empty_parts = 0  # since the last one with something in it
-        self._work_bytes = 0  # of this slice
+        self._before = 0  # number of bytes in earlier parts
+        self._empty_parts = 0  # number of empty parts since the last one that was not empty
+        self._work_bytes = 0  # cost of this slice so far
 
     def begin_slice(self) -> None:
         self._work_bytes = 0
 
     def is_slice_done(self) -> bool:
-        """Whether it is time for others, since a slice was begun. If so, the next one is."""
+        """Whether the slice is done, so that other tasks should run. If so, the next slice
+        begins."""
         if self._work_bytes < SLICE_BYTES:
             return False
         self.begin_slice()
@@ -131,8 +132,9 @@ class _Source:
     # ------------------------------------------------------------------ within a part
 
     def whole_records(self, number: int, stop: int) -> int:
-        """Check records from ``number`` up to ``stop``, or to the first that needs a closer look:
-        it goes beyond this part, has many headers, or is unsound. Returns that one's number."""
+        """Check records from ``number`` up to ``stop``, or up to the first that needs a closer
+        look: it continues in the next part, has many headers, or is unsound. Returns the number of
+        that one."""
         if not self._data:
             self._next_part()
         first = number
@@ -145,11 +147,13 @@ class _Source:
     # ----------------------------------------------------------------- one by one
 
     def record_across_parts(self, number: int) -> Iterator[None]:
-        """Check one record, wherever it ends, and say what is wrong with it."""
+        """Check one record, which may continue in other parts. Raises the reason if it is
+        unsound."""
         size = self._varint(5, f"the length of record {number}")
         end = self._offset + size
         if attributes := self._byte():
-            # None are defined. Kafka looks at none, but clients read them as different numbers.
+            # No attributes are defined. Kafka ignores them, but clients read them as different
+            # numbers.
             raise _invalid(f"record {number} has the attributes {attributes:#x}")
         time_ms = self._varint(10, f"the time of record {number}")
         oldest_ms, newest_ms, unset_ms = self._times
@@ -181,7 +185,7 @@ class _Source:
             raise _invalid(f"record {number} does not end where it says")
 
     def _field(self, size: int, end: int, number: int, *, is_nullable: bool) -> Iterator[None]:
-        """Step over ``size`` bytes; -1 stands for null."""
+        """Skip ``size`` bytes; -1 means null."""
         if size == -1 and is_nullable:
             return
         if not 0 <= size <= end - self._offset:
@@ -232,7 +236,8 @@ class _Source:
         return self._before + self._position
 
     def skip_to_next_part(self) -> bool:
-        """Behind the last record: whether there was one more part, which must be empty."""
+        """Skip to the next part after the last record, which must be empty. False if there is
+        none."""
         if self._position < len(self._data):
             raise _invalid("there are bytes behind the last record")
         return self._has_next_part()
@@ -258,10 +263,12 @@ class _Source:
 def _whole_records(  # noqa: C901 - five varints, each read on the spot
     data: bytes, position: int, number: int, stop: int, times: TimeDeltas, keys_required: bool
 ) -> tuple[int, int]:
-    """Step over sound records from ``number`` up to ``stop``: what comes next, and where.
+    """Skip sound records from ``number`` up to ``stop``. Returns the number of the next record and
+    its position.
 
-    Leaves alone what is not sound at once. Short varints are read on the spot: calls would cost too
-    much. A position past its record's end never comes back, so one look at the end will do.
+    Stops at a record that is not obviously sound. Short varints are read inline, since calls would
+    cost too much. A position beyond the end of its record never comes back, so one check at the end
+    is enough.
     """
     start, total = position, len(data)
     try:
@@ -275,9 +282,9 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
             else:
                 size, position = _read_varint(data, position)
             end = position + (size >> 1)
-            if size & 1 or end > total or data[position]:  # attributes
+            if size & 1 or end > total or data[position]:  # the attributes
                 return number, start
-            if data[position + 1] < 0x80:  # the time: up to 8 s from the base it may be any
+            if data[position + 1] < 0x80:  # the time: within 8 s of the base every time is allowed
                 position += 2
             elif data[position + 2] < 0x80:
                 position += 3
@@ -291,7 +298,7 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
                 position += 2
             else:
                 delta, position = _read_varint(data, position)
-            if delta != number + number:  # in zigzag
+            if delta != number + number:  # the same number in zigzag
                 return number, start
             size = data[position]
             if size < 0x80:
@@ -328,11 +335,11 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
 
 
 class _UnsoundError(Exception):
-    """Something that needs a closer look."""
+    """A record needs a closer look."""
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A varint of 32 bits at most, still in zigzag, and the position after it."""
+    """A varint of at most 32 bits, still in zigzag, and the position after it."""
     value = shift = 0
     for byte in data[position : position + 5]:
         value |= (byte & 0x7F) << shift
@@ -345,7 +352,8 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _skip_time(data: bytes, position: int, times: TimeDeltas) -> int:
-    """The position behind a varint of 64 bits at most, if it is a time that may be."""
+    """The position after a varint of at most 64 bits. Raises _UnsoundError unless it is an allowed
+    time."""
     value = shift = 0
     for byte in data[position : position + 10]:
         value |= (byte & 0x7F) << shift

@@ -13,14 +13,15 @@ Handlers get a message and answer with one::
     )
     transport.writelines(buffers)
 
-One class stands for a struct in all versions: a field that a version lacks has its default when
-decoded, and is left out when encoded. Topic ids are 16 bytes. Error codes are plain ints;
-``ErrorCode`` values may be given. A tagged struct is None when absent. ``records`` come as
-``memoryview`` of the frame and may be given as any buffer or a list of them; they are not copied.
+One class represents a struct in all versions. A field that a version lacks has its default after
+decoding and is left out when encoding. Topic ids are 16 bytes. Error codes are plain ints, and
+``ErrorCode`` values may be given. An absent tagged struct is None. ``records`` are decoded as a
+``memoryview`` of the frame, and may be encoded from any buffer or a list of buffers. They are not
+copied.
 
-To add an API: write its schema into a text under ``definitions/`` (the grammar is in
-``schema.py``), its key into ``ApiKey``, and run ``scripts/generate-kafka``; the test of that
-package compares the new messages with two other codecs by itself.
+To add an API: write its schema into a text under ``definitions/`` (``schema.py`` has the grammar),
+add its key to ``ApiKey``, and run ``scripts/generate-kafka``. The test of that package then
+compares the new messages with two other codecs.
 """
 
 from stele.wire.kafka.api import Api, ApiKey, Records, Struct

@@ -1,4 +1,4 @@
-"""An API of the protocol with its versions, and the base of all message structs."""
+"""An API of the protocol with its versions, and the base class of all message structs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from stele.world import Buffer
 __all__ = ["ZERO_UUID", "Api", "ApiKey", "Records", "Struct"]
 
 Records = Buffer | list[Buffer] | None
-"""Record batches: decoded, a ``memoryview`` of the frame; to encode, also a list of buffers."""
+"""Record batches. Decoding gives a ``memoryview`` of the frame; encoding also takes a list of
+buffers."""
 
 
 class ApiKey(enum.IntEnum):
@@ -57,7 +58,8 @@ class ApiKey(enum.IntEnum):
 
 
 class Struct:
-    """A message or a part of one. Slotted and mutable; equal if all fields are."""
+    """A message or a part of one. It is slotted and mutable, and equal to another if all fields
+    are."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     __hash__ = None  # type: ignore[assignment]
@@ -88,7 +90,8 @@ def _malformed(
 
 
 class Api(Generic[Request, Response]):
-    """One API: its key, the versions this codec speaks, and its codecs, compiled when first used.
+    """One API: its key, the versions that this codec supports, and its codecs, compiled when first
+    used.
 
     ``produce.API`` is an ``Api[ProduceRequest, ProduceResponse]``, and so on.
     """
@@ -115,7 +118,7 @@ class Api(Generic[Request, Response]):
         self._schema: schema.ApiSchema | None = None
         self._decoders: dict[tuple[type[Struct], int], Decoder] = {}
         self._encoders: dict[tuple[type[Struct], int], Encoder] = {}
-        # Of servers: large requests are decoded and large responses are encoded in slices.
+        # By version, for servers: they decode large requests and encode large responses in slices.
         self._sliced_decoders: dict[int, SlicedDecoder] = {}  # by version
         self._sliced_encoders: dict[int, SlicedEncoder] = {}
 
@@ -136,10 +139,11 @@ class Api(Generic[Request, Response]):
         position: int = 0,
         elements_max: int = REQUEST_ELEMENTS_MAX,
     ) -> Request:
-        """The request whose body begins at ``position``. Raises MalformedMessageError, of which
-        TooManyElementsError if its arrays hold more than ``elements_max`` together.
+        """The request whose body begins at ``position``. Raises MalformedMessageError, in
+        particular TooManyElementsError if its arrays have more than ``elements_max`` elements
+        together.
 
-        Bytes behind the message are not looked at. Records are views of ``buffer``.
+        Bytes after the message are ignored. Records are views of ``buffer``.
         """
         message: Request = self._decode(self.request, version, buffer, position, elements_max)
         return message
@@ -147,7 +151,7 @@ class Api(Generic[Request, Response]):
     def decode_request_in_slices(
         self, version: int, buffer: Buffer, position: int = 0
     ) -> Generator[None, None, Request]:
-        """As ``decode_request``, and yields after every SLICE_ELEMENTS of all arrays."""
+        """As ``decode_request``, but yields after every SLICE_ELEMENTS elements of all arrays."""
         decode = self._sliced_decoders.get(version)
         if decode is None:
             fields = self._fields(self.request, version)
@@ -168,8 +172,8 @@ class Api(Generic[Request, Response]):
         return request
 
     def decode_response(self, version: int, buffer: Buffer, position: int = 0) -> Response:
-        """The response whose body begins at ``position``; as ``decode_request``, but of any size:
-        who asked decides how much is answered."""
+        """The response whose body begins at ``position``. As ``decode_request``, but without a
+        limit of elements: the request decides how large a response is."""
         message: Response = self._decode(self.response, version, buffer, position, sys.maxsize)
         return message
 
@@ -181,13 +185,13 @@ class Api(Generic[Request, Response]):
         self, version: int, message: Response, elements_max: int = sys.maxsize
     ) -> list[Buffer]:
         """The response's body. Raises UnencodableMessageError, and TooManyElementsError if its
-        arrays hold more than ``elements_max`` together; those of numbers do not count."""
+        arrays have more than ``elements_max`` elements together, not counting arrays of numbers."""
         return self._encode(self.response, version, message, elements_max)
 
     def encode_response_in_slices(
         self, version: int, message: Response
     ) -> Generator[None, None, list[Buffer]]:
-        """As ``encode_response``, and yields after every SLICE_ELEMENTS of all arrays."""
+        """As ``encode_response``, but yields after every SLICE_ELEMENTS elements of all arrays."""
         encode = self._sliced_encoders.get(version)
         if encode is None:
             fields = self._fields(self.response, version)

@@ -1,8 +1,9 @@
-"""Frames: a header and a message, both directions. A frame is what follows the four size bytes.
+"""Frames: a header and a message, in both directions. A frame is what follows the four size bytes.
 
-Headers (KIP-482, KIP-511): requests have version 1, from an API's first flexible version on
-version 2, which adds tagged fields; the client id keeps its two-byte length in both. Responses
-have version 0, flexible ones 1, but ApiVersions always 0: its reader cannot know better yet.
+Headers (KIP-482, KIP-511): requests have header version 1, and version 2, which adds tagged fields,
+from the API's first flexible version on. The client id has a two-byte length in both. Responses
+have header version 0, flexible ones version 1. ApiVersions responses always have version 0, because
+their reader does not know the broker's versions yet.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from stele.wire.kafka.primitives import (
 from stele.world import Buffer
 
 SIZE_BYTES: Final = 4
-"""The size that stands before every frame."""
+"""The bytes of the size before every frame."""
 
 PLAIN_REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The largest request without records: room for all the elements that a request may have."""
+"""The largest request without records. All the elements that a request may have fit into it."""
 
 DECODED_PER_BYTE_MAX: Final = 64
-"""Bytes of memory that a byte of a request without records takes at most once it is decoded: a
-topic without a name is two bytes, and a slotted object."""
+"""The most bytes of memory that one byte of a request without records needs once it is decoded. The
+worst case is a topic without a name: two bytes, and a slotted object."""
 
 DECODED_PER_ELEMENT_MAX: Final = 384
-"""Likewise an element of an array, beside its bytes."""
+"""The most bytes of memory that an element of an array needs, besides its own bytes."""
 
 KEYS_WITH_RECORDS: Final = frozenset({ApiKey.PRODUCE})
-"""The APIs whose requests carry records."""
+"""The APIs whose requests have records."""
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _PREFIX_AND_CORRELATION = struct.Struct(">ii")
@@ -49,14 +50,14 @@ Response = TypeVar("Response", bound=Struct)
 
 
 class RequestHeader(NamedTuple):
-    api_key: int  # an ApiKey, once decode_request has returned it
+    api_key: int  # an ApiKey after decode_request has returned it
     api_version: int
     correlation_id: int
     client_id: str | None
 
 
 class UnsupportedRequestError(ApiError):
-    """An API key or version that is not spoken here. ``header.client_id`` is not read."""
+    """An API key or version that is not supported here. ``header.client_id`` is not set."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(
@@ -70,7 +71,8 @@ _apis: dict[int, Api[Any, Any]] = {}
 
 
 def api_of(key: int) -> Api[Any, Any]:
-    """The API of a key; its module is loaded when first asked for. KeyError if unknown."""
+    """The API of a key. Its module is loaded when it is first needed. Raises KeyError if
+    unknown."""
     api = _apis.get(key) or _find_api(key)
     if api is None:
         raise KeyError(key)
@@ -89,22 +91,23 @@ def _find_api(key: int) -> Api[Any, Any] | None:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Struct]:
-    """Header and message of a request; its records are views of ``frame``.
+    """Header and message of a request. Its records are views of ``frame``.
 
-    Give a ``bytearray`` where records will be stamped: their views are writable then. Raises
-    UnsupportedRequestError, and MalformedMessageError for anything else that is wrong.
+    Pass a ``bytearray`` if records will be stamped: then their views are writable. Raises
+    UnsupportedRequestError, and MalformedMessageError for any other fault.
     """
     header, position, api = read_request_header(frame)
     return header, api.decode_request(header.api_version, frame, position)
 
 
 def largest_request_bytes(api_key: int, max_bytes: int) -> int:
-    """How large a frame of a kind of request may be where ``max_bytes`` is the most for any."""
+    """The largest frame of an API's requests. ``max_bytes`` is the limit for all APIs."""
     return max_bytes if api_key in KEYS_WITH_RECORDS else min(max_bytes, PLAIN_REQUEST_BYTES_MAX)
 
 
 def memory_of_request(api_key: int, size_bytes: int) -> int:
-    """The most bytes that a request of this size takes, decoded. Records stay in its frame."""
+    """The most bytes of memory that a request of this size needs once it is decoded. Records stay
+    in its frame."""
     if api_key in KEYS_WITH_RECORDS:
         return size_bytes
     most = DECODED_PER_ELEMENT_MAX * REQUEST_ELEMENTS_MAX
@@ -112,9 +115,9 @@ def memory_of_request(api_key: int, size_bytes: int) -> int:
 
 
 def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:
-    """The header of a request, where its message begins, and what decodes it.
+    """The header of a request, the position of its message, and the API that decodes it.
 
-    Raises UnsupportedRequestError, and MalformedMessageError for anything else that is wrong.
+    Raises UnsupportedRequestError, and MalformedMessageError for any other fault.
     """
     client_id = None
     position = _REQUEST_HEADER.size
@@ -155,7 +158,7 @@ def encode_request(
     client_id: str | None,
     message: Request,
 ) -> list[Buffer]:
-    """A whole request, the four size bytes included, as buffers to be written in order."""
+    """A whole request including the four size bytes, as buffers to be written in order."""
     buffers = api.encode_request(version, message)
     name = b"" if client_id is None else client_id.encode()
     tail = name + b"\x00" if api.is_flexible(version) else name
@@ -174,7 +177,7 @@ def encode_response(
     message: Struct,
     elements_max: int = sys.maxsize,
 ) -> list[Buffer]:
-    """A whole response, the four size bytes included, as buffers to be written in order. Raises as
+    """A whole response including the four size bytes, as buffers to be written in order. Raises as
     ``Api.encode_response``."""
     api = api_of(api_key)
     buffers = api.encode_response(version, message, elements_max)
@@ -184,7 +187,7 @@ def encode_response(
 def encode_response_in_slices(
     api_key: int, version: int, correlation_id: int, message: Struct
 ) -> Generator[None, None, list[Buffer]]:
-    """As ``encode_response``; yields now and then, and returns the buffers."""
+    """As ``encode_response``, but yields now and then. Returns the buffers."""
     api = api_of(api_key)
     buffers = yield from api.encode_response_in_slices(version, message)
     return _framed(api, version, correlation_id, buffers)
@@ -201,7 +204,7 @@ def _framed(
 
 
 def read_correlation_id(frame: Buffer) -> int:
-    """Which request a response's frame answers. Raises MalformedMessageError."""
+    """The correlation id in a response's frame. Raises MalformedMessageError."""
     if len(frame) < _CORRELATION.size:
         raise MalformedMessageError(f"a response of {len(frame)} bytes")
     correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
@@ -211,8 +214,8 @@ def read_correlation_id(frame: Buffer) -> int:
 def decode_response(api: Api[Any, Response], version: int, frame: Buffer) -> Response:
     """The message in a response's frame. Raises MalformedMessageError.
 
-    A broker that does not know the version of an ApiVersions request answers in version 0 and
-    with UNSUPPORTED_VERSION (KIP-511): that comes back as a message with this error code.
+    A broker that does not know the version of an ApiVersions request answers in version 0 with
+    UNSUPPORTED_VERSION (KIP-511). The result is then a message with this error code.
     """
     position = _CORRELATION.size
     if api.key is ApiKey.API_VERSIONS:

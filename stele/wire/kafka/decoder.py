@@ -13,11 +13,11 @@ The source of such a function, for two fixed fields and an array of structs::
         ...
         return Message(v1, v2, v4), p
 
-Neighbours of a fixed size are unpacked by one call, the first byte of a length behind them
-included. Reading past the end shows either at once (``struct.error``, ``IndexError``) or, for
-strings and records, in the one check of the position at the very end: slices never fail.
-Elements of arrays and tagged fields count against ``left``: what a message costs to decode, and
-what it takes in memory, goes by their number and not by its bytes.
+One call unpacks adjacent values of a fixed size, together with the first byte of a length after
+them. Reading beyond the end raises at once (``struct.error``, ``IndexError``), or the one check of
+the position at the very end finds it: slices of strings and records never fail. Elements of arrays
+and tagged fields count against ``left``, because the time and the memory that decoding needs depend
+on their number more than on the bytes of the message.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from stele.wire.kafka import primitives
 from stele.wire.kafka.schema import FIXED, Field
 
 Decoder = Callable[[Any, memoryview, int, int, int], tuple[Any, int]]
-"""(buffer, a view of it, position, end, elements allowed) → (message, position behind it)."""
+"""(buffer, a view of it, position, end, allowed elements) → (message, position after it)."""
 
 SlicedDecoder = Callable[[Any, memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""The same as a generator, which yields after every SLICE_ELEMENTS."""
+"""The same as a generator that yields after every SLICE_ELEMENTS elements."""
 
 
 def compile_decoder(
@@ -46,8 +46,7 @@ def compile_decoder(
     *,
     in_slices: bool = False,
 ) -> Any:
-    """A function that makes a ``root`` (a name in ``classes``) of the message's bytes: a Decoder,
-    or a SlicedDecoder."""
+    """A function that decodes a ``root`` (a name in ``classes``): a Decoder or a SlicedDecoder."""
     writer = _DecoderWriter(version, flexible, in_slices)
     if in_slices:
         writer.begin_slices()
@@ -60,7 +59,7 @@ def compile_decoder(
 
 
 def smallest_size(each: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that one value (of an array: one element) of a field takes."""
+    """The fewest bytes that one value of a field (one element of an array) takes."""
     if each.type in FIXED:
         return FIXED[each.type][1]
     if not each.is_struct:
@@ -91,18 +90,19 @@ class _DecoderWriter:
         }
         self._indent = 1
         self._names = 0
-        self._run: list[tuple[str, str]] = []  # fixed-size values not yet read: format, variable
+        # Fixed-size values that are not read yet: format, variable.
+        self._run: list[tuple[str, str]] = []
 
     def line(self, text: str) -> None:
-        """Write a statement, after reading the run of fixed-size values before it."""
+        """Write a statement, after the one that reads the pending fixed-size values."""
         self._flush()
         self.lines.append("    " * self._indent + text)
 
     def begin_slices(self) -> None:
-        """``slice`` counts down over all loops together, however they are nested."""
+        """The variable ``slice`` counts down over all loops together, even if they are nested."""
         self.line(f"slice = {primitives.SLICE_ELEMENTS}")
         self.line("if False:")
-        self.line("    yield")  # a generator, also without a loop
+        self.line("    yield")  # it is a generator even without a loop
 
     def _one_element_less(self) -> None:
         if self.in_slices:
@@ -112,7 +112,7 @@ class _DecoderWriter:
             self.line("    yield")
 
     def struct(self, class_name: str, fields: list[Field]) -> str:
-        """Read a struct; return the expression that makes it."""
+        """Write the reading of a struct. Returns the expression that makes it."""
         values: dict[str, str] = {}
         tagged: list[Field] = []
         for each in fields:
@@ -178,7 +178,7 @@ class _DecoderWriter:
         return result
 
     def _bytes_like(self, type_: str, nullable: bool) -> str:
-        """A string, bytes or records: a length and as many bytes."""
+        """Write the reading of a string, bytes or records: a length and that many bytes."""
         result, end = self._name("v"), self._name("q")
         if self.flexible:
             size = self._uvarint()
@@ -191,7 +191,7 @@ class _DecoderWriter:
         self.line("else:")
         self.line(f"    {end} = {stop}")
         if type_ == "string":
-            if self.flexible:  # the other form has no room for longer ones
+            if self.flexible:  # the other form cannot have longer ones
                 self.line(f"    if {size} > {primitives.STRING_BYTES_MAX + 1}:")
                 self.line("        refuse_length()")
             self.line(f"    {result} = str(buf[p:{end}], 'utf-8')")
@@ -250,7 +250,8 @@ class _DecoderWriter:
         self._indent -= 1
 
     def _tagged_fields(self, tagged: list[Field]) -> dict[str, str]:
-        """Read the known ones, skip the others; both must keep to the size they announce."""
+        """Write the reading of known tagged fields. Others are skipped. Both must have the size
+        that they announce."""
         results = {each.name: self._name("v") for each in tagged}
         count = self._fixed("B", "n")
         for each in tagged:
@@ -282,7 +283,7 @@ class _DecoderWriter:
 
 
 def default_of(each: Field) -> str:
-    """A Python expression for the value of a field that a message does not hold."""
+    """A Python expression for the value of a field that a message lacks."""
     if each.nullable is not None:
         return "None"
     if each.is_array:

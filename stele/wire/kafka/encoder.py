@@ -1,8 +1,8 @@
 """Compiles one API version of a schema to one flat encode function.
 
-Small values are collected as parts and joined; records are passed on as they are, so that a
-message is a list of buffers for ``writelines`` and no record byte is copied. Neighbours of a fixed
-size are packed by one call. A field that the version lacks is left out, whatever it holds.
+Small values are collected as parts and joined. Records are passed on unchanged, so a message is a
+list of buffers for ``writelines`` and no record byte is copied. Adjacent values of a fixed size are
+packed by one call. A field that the version lacks is left out, whatever its value is.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from stele.wire.kafka.schema import FIXED, Field
 from stele.world import Buffer
 
 Encoder = Callable[[Any, list[Buffer], int], None]
-"""(message, buffers to add to, elements allowed in its arrays of anything but numbers)."""
+"""(message, buffers to add to, allowed elements in its arrays of anything but numbers)."""
 
 SlicedEncoder = Callable[[Any, list[Buffer]], Generator[None, None, None]]
-"""The same as a generator, which yields after every SLICE_ELEMENTS and allows any number."""
+"""The same as a generator that yields after every SLICE_ELEMENTS elements and allows any number."""
 
 
 def compile_encoder(
     root: str, fields: list[Field], version: int, flexible: bool, *, in_slices: bool = False
 ) -> Any:
-    """A function that encodes the struct ``root``: an Encoder, or a SlicedEncoder."""
+    """A function that encodes the struct ``root``: an Encoder or a SlicedEncoder."""
     writer = _EncoderWriter(version, flexible, in_slices)
     if in_slices:
-        # Counts down over all loops together, however they are nested.
+        # It counts down over all loops together, even if they are nested.
         writer.line(f"slice = {primitives.SLICE_ELEMENTS}")
         writer.line("if False:")
-        writer.line("    yield")  # a generator, also without a loop
+        writer.line("    yield")  # it is a generator even without a loop
     writer.struct("m", fields)
     writer.line("out.append(b''.join(parts))")
     arguments = "m, out" if in_slices else "m, out, left"
@@ -54,19 +54,19 @@ class _EncoderWriter:
             "refuse_count": primitives.refuse_count,
             "ZERO_UUID": primitives.ZERO_UUID,
         }
-        self._parts = "parts"  # the list that is being added to
+        self._parts = "parts"  # the variable of the list to which parts are added
         self._indent = 1
         self._names = 0
-        self._exprs: list[str] = []  # parts not yet written, as expressions
-        self._run: list[tuple[str, str]] = []  # fixed-size values behind them: format, expression
+        self._exprs: list[str] = []  # expressions of parts that are not written yet
+        self._run: list[tuple[str, str]] = []  # fixed-size values after them: format, expression
 
     def line(self, text: str) -> None:
-        """Write a statement, after the parts before it."""
+        """Write a statement after the pending parts."""
         self._flush()
         self._statement(text)
 
     def _statement(self, text: str) -> None:
-        """Write a statement that the parts before it may come after."""
+        """Write a statement that may be before the pending parts."""
         self.lines.append("    " * self._indent + text)
 
     def struct(self, value: str, fields: list[Field]) -> None:
@@ -173,7 +173,8 @@ class _EncoderWriter:
             self._fixed("i", size)
 
     def _records(self, value: str, nullable: bool) -> None:
-        """What is before goes out as one buffer, then the records' own buffers."""
+        """Write the encoding of records: what came before becomes one buffer, then follow the
+        records' own buffers."""
         records, size = self._name("r"), self._name("n")
         self._statement(f"{records} = {value}")
         self._statement(f"if {records} is None:")
@@ -227,7 +228,8 @@ class _EncoderWriter:
         self._indent -= 1
 
     def _tagged_fields(self, value: str, tagged: list[Field]) -> None:
-        """Each into a list of its own first: its size goes before it."""
+        """Write the encoding of tagged fields, each into its own list, because its size comes
+        first."""
         count, fields = self._name("n"), self._name("p")
         self.line(f"{count} = 0")
         self.line(f"{fields} = []")
@@ -249,7 +251,7 @@ class _EncoderWriter:
         self.line(f"{outer} += {fields}")
 
     def _is_set(self, each: Field, member: str) -> str:
-        """Whether a tagged field is worth its bytes: it has not its default."""
+        """An expression for whether a tagged field differs from its default."""
         if each.is_array:
             return f"{member} is not None" if each.nullable else member
         if each.is_struct or each.nullable is not None:

@@ -1,9 +1,9 @@
-"""Cuts a byte stream into frames: four size bytes, then as many bytes.
+"""Divides a byte stream into frames: four size bytes, then that many bytes.
 
-The shape fits ``asyncio.BufferedProtocol``: ``get_buffer`` gives the memory to receive into,
-``received`` says how much came, ``next_frame`` hands out what is complete. Small frames arrive many
-at a time through one chunk and are copied out of it; the rest of a large one is received where it
-stays. A frame's ``bytearray`` is new and never used again here, so views of it stay valid.
+The methods fit ``asyncio.BufferedProtocol``. ``get_buffer`` returns the memory to receive into,
+``received`` says how much came, ``next_frame`` returns complete frames. Small frames arrive many at
+a time in one chunk and are copied out of it. The rest of a large frame is received in place. A
+frame's ``bytearray`` is new and never used again here, so views of it stay valid.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _KEY = struct.Struct(">h")
 
 CHUNK_BYTES: Final = 32 * 1024
 GROWTH_BYTES: Final = 1024 * 1024
-"""A larger frame gets its memory as it arrives: an announced size alone costs a peer nothing."""
+"""A larger frame gets its memory as it arrives, so that a peer cannot use memory by announcing a
+size."""
 
 
 class FrameSizeError(MalformedMessageError):
-    """A frame announces a size that is none, or above the maximum."""
+    """A frame announces a size that is negative or above the maximum."""
 
 
 class FrameReader:
@@ -45,28 +46,28 @@ class FrameReader:
     def __init__(
         self, max_bytes: int, max_bytes_of: Callable[[int, int], int] | None = None
     ) -> None:
-        """``max_bytes_of``: of frames that begin with an API key, the maximum by key and
-        ``max_bytes``; it is asked of large frames only."""
+        """``max_bytes_of``: for frames that begin with an API key, the maximum by API key and
+        ``max_bytes``. It is called only for large frames."""
         self._max_bytes = max_bytes
         self._max_bytes_of = max_bytes_of
         self._chunk = bytearray(CHUNK_BYTES)
-        # Of the chunk, [start, end) is received and not yet handed out. While a large frame is
-        # open it is empty: all that comes belongs to the frame.
+        # The bytes [start, end) of the chunk were received and not returned yet. While a large
+        # frame is open there are none: everything that arrives belongs to the frame.
         self._start = 0
         self._end = 0
-        self._frame: bytearray | None = None  # of frame_size bytes at last, filled so far
+        self._frame: bytearray | None = None  # grows to frame_size bytes
         self._frame_size = 0
         self._filled = 0
         self.held_bytes = 0
-        """Memory of a large frame that is not complete."""
+        """The memory of a large frame that is not complete yet."""
 
     @property
     def has_partial(self) -> bool:
-        """Whether a frame has begun that is not complete: an end of the stream would cut it."""
+        """Whether a frame has begun and is not complete: the end of the stream would cut it off."""
         return self._frame is not None or self._end > self._start
 
     def get_buffer(self) -> memoryview:
-        """Where to receive into; never empty as long as ``next_frame`` is called until None."""
+        """The memory to receive into. It is never empty if ``next_frame`` is called until None."""
         frame = self._frame
         if frame is not None:
             if self._filled == len(frame):
@@ -82,7 +83,7 @@ class FrameReader:
         return memoryview(self._chunk)[self._end :]
 
     def received(self, size: int) -> None:
-        """``size`` bytes were put into the buffer last got."""
+        """``size`` bytes were written to the buffer that ``get_buffer`` returned."""
         if self._frame is not None:
             self._filled += size
         else:
@@ -91,8 +92,8 @@ class FrameReader:
     def next_frame(self) -> bytearray | None:
         """The next whole frame without its size bytes; None until more is received.
 
-        Raises FrameSizeError for a size that is negative or above the maximum; the stream has lost
-        its meaning then.
+        Raises FrameSizeError for a size that is negative or above the maximum. Then the rest of the
+        stream cannot be understood.
         """
         if self._frame is not None:
             if self._filled < self._frame_size:

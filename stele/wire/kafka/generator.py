@@ -1,7 +1,8 @@
-"""Writes the Python source of an API's struct classes: what ``messages/`` holds.
+"""Writes the Python source of an API's struct classes, the modules in ``messages/``.
 
-Decoding and encoding need no generated code; type checkers and readers do. Plain ``__slots__``
-classes, since making a hundred dataclasses would cost every start of a node.
+Decoding and encoding need no generated code, but type checkers and readers do. The classes have
+``__slots__`` and are no dataclasses, because making a hundred dataclasses would slow down every
+start of a node.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _class(name: str, fields: list[Field]) -> str:
 def _python_type(each: Field) -> str:
     name = each.type if each.is_struct else _TYPES.get(each.type, "int")
     name = f"list[{name}]" if each.is_array else name
-    absent = each.is_struct and not each.is_array  # a tagged struct: None stands for its default
+    absent = each.is_struct and not each.is_array  # a tagged struct: None means its default
     optional = (each.nullable is not None or absent) and name != "Records"
     return f"{name} | None" if optional else name
 

@@ -1,4 +1,4 @@
-"""What compiled codecs call: varints, tables, and the errors of the wire."""
+"""The functions that compiled codecs call: varints, tables, and the errors of the wire."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from stele.world import Buffer
 ZERO_UUID: Final = bytes(16)
 
 STRING_BYTES_MAX: Final = 2**15 - 1
-"""No string of the protocol is longer: it began with lengths of 16 bits."""
+"""The longest string of the protocol, whose first versions had 16-bit lengths."""
 
 REQUEST_ELEMENTS_MAX: Final = 65_536
-"""Elements of all arrays of one request together, unknown tagged fields included.
+"""The most elements of all arrays of one request together, including unknown tagged fields.
 
-They are held in memory together. Kafka has no such limit but for DescribeTopicPartitions
+All of them are in memory at once. Kafka has such a limit only for DescribeTopicPartitions
 (``max.request.partition.size.limit``).
 """
 
 
 SLICE_ELEMENTS: Final = 1024
-"""Elements that a codec reads or writes at a time where it works in slices: a millisecond or so."""
+"""The elements that a codec reads or writes in one slice, which takes about a millisecond."""
 
 
 class MalformedMessageError(ApiError):
-    """Bytes that are not the message they are said to be."""
+    """The bytes are not a valid message of their kind."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 class TooManyElementsError(MalformedMessageError):
-    """The arrays of a message hold more elements together than they may here."""
+    """The arrays of a message have more elements together than allowed."""
 
 
 class UnencodableMessageError(SteleError):
-    """A message holds a value that its version cannot carry: a fault of this program."""
+    """A message has a value that its version cannot represent: a bug in this program."""
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 class UvarintTable(dict[int, bytes]):
-    """The encoding of every short length; computes the long ones without keeping them."""
+    """The encoding of every short length. Long ones are computed and not kept."""
 
     def __init__(self) -> None:
         super().__init__((value, encode_uvarint(value)) for value in range(1024))
@@ -91,7 +91,7 @@ PACK_SHORT: Final[dict[str, list[Callable[..., bytes]]]] = {
 
 
 def read_numbers(format_: str, count: int, buffer: Buffer, position: int) -> list[Any]:
-    """An array of numbers, bounded by the caller."""
+    """An array of numbers. The caller has checked that it fits."""
     if count < _SHORT:
         return list(UNPACK_SHORT[format_][count](buffer, position))
     return list(struct.unpack_from(f">{count}{format_}", buffer, position))

@@ -1,12 +1,12 @@
-"""The schema language of the Kafka protocol, read into values.
+"""The schema language of the Kafka protocol, and its parser.
 
-One line per field, nesting by two spaces of indentation::
+There is one line per field. Two spaces of indentation nest fields::
 
     api 1 Fetch 4-18 flexible 12+         key, name, versions served, first flexible version
     request
       max_wait_ms int32                   a field of every version
       session_id int32 @7+                from version 7 on; @4-12 and @3 work too
-      session_epoch int32 @7+ =-1         the default is -1: its value where the version lacks it
+      session_epoch int32 @7+ =-1         the default, its value in versions that lack it, is -1
       rack_id string?9+                   nullable, from version 9 on; plain ``?``: always
       topics [FetchTopic]                 an array of structs, whose fields follow
         topic string @4-12
@@ -16,8 +16,8 @@ One line per field, nesting by two spaces of indentation::
       ...
 
 Types: bool, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytes, records, a
-struct, and arrays of all but bytes and records. A field's default is 0, "", empty, or null for a
-nullable one. Versions of a nested field are within those of the field it is nested in.
+struct, and arrays of all of these except bytes and records. A field's default is 0, "" or empty, and
+null for a nullable field. The versions of a nested field are within those of its outer field.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ FIXED: Final = {
     "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
-"""Types of a fixed size: their ``struct`` format and how many bytes they take."""
+"""Types of a fixed size: their ``struct`` format and their size in bytes."""
 
 VARIABLE: Final = ("string", "bytes", "records")
 
 
 class SchemaError(SteleError):
-    """A definition's text is not in the schema language."""
+    """A definition's text does not follow the grammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A closed range."""
+    """A closed range of versions."""
 
     first: int
     last: int
@@ -62,13 +62,13 @@ class Versions:
 @dataclass(slots=True)
 class Field:
     name: str
-    type: str  # of an array: of its elements
+    type: str  # for an array: the type of its elements
     is_array: bool
     versions: Versions
     nullable: Versions | None
-    default: str | None  # as written; None: the type's own
+    default: str | None  # as written; None: the default of the type
     tag: int | None
-    fields: list[Field] = field(default_factory=list)  # of a struct
+    fields: list[Field] = field(default_factory=list)  # the fields of a struct
 
     @property
     def is_struct(self) -> bool:
@@ -92,12 +92,13 @@ class ApiSchema:
 
     @property
     def module(self) -> str:
-        """The name of the Python module with its classes: ListOffsets → list_offsets."""
+        """The name of the Python module with its classes. Example: list_offsets for ListOffsets."""
         return "".join("_" + c.lower() if c.isupper() else c for c in self.name).lstrip("_")
 
 
 def parse(text: str) -> list[ApiSchema]:
-    """All APIs of a definition's text, in its order. SchemaError names the line at fault."""
+    """All APIs of a definition's text, in its order. Raises SchemaError, which names the faulty
+    line."""
     apis: list[ApiSchema] = []
     stack: list[tuple[int, list[Field], Versions]] = []
     for line in text.splitlines():
@@ -170,7 +171,7 @@ def _parse_versions(text: str, within: Versions) -> Versions:
 
 
 def structs(fields: list[Field]) -> Iterator[Field]:
-    """Every field that defines a struct, the nested before those that nest them."""
+    """Every field that defines a struct. Nested structs come before those that contain them."""
     for each in fields:
         if each.is_struct:
             yield from structs(each.fields)

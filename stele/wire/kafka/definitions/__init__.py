@@ -1,6 +1,7 @@
-"""The schemas of the Kafka APIs as compact text; ``stele.wire.kafka.schema`` has the grammar.
+"""The schemas of the Kafka APIs as compact text. ``stele.wire.kafka.schema`` has the grammar.
 
-Facts from https://kafka.apache.org/protocol. Field and struct names are Kafka's, in snake case.
+The facts come from https://kafka.apache.org/protocol. Field and struct names are Kafka's in snake
+case.
 """
 
 from __future__ import annotations
@@ -21,6 +22,6 @@ def all_apis() -> list[ApiSchema]:
 
 
 def find(key: int) -> ApiSchema:
-    """The definition of one API. KeyError where there is none."""
+    """The definition of one API. Raises KeyError if there is none."""
     all_apis()
     return _parsed[key]

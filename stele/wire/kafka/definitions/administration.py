@@ -1,4 +1,5 @@
-"""What administrators ask: configurations, partitions, records, replicas, elections, brokers."""
+"""The APIs for administrators: configurations, partitions, records, replicas, elections,
+brokers."""
 
 TEXT = """\
 api 21 DeleteRecords 0-2 flexible 2+

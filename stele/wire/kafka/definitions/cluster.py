@@ -1,4 +1,4 @@
-"""What clients ask of the cluster: who is there, where a topic is led, make and drop topics."""
+"""The APIs about the cluster: brokers, metadata, topics and their creation and deletion."""
 
 TEXT = """\
 api 18 ApiVersions 0-4 flexible 3+

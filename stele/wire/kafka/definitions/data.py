@@ -1,4 +1,4 @@
-"""The data plane: what producers, consumers and followers send partition leaders."""
+"""The APIs of the data plane: what producers, consumers and followers send to partition leaders."""
 
 TEXT = """\
 api 0 Produce 3-13 flexible 9+
