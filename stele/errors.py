@@ -206,7 +206,7 @@ class OutcomeUnknownError(ApiError):
         if request_id:
             way_out = f"the request id {request_id.hex()}, sent again, finds out"
         else:
-            way_out = "look before trying again"
+            way_out = "check before you try again"
         message = f"{cause}; whether it was done is not known: {way_out}"
         return cls(message, request_id, cause)
 

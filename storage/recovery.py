@@ -202,7 +202,7 @@ def _finish_cut(disk: Disk, directory: str) -> None:
     cut = read_cut(disk, directory)
     if cut is None:
         return
-    logger.warning("%s: going on with a cut of all segments from %d on", directory, cut)
+    logger.warning("%s: completing the removal of all segments from %d on", directory, cut)
     for name in disk.list(directory):
         key = parse_file_name(name)
         if key is not None and key[0] >= cut and key[1] != SNAPSHOT_SUFFIX:
@@ -231,7 +231,7 @@ def _check_none_is_lost(request: RecoveryRequest, alive: list[int], indexed: lis
                 f"{request.directory}/{file_name(base, LOG_SUFFIX)}",
                 position=0,
                 offset=base,
-                reason="the file is missing, and its index is there",
+                reason="the file is missing, but its index exists",
             )
 
 
@@ -271,7 +271,7 @@ def _first_to_scan(request: RecoveryRequest, segments: list[Segment]) -> int:
 def _load_clean(request: RecoveryRequest, segment: Segment) -> Steps[None]:
     segment.unseen_bytes = segment.size
     if not segment.load_indexes():
-        logger.warning("the indexes of %s are missing or wrong: made anew", segment.path)
+        logger.warning("the indexes of %s are missing or wrong: rebuilding them", segment.path)
         segment.reset_summary()
         pace = Pace(segment.path, _SCAN_BYTES)
         yield from pace.begin(0, segment.size)

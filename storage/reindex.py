@@ -26,7 +26,7 @@ async def reindex(log: LogView, path: str) -> None:
     segment = next((each for each in log.segments if each.path == path), None)
     if segment is None or not segment.indexes_lost:
         return
-    logger.warning("the indexes of %s are missing or wrong: made anew", path)
+    logger.warning("the indexes of %s are missing or wrong: rebuilding them", path)
     try:
         await _scan(log, segment)
     except (CorruptLogError, ReadFailedError) as error:

@@ -239,7 +239,7 @@ class Segment:
         known = known and (self._time_loaded or self._time_index.load(self._disk))
         self._loaded = self._time_loaded = True
         if not known or not self._index_fits():
-            logger.warning("the indexes of %s are missing or wrong: made anew", self.path)
+            logger.warning("the indexes of %s are missing or wrong: rebuilding them", self.path)
             end_offset = self.end_offset  # that of a sealed segment may be above its last record
             self._rebuild_indexes()
             self.end_offset = end_offset

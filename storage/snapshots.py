@@ -49,7 +49,7 @@ def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[Produc
                 found, at = ProducerStates.decode(disk.read_file(path)), offset
                 break
             except (SnapshotError, ReadFailedError) as error:
-                logger.warning("%s is dropped, an older one and the log tell: %s", path, error)
+                logger.warning("%s is not used, but an older one and the log: %s", path, error)
         disk.remove(path)
         removed = True
     if removed:

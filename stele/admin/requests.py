@@ -95,7 +95,7 @@ def _names(error: ApiError, request_id: bytes) -> bool:
 
 
 _WORDS = {
-    ErrorCode.NOT_CONTROLLER: "there is no active controller now, or it is just changing",
+    ErrorCode.NOT_CONTROLLER: "there is no active controller at the moment",
     ErrorCode.REQUEST_TIMED_OUT: "the active controller did not answer in time",
     ErrorCode.KAFKA_STORAGE_ERROR: "the active controller's disk is full; free space there",
     ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot reach the active controller",

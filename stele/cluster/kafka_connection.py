@@ -243,12 +243,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _take(self, frame: bytearray) -> None:
         correlation_id = kafka.read_correlation_id(frame)
         if not self._pending:
-            raise kafka.MalformedMessageError(f"an answer {correlation_id} to no request")
+            raise kafka.MalformedMessageError(f"an answer {correlation_id} without a request")
         pending = self._pending.popleft()
         if correlation_id != pending.correlation_id:
             self._pending.appendleft(pending)
             raise kafka.MalformedMessageError(
-                f"an answer {correlation_id} where {pending.correlation_id} is due"
+                f"an answer {correlation_id} instead of {pending.correlation_id}"
             )
         if pending.answer.done():  # nobody waits for it any more
             return

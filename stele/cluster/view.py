@@ -339,7 +339,7 @@ class ClusterView:
                     on_lost(error)
                     continue
                 except asyncio.CancelledError:
-                    on_lost(RpcError(RpcCode.CANCELLED, "given up while it was asked"))
+                    on_lost(RpcError(RpcCode.CANCELLED, "cancelled before the broker answered"))
                     raise
                 # The next request goes first to a broker that answers.
                 self._next_broker = broker_id

@@ -159,8 +159,8 @@ class SteleReader(DataSourceReader):
         held = low <= range_.start <= high and range_.end <= high
         if not held and self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{name}: offsets {range_.start} to {range_.end} are asked for, "
-                f"{low} to {high} are there; with failOnDataLoss=false what is there is read"
+                f"{name}: offsets {range_.start} to {range_.end} are wanted, but "
+                f"the log has {low} to {high}; failOnDataLoss=false reads those that exist"
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -131,7 +131,7 @@ def _ungzip(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[byte
             if len(part) > room:
                 raise _too_large(Compression.GZIP, max_bytes)
             if is_last and not part and not inflate.eof:
-                raise CompressionError("gzip data ends before its time")
+                raise CompressionError("gzip data ends inside a member")
             room -= len(part)
             pending = inflate.unconsumed_tail
             yield part
@@ -160,7 +160,7 @@ def _unsnappy(view: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[by
         (size,) = _INT32.unpack_from(view, position)
         position += 4
         if not 0 < size <= len(view) - position:
-            raise CompressionError(f"a snappy block of {size} bytes where there are fewer")
+            raise CompressionError(f"a snappy block of {size} bytes, longer than the data")
         part = _unsnappy_block(view[position : position + size], room, max_bytes)
         room -= len(part)
         position += size
@@ -200,7 +200,7 @@ def _unlz4(data: memoryview, max_bytes: int, chunk_bytes: int) -> Iterator[bytes
             if len(part) > room:
                 raise _too_large(Compression.LZ4, max_bytes)
             if is_last and not part and not frame.eof:
-                raise CompressionError("lz4 data ends before its time")
+                raise CompressionError("lz4 data ends inside a frame")
             room -= len(part)
             yield part
         pending = frame.unused_data or b""

@@ -220,7 +220,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def _read_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
     size, position = _read_long_varint(data, position)
     if size & 1 or size >> 1 > len(data) - position:
-        raise CorruptBatchError("a count of headers that cannot be")
+        raise CorruptBatchError("an impossible count of headers")
     headers: list[Header] = []
     for _ in range(size >> 1):
         name, position = _read_bytes(data, position)

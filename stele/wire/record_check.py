@@ -160,7 +160,7 @@ class _Source:
         if not oldest_ms <= time_ms <= newest_ms and time_ms != unset_ms:
             raise BatchError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"record {number} is {time_ms} ms from the base timestamp: its time may not be",
+                f"record {number} is {time_ms} ms from the base timestamp: its time is not allowed",
             )
         delta = self._varint(5, f"the offset of record {number}")
         if delta != number:
@@ -189,7 +189,7 @@ class _Source:
         if size == -1 and is_nullable:
             return
         if not 0 <= size <= end - self._offset:
-            raise _invalid(f"record {number} holds {size} bytes where it cannot")
+            raise _invalid(f"record {number} holds {size} bytes in a field: that is impossible")
         while size > len(self._data) - self._position:
             size -= len(self._data) - self._position
             self._next_part()
@@ -221,7 +221,7 @@ class _Source:
                     break
                 return (value >> 1) ^ -(value & 1)
             shift += 7
-        raise _invalid(f"{what} is no number of {max_bytes} bytes")
+        raise _invalid(f"{what} is no varint of at most {max_bytes} bytes")
 
     def _byte(self) -> int:
         while self._position >= len(self._data):
@@ -256,7 +256,7 @@ class _Source:
         self._work_bytes += len(part) + _PART_COST_BYTES
         self._empty_parts = 0 if part else self._empty_parts + 1
         if self._empty_parts > _EMPTY_PARTS_MAX:
-            raise _invalid("the compressed data holds nothing, again and again")
+            raise _invalid("the compressed data has too many empty parts")
         return True
 
 

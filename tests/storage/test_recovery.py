@@ -209,7 +209,7 @@ def test_a_missing_segment_is_corruption() -> None:
 def test_a_missing_segment_is_corruption_also_at_the_beginning(clean: bool, number: int) -> None:
     disk = written(2 * PER_SEGMENT + 1)
     disk.remove(f"/d/t-0/{number * PER_SEGMENT * 10:020d}.log")
-    with pytest.raises(CorruptLogError, match="the file is missing, and its index is there"):
+    with pytest.raises(CorruptLogError, match="the file is missing, but its index exists"):
         open_log(disk, clean_shutdown=clean)
 
 

@@ -104,7 +104,7 @@ def write_numbers(format_: str, values: list[Any]) -> bytes:
 
 
 def refuse_null() -> NoReturn:
-    raise MalformedMessageError("null where it may not be")
+    raise MalformedMessageError("null in a field that must not be null")
 
 
 def refuse_count() -> NoReturn:

@@ -16,7 +16,7 @@ There is one line per field. Two spaces of indentation nest fields::
       ...
 
 Types: bool, int8, int16, uint16, int32, uint32, int64, float64, uuid, string, bytes, records, a
-struct, and arrays of all of these except bytes and records. A field's default is 0, "" or empty, and
+struct, and arrays of all of these except bytes and records. A field's default is 0, "" or empty;
 null for a nullable field. The versions of a nested field are within those of its outer field.
 """
 
@@ -135,7 +135,7 @@ def _parse_line(
         fields, versions = fields[-1].fields, fields[-1].versions
         stack.append((indent, fields, versions))
     elif indent != depth:
-        raise ValueError("the indentation fits nowhere")
+        raise ValueError("the indentation fits no level above")
     fields.append(_parse_field(words, versions))
 
 
@@ -151,7 +151,7 @@ def _parse_field(words: list[str], within: Versions) -> Field:
         elif sign == "#":
             tag = int(value)
         else:
-            raise ValueError(f"{word!r} is none of @versions, =default, #tag")
+            raise ValueError(f"{word!r} is not @versions, =default or #tag")
     type_text, mark, nullable_from = type_text.partition("?")
     nullable = None
     if mark:
@@ -159,7 +159,7 @@ def _parse_field(words: list[str], within: Versions) -> Field:
     is_array = type_text.startswith("[") and type_text.endswith("]")
     type_name = type_text[1:-1] if is_array else type_text
     if is_array and type_name in ("bytes", "records"):
-        raise ValueError("no array of these")
+        raise ValueError("arrays of this type do not exist")
     return Field(name, type_name, is_array, versions, nullable, default, tag)
 
 
