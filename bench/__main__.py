@@ -1,4 +1,4 @@
-"""``python -m bench NAME [options]``, by the names below, or ``all``."""
+"""Runs the benchmarks: ``python -m bench NAME [options]``, or ``all``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BENCHMARKS = (
 
 def main() -> int:
     name, options = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    if name == "all" and not options:  # each has options of its own
+    if name == "all" and not options:  # each benchmark has its own options
         for each in BENCHMARKS:
             print(f"\n== {each} ==\n", flush=True)
             _run(each, [])

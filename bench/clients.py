@@ -1,7 +1,7 @@
-"""The clients of the benchmarks, each run in a process of its own: ``python -m bench.clients JOB``.
+"""The clients of the benchmarks. Each runs in its own process: ``python -m bench.clients JOB``.
 
-JOB is JSON. The process prints a line when it is warm; then it reads commands, one JSON line each,
-and answers each with a line of what it measured, until its standard input ends.
+JOB is JSON. The process prints a line when it is warm. Then it reads commands, one line of JSON
+each, and answers each with a line of measurements, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WARM_UP_S = 0.5
 TIMEOUT_S = 30.0
 _LINGER_MS = 5
 _BUFFER_BYTES = 8 * 1024 * 1024
-_BURST = 64  # records for one partition, of which the first one's time is taken
+_BURST = 64  # records for one partition; the time of the first one is measured
 
 Answer = dict[str, float]
 
@@ -46,11 +46,12 @@ class Load(Protocol):
     """A producer under test."""
 
     async def throughput(self, seconds: float) -> Answer:
-        """As many records as it takes: records, bytes, seconds, time to acknowledgement."""
+        """Send as many records as the producer takes. Returns records, bytes, seconds and times to
+        acknowledgement."""
         ...
 
     async def latency(self, seconds: float) -> Answer:
-        """One batch of 16 KiB at a time, the next when the one before is acknowledged."""
+        """Send one batch of 16 KiB at a time, the next one when the one before is acknowledged."""
         ...
 
 
@@ -187,7 +188,7 @@ class LibrdkafkaLoad:
 
 
 class Readers:
-    """Connections that fetch the beginning of partitions, over and over, and decode nothing."""
+    """Connections that fetch the beginning of partitions again and again, and decode nothing."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._topic: str = job["topic"]
@@ -201,7 +202,7 @@ class Readers:
         self.bytes = 0
 
     async def connect(self) -> None:
-        """Each reader to the leader of its partition."""
+        """Connect each reader to the leader of its partition."""
         connector = real_connector()
         host, _, port = self._bootstrap.rpartition(":")
         first = await KafkaConnection.open(connector, host, int(port), "bench")
@@ -234,7 +235,7 @@ class Readers:
         )
 
     async def read(self, number: int) -> None:
-        """One reader, until it is cancelled."""
+        """Run one reader until it is cancelled."""
         connection, request = self._connections[number], self._requests[number]
         version = connection.version_of(fetch.API)
         while True:
@@ -256,7 +257,7 @@ class Readers:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
         for task in done:
-            task.result()  # raises: a reader never ends by itself
+            task.result()  # raises the reader's error, since a reader never ends by itself
         return {"bytes": self.bytes, "answers": len(self.latencies_s), "seconds": spent} | (
             _milliseconds(self.latencies_s)
         )

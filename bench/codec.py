@@ -1,8 +1,8 @@
-"""What the codecs cost: protocol messages, record batches, compression.
+"""The cost of the codecs: protocol messages, record batches, compression.
 
     python -m bench.codec
 
-Prints tables with the machine and the versions they were measured on; the best of several runs.
+Prints tables with the machine and the versions. Each figure is the best of several runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPEATS = 5
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """The best time per call."""
+    """The best time per call, in µs."""
     timer = timeit.Timer(call)
     number, elapsed_s = timer.autorange()
     number = max(1, int(number * TARGET_S / max(elapsed_s, 1e-9) / REPEATS))
@@ -89,7 +89,7 @@ MESSAGES: list[tuple[str, Callable[[], tuple[Any, int, kafka.Struct]]]] = [
 
 
 def message_times(make: Callable[[], tuple[Any, int, kafka.Struct]]) -> tuple[float, float]:
-    """Decode and encode, headers and size included."""
+    """The times to decode and to encode a message with headers and size, in µs."""
     api, version, message = make()
     if isinstance(message, api.request):
         frame = bytearray(b"".join(kafka.encode_request(api, version, 1, "bench", message))[4:])
@@ -135,7 +135,7 @@ def batch_row(value_bytes: int, count: int) -> list[str]:
 
 
 def lines(size_bytes: int) -> bytes:
-    """JSON lines that compress about as well as orders do."""
+    """JSON lines that compress about as well as orders."""
     made: list[bytes] = []
     total, state = 0, 1
     while total < size_bytes:

@@ -1,11 +1,11 @@
-"""How long a kill -9 is felt.
+"""How long an outage lasts after a kill -9.
 
     python -m bench failover [--kills 20] [--only leader|controller] [--json]
 
-Of a partition's leader: from the kill until every partition it led has acknowledged, with
-acks=all, a record that was sent after the kill. Of the controllers' leader: from the kill until a
-topic that is asked for at once has been created. Killed nodes are started again, and every ISR is
-whole and every controller has caught up before the next kill.
+For the leader of partitions, it lasts from the kill until each partition that it led has
+acknowledged, with acks=all, a record that was sent after the kill. For the active controller, it
+lasts from the kill until a topic that is requested at once was created. Killed nodes are started
+again. Before the next kill every ISR is complete and every controller has caught up.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ SEED = 1
 
 
 class Pulse:
-    """Sends to every partition in turn, all the time, and notes what is acknowledged."""
+    """Sends to all partitions in turn without a pause, and records the acknowledgements."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._killed_at = math.inf
-        # Partitions that have acknowledged nothing yet that was sent after the kill.
+        # Partitions that have not acknowledged a record sent after the kill yet.
         self._awaited: set[int] = set()
         self._back: asyncio.Future[float] | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         while True:
             for partition in range(PARTITIONS):
                 sent_at = time.perf_counter()
@@ -64,7 +64,7 @@ class Pulse:
                 self._back.set_result(time.perf_counter())
 
     async def outage_s(self, partitions: set[int], kill: Callable[[], None]) -> float:
-        """Kill, and how long it takes until each of the partitions acknowledges again."""
+        """Kill. Returns the seconds until each of the partitions acknowledges again."""
         self._back = asyncio.get_running_loop().create_future()
         self._awaited = set(partitions)
         self._killed_at = time.perf_counter()
@@ -77,7 +77,7 @@ class Pulse:
 
 
 async def kill_leaders(cluster: ProcessCluster, admin: Admin, kills: int) -> list[float]:
-    """Outages, one for each kill of a broker that leads something."""
+    """Outages in seconds, one for each kill of a broker that leads something."""
     await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})])
     await wait_whole(admin, [TOPIC])
     rng = random.Random(SEED)
@@ -110,7 +110,8 @@ async def _kill_leader(
 async def kill_controllers(
     cluster: ProcessCluster, admin: Admin, kills: int
 ) -> tuple[list[float], list[float]]:
-    """Outages, one for each kill of the active controller; and creations without one."""
+    """Outages in seconds, one for each kill of the active controller; and times of creations
+    without a kill."""
     outages, undisturbed = [], []
     for number in range(kills):
         undisturbed.append(await _create(admin, f"calm-{number}"))
@@ -122,19 +123,19 @@ async def kill_controllers(
 
 
 async def _create(admin: Admin, name: str) -> float:
-    """Seconds until the topic is there."""
+    """Create a topic. Returns the seconds until it exists."""
     began = time.perf_counter()
     try:
         await admin.create_topics([NewTopic(name, 1, 1)])
     except BulkError as error:
-        # The killed controller had committed it, and its answer was lost.
+        # The killed controller had committed it, but its answer was lost.
         if error.failed[name].code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
     return time.perf_counter() - began
 
 
 async def _whole_quorum(admin: Admin) -> int:
-    """Wait until every voter has the whole log; the leader's id."""
+    """Wait until every voter has the whole log. Returns the leader's id."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             quorum = await admin.describe_quorum()
@@ -147,7 +148,7 @@ async def _whole_quorum(admin: Admin) -> int:
 
 
 def _silent(reason: str) -> None:
-    """That clients wait is what is measured here."""
+    """Report nothing: the clients' waiting is what this measures."""
 
 
 # -------------------------------------------------------------------------------- report

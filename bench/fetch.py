@@ -1,9 +1,9 @@
-"""What fetching costs: throughput and the broker's CPU for each answer.
+"""The cost of fetching: throughput, and the broker's CPU for each answer.
 
     python -m bench fetch [--seconds 3] [--json]
 
-Raw connections fetch the beginning of a partition again and again; nothing is decoded, and the
-bytes lie in the page cache.
+Raw connections fetch the beginning of a partition again and again. Nothing is decoded, and the
+bytes are in the page cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILLED_BYTES = 8 * MIB
 
 
 async def _fill(cluster: ProcessCluster, admin: Admin) -> None:
-    """Some MiB in batches of 16 KiB, in a partition with one replica."""
+    """Write some MiB in batches of 16 KiB to a partition with one replica."""
     await admin.create_topics([NewTopic(TOPIC, 1, 1)])
     await wait_whole(admin, [TOPIC])
     value = bytes(1000)
@@ -38,7 +38,7 @@ async def _fill(cluster: ProcessCluster, admin: Admin) -> None:
 async def _measure(
     cluster: ProcessCluster, leader_id: int, connections: int, fetch_bytes: int, seconds: float
 ) -> tuple[list[Cell], float]:
-    """A row, and the broker's CPU per answer in µs."""
+    """A row of the table, and the broker's CPU per answer in µs."""
     job = {"bootstrap": cluster.bootstrap_servers, "topic": TOPIC, "partitions": 1}
     wanted = {"client": "readers", "connections": connections, "fetch_bytes": fetch_bytes}
     client = await ClientProcess.start(job | wanted)

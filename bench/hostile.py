@@ -36,7 +36,7 @@ PIPELINED = 16
 
 
 def _everything() -> bytes:
-    """Fetches of all that is there, which nobody will read."""
+    """Fetches of everything, whose answers nobody will read."""
     message = fetch.FetchRequest(
         max_wait_ms=500,
         min_bytes=2**31 - 1,
@@ -84,7 +84,8 @@ def _largest_requests() -> Iterator[tuple[str, int, bytes]]:
 
 
 async def _beside(port: int, what: str, elements: int, frame: bytes) -> list[Cell]:
-    """Nothing of the large request is encoded or decoded in this process meanwhile."""
+    """Measure small requests beside one large request. Meanwhile this process neither encodes nor
+    decodes the large one."""
 
     def ask() -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=120) as hostile:

@@ -20,7 +20,8 @@ SETTLE_S = 5.0
 
 
 async def _start(cluster: ProcessCluster) -> tuple[float, float]:
-    """Seconds from nothing until all brokers serve, and until a record is acknowledged by all."""
+    """Start a cluster. Returns the seconds until all brokers serve, and until all have acknowledged
+    a record."""
     began = time.perf_counter()
     await cluster.start()
     serving_s = time.perf_counter() - began
@@ -48,7 +49,7 @@ def _row(node: NodeProcess, cpu_percent: float, helper_percent: float) -> list[C
 async def _idle(
     cluster: ProcessCluster, partitions: int, seconds: float, report: Report
 ) -> list[list[Cell]]:
-    """A row per node, after the topic has been made and all has settled."""
+    """A row for each node, measured after a topic was created and the cluster is quiet."""
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("idle", partitions, 3)])
         await wait_whole(admin, ["idle"])

@@ -1,4 +1,4 @@
-"""Clusters to measure, and what their processes cost: CPU, memory, requests."""
+"""Clusters to measure, and the CPU, memory and requests of their processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLIENT_END_S = 10.0
 async def fresh_cluster(
     settings: Mapping[str, str] | None = None, *, start: bool = True
 ) -> AsyncIterator[ProcessCluster]:
-    """3 controllers and 3 brokers in a temporary directory, removed at the end."""
+    """3 controllers and 3 brokers in a temporary directory, which is removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix="stele-bench-"))
     cluster = ProcessCluster(directory, settings=settings or {})
     try:
@@ -40,7 +40,7 @@ async def fresh_cluster(
 
 
 async def wait_whole(admin: Admin, names: list[str], *, timeout_s: float = 60.0) -> None:
-    """Until every partition of the topics has a leader and its whole ISR."""
+    """Wait until every partition of the topics has a leader and a complete ISR."""
     async with asyncio.timeout(timeout_s):
         while not await _are_whole(admin, names):  # noqa: ASYNC110 - it is in other processes
             await asyncio.sleep(_POLL_S)
@@ -49,7 +49,7 @@ async def wait_whole(admin: Admin, names: list[str], *, timeout_s: float = 60.0)
 async def _are_whole(admin: Admin, names: list[str]) -> bool:
     try:
         topics = await admin.describe_topics(names)
-    except BulkError:  # the broker that answers has not heard of a new topic yet
+    except BulkError:  # the broker that answers does not know a new topic yet
         return False
     partitions = [each for topic in topics for each in topic.partitions]
     return all(each.leader is not None and not each.is_under_replicated for each in partitions)
@@ -59,7 +59,7 @@ async def _are_whole(admin: Admin, names: list[str]) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """A process's own processes: a node's helpers."""
+    """The child processes of a process: the helpers of a node."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -69,18 +69,18 @@ def children(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time that a process has used, its ended threads included."""
+    """User and system time of a process, including its ended threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory, shared pages counted whole."""
+    """Resident memory, with shared pages counted in full."""
     return _memory_mib(f"/proc/{pid}/status", "VmRSS")
 
 
 def pss_mib(pid: int) -> float:
-    """Resident memory, each shared page divided among those who share it."""
+    """Resident memory, with each shared page divided among its users."""
     return _memory_mib(f"/proc/{pid}/smaps_rollup", "Pss")
 
 
@@ -93,7 +93,7 @@ def _memory_mib(path: str, name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """CPU seconds of some nodes: of the nodes themselves and of their helper processes."""
+    """CPU seconds of some nodes and of their helper processes."""
 
     nodes: float
     helpers: float
@@ -114,7 +114,7 @@ def cpu_of(nodes: Iterable[NodeProcess]) -> Cpu:
 
 
 def metrics_of(node: NodeProcess) -> dict[str, float]:
-    """Every sample of the node's ``/metrics``, by its name with labels."""
+    """Every sample of the node's ``/metrics``, by name and labels."""
     url = f"http://127.0.0.1:{node.metrics_port}/metrics"
     with urllib.request.urlopen(url, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
@@ -127,7 +127,7 @@ def metrics_of(node: NodeProcess) -> dict[str, float]:
 
 
 def requests_of(nodes: Iterable[NodeProcess], *apis: str) -> float:
-    """How many requests of these APIs the brokers have answered."""
+    """The number of requests of these APIs that the brokers have answered."""
     names = [f'stele_requests_total{{api="{api}"}}' for api in apis]
     return sum(metrics_of(node).get(name, 0.0) for node in nodes for name in names)
 
@@ -136,11 +136,11 @@ def requests_of(nodes: Iterable[NodeProcess], *apis: str) -> float:
 
 
 class ClientError(Exception):
-    """A client process ended before it had answered."""
+    """A client process ended before it answered."""
 
 
 class ClientProcess:
-    """A client in a process of its own (``bench.clients``): a line of JSON each way."""
+    """A client in its own process (``bench.clients``). Both sides write lines of JSON."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -165,7 +165,7 @@ class ClientProcess:
         return client
 
     async def ask(self, **command: object) -> dict[str, float]:
-        """Have it do something; what it measured."""
+        """Send a command. Returns what the client measured."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         return await self._receive()
@@ -179,7 +179,7 @@ class ClientProcess:
         return answer
 
     async def close(self) -> None:
-        """End it; at once, if it does not end by itself."""
+        """End it, by force if it does not end by itself."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:

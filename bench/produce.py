@@ -1,14 +1,14 @@
-"""What producing costs: throughput, time to acknowledgement, the brokers' CPU.
+"""The cost of producing: throughput, time to acknowledgement, CPU of the brokers.
 
     python -m bench produce                                  # a short set, under three minutes
-    python -m bench produce --acks all --rf 1,3 --sync on,off    # the product of what is named
-    python -m bench produce --matrix                         # everything with everything
+    python -m bench produce --acks all --rf 1,3 --sync on,off    # all combinations of these values
+    python -m bench produce --matrix                         # all combinations
 
-One cluster, and a topic of its own for each configuration. Producers run in processes of their
-own. Throughput is measured with the producer's buffer always full; time to acknowledgement with
-one batch of 16 KiB at a time. Busy consumers are connections that fetch 1 MiB again and again from
-the leader that is produced to. An idempotent librdkafka (acks=all) has one request on its way per
-partition: with one partition its throughput is a batch per time to acknowledgement.
+There is one cluster, and each configuration has its own topic. Producers run in their own
+processes. Throughput is measured with the producer's buffer always full, time to acknowledgement
+with one batch of 16 KiB at a time. Busy consumers are connections that fetch 1 MiB again and again
+from the leader to which the producer writes. An idempotent librdkafka (acks=all) has one request
+per partition in flight: with one partition its throughput is one batch per time to acknowledgement.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Configuration:
     batch_bytes: int = 16 * 1024
     acks: str = "all"  # or 1
     rf: int = 3
-    sync: str = "on"  # flush.messages=1; off: the page cache and replication alone
+    sync: str = "on"  # flush.messages=1; off: only the page cache and replication
     consumers: int = 0
     partitions: int = 1
 
@@ -97,14 +97,14 @@ SHORT_SET = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured in one configuration."""
+    """The measurements of one configuration."""
 
     records_per_s: float
     mb_per_s: float
     full_p50_ms: float  # while the producer's buffer is full
     p50_ms: float  # one batch at a time
     p99_ms: float
-    cpu_us_per_request: float  # of the brokers that hold replicas
+    cpu_us_per_request: float  # sum over the brokers with replicas
     cpu_ms_per_mb: float
     helper_us_per_request: float
 
@@ -117,7 +117,7 @@ async def measure(
     *,
     seconds: float,
 ) -> Outcome:
-    """One configuration, in a topic of its own."""
+    """Measure one configuration in its own topic."""
     await _create(admin, topic, configuration)
     job = {"bootstrap": cluster.bootstrap_servers, "topic": topic, **asdict(configuration)}
     producer = await ClientProcess.start(job)
@@ -159,7 +159,7 @@ async def _measure(
     brokers = [cluster.nodes[each] for each in hosts]
     reading = None
     if readers is not None:
-        # Beyond the end of both measurements; what is left of it is cut off with the process.
+        # Longer than both measurements. The end of the process ends it.
         reading = asyncio.create_task(readers.ask(do="throughput", seconds=seconds * 10))
     try:
         requests_before = requests_of(brokers, *PRODUCE_APIS)
@@ -214,7 +214,7 @@ def _tables(report: Report, outcomes: dict[Configuration, Outcome]) -> None:
 
 
 def _ratios(outcomes: dict[Configuration, Outcome]) -> list[list[Cell]]:
-    """A row for each two configurations that differ in one thing only."""
+    """A row for each pair of configurations that differ in one value only."""
     rows: list[list[Cell]] = []
     for (one, before), (two, after) in itertools.combinations(outcomes.items(), 2):
         pairs = list(zip(_words(one), _words(two), strict=True))
@@ -267,7 +267,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _chosen(options: argparse.Namespace) -> list[Configuration]:
-    """The short set, or the product of what is named with the default of the rest."""
+    """The short set, or all combinations of the given values with the defaults of the rest."""
     named = {each.name: getattr(options, each.name) for each in fields(Configuration)}
     if not options.matrix and not any(named.values()):
         return list(SHORT_SET)

@@ -1,4 +1,4 @@
-"""What a benchmark prints: the machine, tables, and each budget beside what was measured."""
+"""The output of a benchmark: the machine, tables, and each budget beside the measured figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAVEAT = (
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile; NaN of nothing."""
+    """The nearest-rank percentile; NaN if there are no values."""
     if not values:
         return float("nan")
     ordered = sorted(values)
@@ -40,7 +40,7 @@ def machine() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, of Stele and of what costs or saves the most."""
+    """The versions of Python, of Stele and of the packages that matter most for speed."""
     found = {"python": platform.python_version()}
     for name in ("stele-log", "uvloop", "grpcio", "protobuf", "crc32c"):
         found[name] = importlib.metadata.version(name)
@@ -74,7 +74,7 @@ def _librdkafka() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What something may cost by the design."""
+    """The most that something may cost according to the design."""
 
     name: str
     limit: float
@@ -112,7 +112,8 @@ class _Comparison:
 
 
 class Report:
-    """Collects and prints. With ``as_json`` one JSON document at the end, else tables at once."""
+    """Collects and prints results: with ``as_json`` one JSON document at the end, otherwise tables
+    at once."""
 
     def __init__(self, name: str, *, as_json: bool = False) -> None:
         self.name = name
@@ -126,7 +127,7 @@ class Report:
             self._console.print(CAVEAT + "\n")
 
     def note(self, text: str) -> None:
-        """A line for people: what runs now."""
+        """Print a line for people that says what runs now."""
         if not self._as_json:
             self._console.print(text, highlight=False)
 
@@ -145,12 +146,12 @@ class Report:
         self._console.print(shown)
 
     def compare(self, budget: Budget, measured: float) -> None:
-        """A figure and what it may be."""
+        """Add a measured figure and its budget."""
         met = measured <= budget.limit
         self._comparisons.append(_Comparison(budget.name, budget.limit, measured, budget.unit, met))
 
     def finish(self) -> None:
-        """Print the budgets; with ``as_json`` everything."""
+        """Print the budgets, or with ``as_json`` everything."""
         if self._as_json:
             print(json.dumps(self._document(), indent=1))
         elif self._comparisons:

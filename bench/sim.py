@@ -16,9 +16,9 @@ from chaos.sim.runs.swarm import Plan, run, silent
 
 
 def measure(what: str, order: Plan, seeds: Iterable[int]) -> tuple[float, list[Cell]]:
-    """Virtual seconds per second of CPU, and the row that tells it.
+    """Virtual seconds per second of CPU, and the row of the table.
 
-    What each run needs beside its storm counts too: the start, the healing, the judgement.
+    The start, the healing and the judgement of each run count as well as its storm.
     """
     runs, virtual_s, acknowledged, acts = 0, 0.0, 0, 0
     began_s = time.process_time()

@@ -1,9 +1,9 @@
-"""What storage costs: append, read, group commit, recovery.
+"""The cost of storage: append, read, group commit, recovery.
 
     python -m bench.storage [directory]
 
-Prints tables with the machine and the versions they were measured on; the best of several runs,
-on real files. Appends and reads are CPU in the node's process: syncs run in the helper process.
+Prints tables with the machine and the versions. Each figure is the best of several runs on real
+files. Appends and reads are CPU time of the node's process. Syncs run in the helper process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def make_batch(size: int, *, base_offset: int = 0, sequence: int = -1) -> Batch:
 
 
 def best(run: Callable[[int], tuple[float, int]]) -> float:
-    """µs per operation, the best of some runs; ``run`` returns seconds and operations."""
+    """The best time of several runs, in µs per operation. ``run`` returns (seconds, operations)."""
     return min(seconds / count * 1e6 for seconds, count in map(run, range(REPEATS)))
 
 
@@ -142,7 +142,7 @@ def filled(disk: RealDisk, path: str, batch_size: int, total: int) -> PartitionL
 
 
 def read_onward(log: PartitionLog, max_bytes: int) -> float:
-    """A consumer that reads the log through, each read where the last one ended."""
+    """A consumer that reads the whole log. Each read begins where the one before ended."""
 
     def run(_: int) -> tuple[float, int]:
         offset = reads = 0
@@ -156,7 +156,7 @@ def read_onward(log: PartitionLog, max_bytes: int) -> float:
 
 
 def read_anywhere(log: PartitionLog, max_bytes: int) -> float:
-    """First reads, somewhere, limited by a high watermark below the end."""
+    """First reads at random offsets, limited by a high watermark below the end."""
     offsets = [(n * 7919) % (log.end_offset - 10) for n in range(500)]
 
     def run(_: int) -> tuple[float, int]:
@@ -229,7 +229,8 @@ async def table_of_commits(disk: RealDisk, path: str) -> Table:
 def table_of_recoveries(disk: RealDisk, path: str) -> Table:
     table = Table(title="opening a log of 64 MiB, ms")
     cases = {
-        # What recovery is told: where it starts, and whether the shutdown was clean.
+        # The arguments of recovery: whether there is a checkpoint, and whether the shutdown was
+        # clean.
         "killed, no checkpoint": (False, False),
         "killed after a checkpoint": (True, False),
         "shut down cleanly": (True, True),

@@ -35,7 +35,7 @@ from storage.retention import retained_from
 
 TOPIC_ID = b"t" * 16
 RELAXED = LogConfig(flush_messages=1 << 40)
-INDEX_ENTRIES = 262_144  # of a segment of 1 GiB, one for each 4 KiB
+INDEX_ENTRIES = 262_144  # the entries of a segment of 1 GiB, one for each 4 KiB
 
 
 class Bench:
@@ -60,7 +60,7 @@ class Bench:
         return open_log(self.disk, path, config, self.clock, key=TopicPartition("t", 0))
 
     async def measure(self, what: str, size: str, work: Callable[[], Awaitable[object]]) -> None:
-        """The longest turn while ``work`` is done, and how long it takes in all."""
+        """Measure the longest turn during ``work``, and the time that ``work`` takes."""
         began = time.perf_counter()
         task = asyncio.ensure_future(work())
         longest = 0.0

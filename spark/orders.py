@@ -1,6 +1,6 @@
-"""Figures of a topic of order lines: lines, quantity, revenue, the top five countries.
+"""Statistics of a topic of order lines: lines, quantity, revenue, the top five countries.
 
-Run with spark-submit, or as ``python -m spark.orders --bootstrap-server 127.0.0.1:9092``.
+Run it with spark-submit, or as ``python -m spark.orders --bootstrap-server 127.0.0.1:9092``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def order_lines(records: DataFrame) -> DataFrame:
 
 
 def figures(orders: DataFrame, top: int = 5) -> Figures:
-    """Sums are decimal. One pass over the records: countries first, totals from those."""
+    """Sums are decimal. One pass over the records computes the sums by country, and the totals are
+    made from these."""
     by_country = (
         orders.groupBy("country")
         .agg(

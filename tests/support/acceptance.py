@@ -19,7 +19,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 @asynccontextmanager
 async def client_of(cluster: ProcessCluster) -> AsyncIterator[SimClient]:
-    """A client whose one attempt is one attempt; it remembers what was acknowledged."""
+    """A client that sends each request once, and remembers what was acknowledged."""
     world = RealWorld()
     client = SimClient(
         world.world,
@@ -55,7 +55,8 @@ def a_batch(*values: bytes) -> bytearray:
 async def attempt(
     client: SimClient, broker: int, topic: str, *batches: bytes, acks: int = -1
 ) -> list[produce.PartitionProduceResponse]:
-    """One Produce request with a batch each for partitions 0, 1, …; the answers of each."""
+    """Send one Produce request with one batch each for partitions 0, 1, …. Returns the answer for
+    each."""
     connection = await client.connection(broker)
     data = [produce.PartitionProduceData(n, batch) for n, batch in enumerate(batches)]
     answer = await connection.request(
@@ -72,9 +73,9 @@ async def attempt(
 
 
 async def say(port: int, data: bytes, *, hang_up: bool = False) -> bytes:
-    """Send bytes to a port; everything that comes back until the other side closes.
+    """Send bytes to a port. Returns everything that comes back until the other side closes.
 
-    ``hang_up``: close this side at once instead. TimeoutError if the other side keeps it open.
+    ``hang_up``: close this side at once instead. Raises TimeoutError if the other side stays open.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -85,7 +86,7 @@ async def say(port: int, data: bytes, *, hang_up: bool = False) -> bytes:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             try:
                 return await reader.read()
-            except ConnectionResetError:  # it has closed with bytes of ours unread
+            except ConnectionResetError:  # the other side closed without reading all bytes
                 return b""
     finally:
         writer.close()
@@ -93,7 +94,7 @@ async def say(port: int, data: bytes, *, hang_up: bool = False) -> bytes:
 
 @dataclass
 class NodeLog:
-    """What a node logs from now on."""
+    """The lines that a node logs from now on."""
 
     cluster: ProcessCluster
     node_id: int
@@ -111,7 +112,7 @@ class NodeLog:
             return file.read().decode(errors="replace")
 
     async def line(self, *parts: str) -> str:
-        """Wait for a line that holds all of ``parts``."""
+        """Wait for a line that contains all of ``parts``."""
         found: list[str] = []
 
         def is_there() -> bool:

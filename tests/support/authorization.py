@@ -1,4 +1,4 @@
-"""Brokers whose authorizer denies something, and what their answers say of it."""
+"""Brokers whose authorizer denies something, and the errors in their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B = topic_resource("a"), topic_resource("b")
 
 
 def told_errors(answer: Any) -> Iterator[ErrorCode]:
-    """All errors anywhere in an answer, in its order, those that are none left out."""
+    """All errors anywhere in an answer, in its order, without NONE."""
     if isinstance(answer, Message):
         fields: Any = [
             (field.name, list(value) if field.is_repeated else value)

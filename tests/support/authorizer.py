@@ -7,7 +7,7 @@ from runtime.authorization.caller import Caller
 
 
 class FakeAuthorizer:
-    """Allows everything but what a test denies; remembers who asked."""
+    """Allows everything except what a test denies, and remembers who asked."""
 
     def __init__(self) -> None:
         self.denied: set[tuple[Operation, Resource]] = set()

@@ -13,7 +13,7 @@ from stele.errors import ErrorCode
 def position(
     end: int, durable: int | None = None, *, start: int = 0, generation: int = 0
 ) -> LogPosition:
-    """A log's position; everything is durable unless said otherwise."""
+    """A log's position. By default everything is durable."""
     return LogPosition(start, end, end if durable is None else durable, generation)
 
 
@@ -37,7 +37,7 @@ def state(
 
 
 class MachineBench:
-    """A machine of broker 1 with hands: keeps time and log, collects effects."""
+    """A machine of broker 1 that keeps time and log and collects its effects."""
 
     LAG_MS = 30_000.0
 
@@ -81,13 +81,13 @@ class MachineBench:
         )
 
     def delete(self, offset: int, token: str) -> list[Effect]:
-        """On this broker, durably; ``token`` waits for the others."""
+        """Delete records on this broker, durably. ``token`` waits for the others."""
         start = self.machine.deletable(offset)
         self.begin_at(start)
         return self.machine.await_deleted(start, token)[1]
 
     def begin_at(self, start: int) -> None:
-        """The log begins later."""
+        """The log now begins at ``start``."""
         self.log = self.log._replace(start_offset=start)
         self.machine.started_at(self.log)
 
@@ -117,14 +117,14 @@ def proposal(effects: list[Effect]) -> Proposed:
 
 
 def taken(bench: MachineBench, proposed: Proposed) -> list[Effect]:
-    """The controller takes the proposal: it answers, and the metadata tells."""
+    """The controller accepts the proposal: it answers, and the metadata change."""
     answer = IsrAnswer(ErrorCode.NONE, proposed.partition_epoch + 1)
     assert bench.machine.answered(proposed, answer, bench.now_ms) == []
     return bench.update(decided(bench, proposed))
 
 
 def decided(bench: MachineBench, proposed: Proposed) -> PartitionState:
-    """The partition as the metadata has it when the proposal was taken."""
+    """The partition in the metadata after the proposal was accepted."""
     return replace(
         bench.machine.state,
         isr=tuple(member.broker_id for member in proposed.isr),

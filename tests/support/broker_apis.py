@@ -1,4 +1,4 @@
-"""A broker's request handling with everything below it faked: image, replicas, controller."""
+"""A broker's request handling, with image, replicas and controller faked."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def topic_id(name: str) -> bytes:
 
 
 class FakeReplicas(ReplicaManager):
-    """Remembers what it was asked; answers what a test put into its fields."""
+    """Remembers requests, and answers with what a test has put into its fields."""
 
     def __init__(self) -> None:
         self.produced: list[tuple[list[ProduceEntry], int, int]] = []
@@ -81,7 +81,7 @@ class FakeReplicas(ReplicaManager):
         self.offset_queries: list[OffsetQuery] = []
         self.epoch_queries: list[EpochQuery] = []
         self.withdrawn = 0
-        # By partition; NONE where nothing is put.
+        # By partition. The default is NONE.
         self.produce_results: dict[PartitionId, ProduceResult] = {}
         self.fetch_results: dict[PartitionId, FetchResult] = {}
         self.offset_result = OffsetResult(ErrorCode.NONE, 42, 1000, 3)
@@ -179,8 +179,8 @@ class FakeReplicas(ReplicaManager):
 class FakeController:
     """An active controller that creates and deletes topics in the publisher's image.
 
-    Moves of partitions it only remembers: those to no broker at all are refused. Configurations,
-    partition counts, elections and brokers are decided as by the real one.
+    It only remembers moves of partitions, and refuses those to no broker. The real controller's
+    functions decide about configurations, partition counts, elections and brokers.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -266,7 +266,7 @@ class FakeController:
         return answer.SerializeToString()
 
     async def _update_features(self, payload: bytes, _: Peer) -> bytes:
-        """There is only "known", and only up."""
+        """The only feature is "known", and it can only be raised."""
         request = admin_pb2.UpdateFeaturesRequest.FromString(payload)
         self.updated.append(request)
         answer = admin_pb2.UpdateFeaturesResponse(error=self.refuse_with)
@@ -324,7 +324,7 @@ class FakeController:
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written."""
+    """Keeps everything that is written."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.9", 5555)})
@@ -396,7 +396,8 @@ class Client:
 
 
 class Edges:
-    """A broker without logs: three brokers registered, 1 (this one), 2 and 3; no topics."""
+    """A broker without logs. Three brokers are registered: 1 (this one), 2 and 3. There are no
+    topics."""
 
     def __init__(self, **settings: str) -> None:
         self.clock = LoopClock()
@@ -492,7 +493,7 @@ class Edges:
     def add_topic(
         self, name: str, replicas: list[list[int]], *, leaders: list[int] | None = None
     ) -> bytes:
-        """A topic whose partitions have these replicas; the first leads if nothing else is said."""
+        """Add a topic whose partitions have these replicas. By default the first replica leads."""
         wanted = topic_id(name)
         self.commit(
             pb.MetadataRecord(topic=pb.TopicRecord(name=name, topic_id=wanted)),
@@ -521,9 +522,10 @@ def _fail(error: BaseException) -> None:
 
 
 def aim(value: Any, topic: str, id_of_topic: bytes) -> None:
-    """Point parts of a random request at a topic that exists, so that handlers get past it.
+    """Change parts of a random request to an existing topic, so that handlers accept it.
 
-    Of a list every second element is; without an id ids stay as they are. Waits become short.
+    Every second element of a list is changed. Without an id, ids stay as they are. Waits become
+    short.
     """
     if isinstance(value, list):
         for each in value[::2]:

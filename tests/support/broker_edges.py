@@ -48,7 +48,7 @@ class FakeStream:
             self.peer.inbox.put_nowait(None)
 
     def break_off(self) -> None:
-        """As a killed peer shows."""
+        """End the stream as the death of the peer would."""
         error = RpcError(RpcCode.UNAVAILABLE, "connection reset")
         self.closed = self.peer.closed = True
         self.inbox.put_nowait(error)
@@ -56,7 +56,7 @@ class FakeStream:
 
 
 PEER = Peer("10.0.0.9")
-"""Where every caller is."""
+"""The address of every caller."""
 
 
 class FakeChannel:
@@ -83,7 +83,7 @@ class FakeChannel:
         service = self._network.services.get(self._address)
         if service is None:
             client.break_off()
-            client.closed = False  # a failure to connect shows at the first receive
+            client.closed = False  # a failure to connect is raised by the first receive
             return client
         handler = service.streams[method]
 
@@ -116,7 +116,7 @@ class FakeListener:
 
 
 class FakeNetwork:
-    """The world's network in memory: services by address, and who listens for bytes."""
+    """The world's network in memory: services by address, and listeners of byte connections."""
 
     def __init__(self) -> None:
         self.services: dict[tuple[str, int], Service] = {}

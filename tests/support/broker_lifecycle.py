@@ -1,4 +1,4 @@
-"""A broker's lifecycle before controllers that do as a test says, in virtual time."""
+"""A broker's lifecycle with controllers that behave as a test says, in virtual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def address_of(controller_id: int) -> tuple[str, int] | None:
 
 
 class Controller:
-    """One controller: registers, and answers heartbeats as the test says."""
+    """One controller. It registers brokers, and answers heartbeats as the test says."""
 
     def __init__(self) -> None:
         self.registrations: list[RegisterBrokerRequest] = []
@@ -45,7 +45,7 @@ class Controller:
         self.extra: list[HeartbeatResponse] = []  # sent before the next answer
         self.may_shut_down = False
         self.leads_nothing_at = 0
-        # Unfenced once a heartbeat showed metadata at least at this offset.
+        # The broker is unfenced once a heartbeat has at least this metadata offset.
         self.unfence_at = 10
         self.fenced = True
 

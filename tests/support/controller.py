@@ -1,4 +1,4 @@
-"""The controller's machine under test: applies decisions, checks every one of them."""
+"""The controller's machine under test: applies decisions and checks each of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Machine:
         self.static = dict(static or {})
         self.rng = random.Random(seed)
         self.image = EMPTY
-        self.next_offset = 1  # the quorum's own record comes first
+        self.next_offset = 1  # the first record is the quorum's own
         self.last_records: tuple[object, ...] = ()
         self.controllers: dict[int, tuple[FeatureLevels, ...]] = {}
         self.do(bootstrap)
@@ -109,7 +109,7 @@ class Machine:
         )
 
     def brokers(self, *ids: int, racks: Mapping[int, str] | None = None) -> None:
-        """Register and unfence."""
+        """Register brokers and unfence them."""
         for broker_id in ids:
             self.register(broker_id, rack=(racks or {}).get(broker_id, ""))
             self.heartbeat(broker_id)
@@ -153,7 +153,7 @@ class Machine:
     def alter(
         self, topic: str, *members: int, number: int = 0, leader: int | None = None, **more: object
     ) -> pb.AlterPartitionResponse.Partition:
-        """AlterPartition by the leader on the present epochs, unless ``more`` says otherwise."""
+        """AlterPartition by the leader with the current epochs, unless ``more`` has others."""
         found = self.image.topic(topic)
         assert found is not None
         state = found.partitions[number]
@@ -181,7 +181,7 @@ class Machine:
     def reassign(
         self, topic: str, *target: int, number: int = 0, keep_factor: bool = False
     ) -> ErrorCode:
-        """Without a target: cancel."""
+        """Reassign a partition. Without a target: cancel its reassignment."""
         wish = admin.AlterPartitionReassignmentsRequest.Partition(topic=topic, partition=number)
         if target:
             wish.target.ids.extend(target)
@@ -216,7 +216,7 @@ def refusal(action: Callable[[], object]) -> ApiError:
 
 
 def check_image(image: MetadataImage) -> None:
-    """What holds in every state."""
+    """Check what holds in every state."""
     assert sorted(image.topics.ids.values()) == sorted(image.topics)
     for topic, number, state in image.sorted_partitions():
         where = f"{topic.name}-{number}: {state}"
@@ -229,7 +229,7 @@ def check_image(image: MetadataImage) -> None:
         if state.leader != NO_LEADER:
             assert image.is_active(state.leader), where
         for member in isr_:
-            # A broker that cannot serve is in an ISR only as the last one, without leading.
+            # A broker that cannot serve is in an ISR only as its last member, without leading.
             assert image.is_active(member) or (isr_ == {member} and state.leader == NO_LEADER)
         enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
         assert len(isr_) < enough or not elr, where
@@ -240,7 +240,7 @@ def check_image(image: MetadataImage) -> None:
 
 
 def check_assignment(image: MetadataImage, state: PartitionState, where: str) -> None:
-    """A reassignment is either under way, with all its parts, or not at all."""
+    """Check that a reassignment is either under way, with all its parts, or not at all."""
     target, original = set(state.target_replicas), set(state.original_replicas)
     assert target, where
     if not state.is_reassigning:
@@ -258,7 +258,7 @@ def check_assignment(image: MetadataImage, state: PartitionState, where: str) ->
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
-    """What holds between two successive states."""
+    """Check what holds between two successive states."""
     assert after.producer_ids.next_id >= before.producer_ids.next_id
     for broker_id, registration in before.brokers.items():
         later = after.brokers.get(broker_id)
@@ -284,7 +284,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         ended = old.is_reassigning and not new.is_reassigning
         completed = ended and set(new.replicas) != set(old.original_replicas)
         if new.unclean_elections == old.unclean_elections and new.leader != NO_LEADER:
-            # The last of a target to come into sync may lead in the decision that takes it in.
+            # The last replica of a target to come into sync may lead in the decision that adds it.
             known = (*old.isr, *old.elr, *(new.isr if completed else ()))
             assert new.leader in known, "an unclean election went unrecorded"
         if completed or not set(old.replicas) <= set(new.replicas):

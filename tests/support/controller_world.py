@@ -1,4 +1,4 @@
-"""Controllers on a quorum that only pretends, and brokers that only heartbeat, simulated."""
+"""Controllers on a fake quorum, and brokers that only send heartbeats, simulated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMIT_S = 0.002
 
 
 class FakeQuorum:
-    """A quorum without voters: commits what is proposed a little later, unless told not to."""
+    """A quorum without voters. It commits what is proposed a little later, unless told not to."""
 
     def __init__(self, node_id: int, log: list[CommittedBatch] | None = None) -> None:
         self.node_id = node_id
@@ -33,7 +33,7 @@ class FakeQuorum:
         self.leader = LeaderAndEpoch(None, 0)
         self.held = False
         self.full = False
-        self.confirmed: int | None = None  # the read index, where it is not what is delivered
+        self.confirmed: int | None = None  # the read index, if it differs from what is delivered
         self.service: ControllerService | None = None
         self.proposed: list[CommittedBatch] = []
         self._next = 0
@@ -113,7 +113,7 @@ def config(node_id: int, **settings: str) -> NodeConfig:
 
 
 class Controller:
-    """A controller process with its pretended quorum."""
+    """A controller process with its fake quorum."""
 
     def __init__(
         self,
@@ -198,14 +198,14 @@ class StubBroker:
         return response
 
     async def join(self) -> None:
-        """Serve, register, and heartbeat from now on."""
+        """Serve, register, and send heartbeats from now on."""
         await self.serve()
         response = await self.register()
         assert response.error == 0, response
         self.beat()
 
     def beat(self) -> None:
-        """Open a stream and heartbeat on it until it ends."""
+        """Open a stream and send heartbeats over it until it ends."""
         self.process.start(self._beat())
 
     async def _beat(self) -> None:

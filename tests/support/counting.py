@@ -1,4 +1,4 @@
-"""A disk that counts what is asked of it: what grows with size shows without a stopwatch."""
+"""A disk that counts calls and bytes: it shows without a stopwatch what grows with size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.storage import Inode, MemoryDisk, MemoryFile
 
 @dataclass
 class Work:
-    """What was done in one turn of the event loop, or in all."""
+    """The work of one turn of the event loop, or of all."""
 
     calls: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
@@ -32,9 +32,9 @@ class Work:
 
 
 class CountingDisk(MemoryDisk):
-    """Counts the calls that a process would wait for, and the bytes that it would copy.
+    """Counts the calls for which a process would wait, and the bytes that it would copy.
 
-    What goes to a helper process (``sync``, ``warm``, ``remove_files``…) is one call each.
+    Each call of a helper process (``sync``, ``warm``, ``remove_files``…) counts as one.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class CountingDisk(MemoryDisk):
         self.work = Work()
 
     def fresh(self) -> Work:
-        """Begin to count anew."""
+        """Begin to count again."""
         self.work = Work()
         return self.work
 

@@ -1,4 +1,4 @@
-"""Requests of as many elements as one likes, for every array of every API."""
+"""Requests with any number of elements, for every array of every API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def smallest(api: wire.Api[Any, Any], cls: Any, fields: list[schema.Field], vers
 def array_paths(
     fields: list[schema.Field], version: int
 ) -> Iterator[tuple[list[schema.Field], schema.Field]]:
-    """Every array of a request, with the arrays that it stands in."""
+    """Every array of a request, with the arrays that contain it."""
     for each in fields:
         if not each.is_array or version not in each.versions or each.tag is not None:
             continue
@@ -48,7 +48,7 @@ def with_array(
     count: int,
     version: int,
 ) -> Any:
-    """``message`` with ``count`` of the smallest elements in one of its arrays."""
+    """``message`` with ``count`` elements of the smallest size in one of its arrays."""
     elements = [element_of(api, each, version)] * count
     return with_elements(api, message, path, each, elements, version)
 
@@ -76,7 +76,7 @@ def element_of(api: wire.Api[Any, Any], each: schema.Field, version: int) -> Any
 
 
 def numbered(element: Any, number: int) -> Any:
-    """The element with a name and a partition of its own, where it has such."""
+    """The element with its own name and partition, if it has such fields."""
     if isinstance(element, str):
         return f"n {number}"
     if isinstance(element, bytes):
@@ -98,7 +98,7 @@ _NUMBERS = ("partition", "partition_index", "index")
 def distinct_requests(
     name: str, version: int, count: int
 ) -> Iterator[tuple[str, wire.Api[Any, Any], Any]]:
-    """As ``dense_requests``, but no two elements are the same; the messages themselves."""
+    """As ``dense_requests``, but no two elements are equal. Yields the messages themselves."""
     api, definition = api_named(name)
     for path, each in array_paths(definition.request, version):
         message = smallest(api, api.request, definition.request, version)

@@ -15,7 +15,7 @@ MAX_REQUEST_BYTES = 4_000_000
 
 
 class FakeTransport(asyncio.Transport):
-    """What a connection asks of its transport, written down."""
+    """Records the calls of a connection."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.7", 5555)})
@@ -57,7 +57,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Handlers:
-    """Keeps requests until the test answers them; ``at_once`` answers by itself."""
+    """Keeps requests until the test answers them. With ``at_once`` it answers by itself."""
 
     def __init__(self, at_once: Callable[[Any], Any] | None = None) -> None:
         self.taken: list[tuple[kafka.RequestHeader, Any, Respond]] = []
@@ -108,7 +108,8 @@ class Server:
         self.protocol.connection_made(self.transport)
 
     def feed(self, data: bytes, piece: int = 1 << 30) -> int:
-        """Receive as a transport would, ``piece`` bytes at a time; return what was taken."""
+        """Receive as a transport would, ``piece`` bytes at a time. Returns the number of bytes
+        taken."""
         fed = 0
         while fed < len(data) and self.transport.is_reading() and not self.transport.is_closing():
             buffer = self.protocol.get_buffer(-1)

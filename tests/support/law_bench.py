@@ -1,4 +1,4 @@
-"""For tests of the simulator's laws: a cluster that holds what a test says, as far as laws look."""
+"""For tests of the simulator's laws: a fake cluster with the content that a test gives it."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def disk_id(number: int) -> bytes:
 
 
 def voter(node_id: int, disk: int = 0) -> Voter:
-    """On that disk; 0: it is not known."""
+    """A voter on the disk of that number; 0 means that its disk is not known."""
     return Voter(ReplicaKey(node_id, disk_id(disk)), f"c{node_id}:9093")
 
 
 def voters(*ids: int) -> VoterSet:
-    """Each on the disk of its own number."""
+    """Voters, each on the disk of its own number."""
     return VoterSet(voter(node_id, node_id) for node_id in ids)
 
 
 def history(*sets: tuple[int, VoterSet], base: VoterSet | None = None) -> VoterHistory:
-    """The sets by offset, after those of the configuration."""
+    """A history with the sets by offset, after that of the configuration."""
     found = VoterHistory(base or VoterSet([]))
     for offset, made in sets:
         found.append(offset, made)
@@ -66,7 +66,8 @@ def history(*sets: tuple[int, VoterSet], base: VoterSet | None = None) -> VoterH
 def image(
     offset: int, *states: PartitionState, fenced: Iterable[int] = (), **more: Any
 ) -> MetadataImage:
-    """The partitions of ``TOPIC``; each broker is registered under 100 + its id."""
+    """An image with the partitions of ``TOPIC``. Each broker is registered with the epoch 100 + its
+    id."""
     topic = Topic(TOPIC, PARTITION.topic_id, states)
     registrations = {
         each: BrokerRegistration(each, 100 + each, bytes(16), fenced=each in fenced)
@@ -82,7 +83,7 @@ def image(
 
 @dataclass
 class Core:
-    """In the place of a ``RaftCore``."""
+    """A fake ``RaftCore``."""
 
     local: ReplicaKey
     history: VoterHistory = field(default_factory=history)
@@ -110,7 +111,7 @@ class Core:
 
 
 class Node:
-    """In the place of a ``SimNode``; what its process holds is given or absent."""
+    """A fake ``SimNode``. The parts of its process are given or absent."""
 
     def __init__(self, node_id: int, machine: Machine) -> None:
         self.id = node_id
@@ -144,7 +145,7 @@ class Node:
 
 
 class Replicas(list[Replica]):
-    """In the place of a ``ReplicaManager``."""
+    """A fake ``ReplicaManager``."""
 
     def __init__(self, broker_epoch: int) -> None:
         super().__init__()
@@ -163,9 +164,9 @@ class Replicas(list[Replica]):
 
 
 class LawBench:
-    """In the place of a ``SimCluster``: three controllers and three brokers on real disks.
+    """A fake ``SimCluster``: three controllers and three brokers on real simulated disks.
 
-    Laws may report to ``report``; ``broken`` says what was reported since the last question.
+    Laws may report to ``report``. ``broken`` returns what was reported since its last call.
     """
 
     cluster_id = "cluster"
@@ -191,14 +192,15 @@ class LawBench:
         return cast("SimNode", self.nodes[node_id])
 
     def listen(self, law: Law) -> None:
-        """Have the law hear what it wants to."""
+        """Let the law hear the calls that it wants to hear."""
         self.simulation.fabric.wire.listen(law.hear, *law.hears)
 
     def report(self, what: str) -> None:
         self._reports.append(what)
 
     def broken(self, law: Law | None = None) -> list[str]:
-        """Have the law look, if one is given; everything that was reported since."""
+        """Let the law look, if one is given. Returns everything that was reported since the last
+        call."""
         if law is not None:
             law.look(self.cluster, self.report)
         reports, self._reports = self._reports, []
@@ -207,7 +209,7 @@ class LawBench:
     # ----------------------------------------------------------------------------- holding
 
     def core(self, node_id: int) -> Core:
-        """What a controller's quorum holds; made at the first call, on the disk of its number."""
+        """The fake core of a controller. The first call makes it, on the disk of its number."""
         node = self.controllers[node_id].node
         if node.quorum is None:
             node.quorum = SimpleNamespace(core=Core(ReplicaKey(node_id, disk_id(node_id))))
@@ -216,7 +218,8 @@ class LawBench:
         return core
 
     def commit(self, image: MetadataImage, *node_ids: int) -> None:
-        """These controllers, or all, know this image, and the first of them is the active one."""
+        """Let these controllers (by default all) know this image. The first of them is the active
+        one."""
         for node_id in node_ids or CONTROLLERS:
             self.controllers[node_id].node.controller = SimpleNamespace(image=image)
         self.established_controller = self.controllers[(node_ids or CONTROLLERS)[0]]
@@ -226,7 +229,7 @@ class LawBench:
         return self.simulation.process(self.nodes[node_id].host).world.disk
 
     def put(self, node_id: int, path: str, data: bytes) -> None:
-        """A file on the node's disk, durable."""
+        """Write a durable file to the node's disk."""
         disk = self.disk(node_id)
         directory = posixpath.dirname(path)
         disk.make_directory(directory)
@@ -236,7 +239,7 @@ class LawBench:
             disk.sync_now(directory)
 
     def give_disk(self, node_id: int, number: int) -> None:
-        """The disk of that number takes the place of the node's."""
+        """Replace the node's disk by the one of that number."""
         properties = MetaProperties(self.cluster_id, node_id, encode_uuid(disk_id(number)))
         self.put(node_id, f"/data/{META_PROPERTIES_FILE}", properties.encode())
 
@@ -250,7 +253,7 @@ class LawBench:
         high_watermark: int = 0,
         config: LogConfig | None = None,
     ) -> Replica:
-        """A broker's replica of ``PARTITION``, in the place of any it has: its log holds these
+        """A broker's replica of ``PARTITION``, which replaces any that it has. Its log has these
         batches, all of them on disk, and its machine knows the state."""
         node = self.brokers[broker_id].node
         directory = f"/data/{TOPIC}-{PARTITION.partition}"
@@ -272,7 +275,7 @@ class LawBench:
         )
         if state is not None:
             machine.updated(state, 1, position, 0.0)
-        # Laws look at neither configuration nor directory.
+        # Laws look neither at the configuration nor at the directory.
         unseen: Any = None
         replica = Replica(PARTITION, TOPIC, unseen, machine, unseen, log)
         if node.broker is None:

@@ -1,4 +1,4 @@
-"""Dumb twins of what images keep for quick look-ups."""
+"""Dumb twins of the look-up tables of images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metadata.topics import metric_name
 
 
 def metric_names(topics: Iterable[str]) -> Map[str, tuple[str, ...]]:
-    """What an image of these topics has as ``metric_names``."""
+    """The ``metric_names`` of an image with these topics."""
     found: dict[str, tuple[str, ...]] = {}
     for topic in sorted(topics):
         if "." in topic or "_" in topic:

@@ -1,4 +1,4 @@
-"""One simulated node that is both controller and broker, spoken to over the wire."""
+"""One simulated node that is both controller and broker, used over the wire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 class OneNode:
-    """The one node and a client's process beside it."""
+    """The node, and a client's process beside it."""
 
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
@@ -54,7 +54,7 @@ class OneNode:
         await self.process.run(begin())
 
     async def stop(self) -> bool:
-        """Stop in good order; whether the mark of that is on the disk."""
+        """Stop in good order. Returns whether the mark of a clean shutdown is on the disk."""
         await self.process.run(self.node.stop())
         marked = self.process.world.disk.exists("/data/.kafka_cleanshutdown")
         self.simulation.kill(self.process)

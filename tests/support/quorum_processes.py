@@ -27,7 +27,7 @@ class QuorumProcesses:
 
     directory: Path
     cluster_id: str = "cXVvcnVtLWdyb3d0aC0xMQ"
-    bootstrap: str = ""  # controller.quorum.bootstrap.servers of the next nodes
+    bootstrap: str = ""  # controller.quorum.bootstrap.servers of the nodes that come next
     nodes: dict[int, NodeProcess] = field(default_factory=dict)
     ports: Ports = field(default_factory=lambda: Ports(None))
 
@@ -39,7 +39,7 @@ class QuorumProcesses:
     # ------------------------------------------------------------------------------- nodes
 
     def controller(self, node_id: int) -> NodeProcess:
-        """Its configuration; the first one is what the others ask for the quorum."""
+        """Add a controller. The others find the quorum by the first one."""
         port, metrics = self.ports.controller(node_id), self.ports.metrics()
         self.bootstrap = self.bootstrap or f"127.0.0.1:{port}"
         settings = {
@@ -74,14 +74,14 @@ class QuorumProcesses:
         return node
 
     async def start(self, node: NodeProcess, *options: str) -> None:
-        """Format it, with ``options`` where it is new, and start it."""
+        """Format it with ``options`` if it is new, and start it."""
         if not (node.directory / "data").exists():
             arguments = ["--config", str(node.config_file), "--cluster-id", self.cluster_id]
             await self.stele("format", *arguments, *options)
         node.spawn()
 
     def wipe(self, node: NodeProcess) -> None:
-        """The disk of a node that does not run is replaced by an empty one."""
+        """Replace the disk of a stopped node by an empty one."""
         assert not node.running
         shutil.rmtree(node.directory / "data")
 
@@ -91,7 +91,7 @@ class QuorumProcesses:
         node.process.wait()
 
     async def stop(self, node: NodeProcess) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM. Returns the exit code."""
         assert node.process is not None
         os.kill(node.pid, signal.SIGTERM)
         await self.until(lambda: not node.running, f"{node.name} stops")
@@ -125,14 +125,14 @@ class QuorumProcesses:
         return out
 
     async def refusal(self, *arguments: str) -> str:
-        """The one line of a command that fails; what it waited for before is not part of it."""
+        """The one line of a failing command, without the lines about waiting."""
         code, out, errors = await self.run(*arguments)
         assert code == 1, f"stele {' '.join(arguments)}: {code}, {out}, {errors}"
         assert "Traceback" not in errors
         return errors.splitlines()[-1]
 
     async def describe(self) -> QuorumDescription:
-        """As the command tells, but for the start of another process each time it is asked."""
+        """As the command shows it, but without starting a process each time."""
         async with Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin:
             return await admin.describe_quorum()
 
@@ -140,7 +140,7 @@ class QuorumProcesses:
         return [each.replica_id for each in (await self.describe()).voters]
 
     async def directory_id(self, node_id: int) -> str:
-        """As the quorum knows the voter."""
+        """The directory id by which the quorum knows the voter."""
         voter = (await self.describe()).voter(node_id)
         assert voter is not None
         return voter.directory_id
@@ -170,7 +170,7 @@ class QuorumProcesses:
             raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n{logs}") from None
 
     async def until_serving(self, brokers: int) -> None:
-        """Until so many brokers are unfenced."""
+        """Wait until so many brokers are unfenced."""
         async with (
             asyncio.timeout(WAIT_S),
             Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin,
@@ -186,7 +186,7 @@ class QuorumProcesses:
         return [each.replica_id for each in (await self.describe()).observers]
 
     async def until_observed(self, node_id: int) -> None:
-        """Until the leader knows this controller as an observer."""
+        """Wait until the leader knows this controller as an observer."""
         async with asyncio.timeout(WAIT_S):
             while node_id not in await self._observers():  # noqa: ASYNC110 - it is elsewhere
                 await asyncio.sleep(_POLL_S)

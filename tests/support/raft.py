@@ -1,4 +1,4 @@
-"""A metadata quorum of one, in memory, for tests of what stands on top of it."""
+"""A metadata quorum of one in memory, for tests of its users."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from raft.quorum import FeatureLevels
 
 
 class FakeQuorum:
-    """Satisfies ``raft.api.MetadataQuorum``. The test decides when things commit.
+    """Implements ``raft.api.MetadataQuorum``. The test decides when batches commit.
 
-    ``claim`` makes it leader, ``commit`` delivers what was proposed, ``resign`` drops the rest.
-    Nothing commits inside ``propose``: listeners are not re-entered, as in the real one.
+    ``claim`` makes it leader, ``commit`` delivers what was proposed, ``resign`` drops the rest. As
+    in the real one, nothing commits inside ``propose``, so listeners are not re-entered.
     """
 
     def __init__(self, node_id: int = 1, *, time_ms: int = 1_000) -> None:
@@ -63,7 +63,8 @@ class FakeQuorum:
         return self._end_offset
 
     def claim(self, epoch: int | None = None) -> int:
-        """Become leader of ``epoch`` (by default the next); its control batch takes an offset."""
+        """Become leader of ``epoch`` (by default the next one). Its control batch takes an
+        offset."""
         epoch = self._leader.epoch + 1 if epoch is None else epoch
         self._leader = LeaderAndEpoch(self.node_id, epoch)
         self._end_offset += 1
@@ -75,7 +76,7 @@ class FakeQuorum:
         return epoch
 
     def follow(self, leader_id: int | None, epoch: int) -> None:
-        """Another node leads now: resign if this one did, and drop what is uncommitted."""
+        """Another node leads now. Resign if this one led, and drop what is uncommitted."""
         was, self._leader = self._leader, LeaderAndEpoch(leader_id, epoch)
         if self.proposals:
             self._end_offset = self.proposals[0].base_offset
@@ -89,7 +90,7 @@ class FakeQuorum:
         self.follow(None, self._leader.epoch)
 
     def commit(self, count: int | None = None) -> int:
-        """Commit and deliver the oldest ``count`` proposals (all by default); return how many."""
+        """Commit and deliver the oldest ``count`` proposals (by default all). Returns how many."""
         ready = self.proposals[:count]
         del self.proposals[: len(ready)]
         if ready:
@@ -97,7 +98,7 @@ class FakeQuorum:
         return len(ready)
 
     def commit_all(self) -> int:
-        """Commit until nothing is proposed any more: listeners propose in answer to commits."""
+        """Commit until no proposals are left: listeners may propose when something commits."""
         total = 0
         while count := self.commit():
             total += count

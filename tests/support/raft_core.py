@@ -1,4 +1,4 @@
-"""A Raft core that is asked directly, and the requests that fit it."""
+"""A Raft core that a test calls directly, and requests that fit it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def started(
     voters: tuple[int, ...] = (1, 2, 3),
     bootstrap: tuple[int, ...] = (),
 ) -> tuple[RaftCore, Ready]:
-    """Replica 1 of voters 1, 2, 3, as says its log, in epoch 5; the log ends at offset 10."""
+    """Replica 1 of the voters 1, 2, 3, according to its log, in epoch 5. The log ends at offset
+    10."""
     core = RaftCore(
         ReplicaKey(node, b"d" * 16),
         VoterHistory(VoterSet.of_ids(*voters), 0),
@@ -81,8 +82,8 @@ def leader() -> RaftCore:
 
 
 def elected() -> tuple[RaftCore, Ready]:
-    """The same, elected for epoch 6, with its leader-change batch at offset 10 durable; what it
-    has sent since."""
+    """The same replica, elected for epoch 6. Its leader-change batch at offset 10 is durable. The
+    Ready has what it has sent since."""
     core = voter()
     pre_votes = calls(core.tick(0.2))
     ready = core.step(ResponseReceived(pre_votes[0].request_id, granted(5)), 0.2)
@@ -99,12 +100,12 @@ def granted(epoch: int) -> VoteResponse:
 
 
 def calls(ready: Ready) -> list[Call]:
-    """Those that may leave at once."""
+    """The calls that may be sent at once."""
     return [item for item in ready.send if isinstance(item, Call)]
 
 
 def ask(core: RaftCore, message: Request, now: float = 0.3) -> Response:
-    """The answer to a request, whenever it may leave."""
+    """The answer to a request, whether or not it may be sent at once."""
     ready = core.step(RequestReceived(7, message), now)
     answers = [
         item.message for item in ready.send + ready.send_after_persist if isinstance(item, Reply)

@@ -1,4 +1,4 @@
-"""A Raft replica for tests: the real core on a disk of lists that forgets what was not synced."""
+"""A Raft replica for tests: the real core on a disk of lists, which forgets what was not synced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SNAPSHOT_BYTES = 3
 
 @dataclass(slots=True)
 class Sync:
-    """A sync under way: what will be durable when it ends, and what may then leave."""
+    """A sync under way: what will be durable when it ends, and what may be sent then."""
 
     ticket: int
     log: list[Batch]
@@ -31,10 +31,10 @@ class Sync:
 
 @dataclass(slots=True)
 class FakeNode:
-    """Carries out Readys as ``raft.ready`` says, but syncs only when told to."""
+    """Carries out Readys as ``raft.ready`` says, but syncs only when the test says so."""
 
     id: int
-    voters: VoterSet  # of its configuration
+    voters: VoterSet  # the voters in its configuration
     timing: Timing
     rng: Rng
     max_batches_per_fetch: int = 100
@@ -45,17 +45,19 @@ class FakeNode:
     core: RaftCore | None = None  # None while down
     life: int = 0
     deadline: float = float("inf")
-    delivered: list[Batch] = field(default_factory=list)  # committed in this life, in order
+    # What was committed since its start, in order.
+    delivered: list[Batch] = field(default_factory=list)
     truncations: int = 0
     ticket: int = 0
     waiting: list[Outbound] = field(default_factory=list)
     syncing: Sync | None = None
-    snapshot: SnapshotId | None = None  # the newest here, at once durable; of SNAPSHOT_BYTES bytes
-    received: SnapshotId | None = None  # of the pieces that came last
-    # What snapshots hold, on whatever node: everything from the log's beginning on.
+    # The newest snapshot here; it is durable at once and has SNAPSHOT_BYTES bytes.
+    snapshot: SnapshotId | None = None
+    received: SnapshotId | None = None  # the snapshot of the last pieces
+    # The content of snapshots on all nodes: everything from the beginning of the log.
     contents: dict[SnapshotId, list[Batch]] = field(default_factory=dict)
     directory_id: bytes = NO_DIRECTORY
-    bootstrap: tuple[int, ...] = ()  # whom else to ask, under negative ids
+    bootstrap: tuple[int, ...] = ()  # other nodes to ask, as negative ids
 
     @property
     def key(self) -> ReplicaKey:
@@ -71,7 +73,7 @@ class FakeNode:
         return history
 
     def voters_in(self, snapshot: SnapshotId) -> VoterSet | None:
-        """What a snapshot says of the voters."""
+        """The voters in a snapshot."""
         found = [batch.new_voters for batch in self.contents[snapshot] if batch.new_voters]
         return found[-1] if found else None
 
@@ -81,7 +83,7 @@ class FakeNode:
 
     @property
     def running(self) -> RaftCore:
-        """The core, to hand it the next event: the disk has room for whatever it makes of that."""
+        """The core, ready for the next event: the disk has room for its effects."""
         assert self.core is not None, f"node {self.id} is down"
         if self.core.minds_room:
             self.core.tell_room(True)
@@ -89,7 +91,7 @@ class FakeNode:
 
     @property
     def history(self) -> list[Batch]:
-        """The log with what its snapshot stands for."""
+        """The log, including what its snapshot replaces."""
         return self._before_the_log() + self.log
 
     @property
@@ -120,7 +122,7 @@ class FakeNode:
         return ready, self.apply(ready)
 
     def apply(self, ready: Ready) -> list[Outbound]:
-        """Carry out a Ready; return what may leave at once."""
+        """Carry out a Ready. Returns what may be sent at once."""
         for piece in ready.pieces:
             self.received = piece.snapshot
         if ready.install is not None:
@@ -128,7 +130,7 @@ class FakeNode:
             self.log, self.durable_log = [], []
             self.delivered = self._before_the_log()
             if self.syncing is not None:
-                self.syncing.log = []  # its files are gone
+                self.syncing.log = []  # a snapshot replaced its files
         if ready.truncate_to is not None:
             self.truncations += 1
             while self.log and self.log[-1].end_offset > ready.truncate_to:
@@ -157,7 +159,7 @@ class FakeNode:
         self.ticket, self.waiting = 0, []
 
     def end_sync(self, now: float) -> tuple[Ready, list[Outbound]]:
-        """The disk has it: release what waited, and tell the core."""
+        """End the sync: release what waited for it, and tell the core."""
         sync, self.syncing = self.syncing, None
         assert sync is not None
         self.durable_log, self.durable_hard_state = sync.log, sync.hard_state
@@ -165,7 +167,8 @@ class FakeNode:
         return ready, sync.outbound + self.apply(ready)
 
     def wipe(self, directory_id: bytes) -> None:
-        """While down: another disk, formatted to join the quorum that there is."""
+        """Replace the disk of a stopped node by another one, formatted to join the existing
+        quorum."""
         assert self.core is None
         self.directory_id, self.voters = directory_id, VoterSet([])
         self.durable_log, self.durable_hard_state = [], HardState()
@@ -192,7 +195,7 @@ class FakeNode:
             self.durable_log = self.log[: rng.randint(common, len(self.log))]
 
     def filled(self, reply: Reply) -> Reply:
-        """The reply with the records that it is to carry."""
+        """The reply with the records that it must carry."""
         message = reply.message
         if isinstance(message, FetchSnapshotResponse) and message.error is ErrorCode.NONE:
             if message.snapshot != self.snapshot:
@@ -209,7 +212,7 @@ class FakeNode:
         return tuple(found[: self.max_batches_per_fetch])
 
     def take_snapshot(self, offset: int) -> None:
-        """Of everything below ``offset``, and cut the log there."""
+        """Write a snapshot of everything below ``offset``, and cut the log there."""
         snapshot = SnapshotId(offset, self.running.log.epoch_of(offset - 1))
         content = [batch for batch in self.delivered if batch.end_offset <= offset]
         assert self.contents.setdefault(snapshot, content) == content

@@ -1,4 +1,4 @@
-"""Whole replicas of the metadata quorum, the real driver, in the simulated world."""
+"""Whole replicas of the metadata quorum with the real driver in the simulated world."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIRECTORY = "/data"
 
 
 class Witness:
-    """A listener that writes down what it is told."""
+    """A listener that records what it is told."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
@@ -33,7 +33,7 @@ class Witness:
 
     @property
     def state(self) -> list[bytes]:
-        """Every record since the beginning of time: what a snapshot of the witness holds."""
+        """Every record since the beginning: the content of a snapshot of the witness."""
         return [*self.snapshot, *self.records]
 
     @property
@@ -69,7 +69,7 @@ class Witness:
 
 
 class Replica:
-    """One node's replica: its process and driver are made anew at every start."""
+    """One node's replica. Each start makes a new process and a new driver."""
 
     def __init__(self, cluster: QuorumCluster, node_id: int) -> None:
         self.cluster = cluster
@@ -82,7 +82,7 @@ class Replica:
         self.fatal: list[BaseException] = []
         self.process: Process
         self.quorum: Quorum
-        self.service: Service  # what it serves; a test may put itself in between
+        self.service: Service  # what it serves; a test may replace it
         self.witness: Witness
 
     @property
@@ -115,7 +115,7 @@ class Replica:
         self.cluster.simulation.kill(self.process)
 
     async def propose(self, *records: bytes) -> int:
-        """As the leader that it takes itself for."""
+        """Propose records as the leader that it believes to be."""
 
         async def propose() -> int:
             return self.quorum.propose(records, epoch=self.quorum.leader.epoch)
@@ -134,7 +134,7 @@ class Replica:
 
 
 class QuorumCluster:
-    """Voters 1..n and observers after them. Coroutines here stand outside of every process."""
+    """Voters 1..n, then observers. Coroutines here run outside of every process."""
 
     def __init__(
         self, seed: int = 0, voters: int = 3, observers: int = 0, cluster_id: str = "cluster"
@@ -149,7 +149,8 @@ class QuorumCluster:
         return self.simulation.now
 
     async def start(self) -> Replica:
-        """Start everybody; return the leader, once the log says which disk is which voter's."""
+        """Start all replicas. Returns the leader once the log has the directory id of every
+        voter."""
         for replica in self.replicas.values():
             await replica.start()
         leader = await self.leader()
@@ -162,7 +163,7 @@ class QuorumCluster:
         return leader
 
     async def leader(self, *, after_epoch: int = 0, timeout_s: float = 10.0) -> Replica:
-        """The leader of a later epoch, once it has claimed it."""
+        """The leader of an epoch after ``after_epoch``, once it has claimed it."""
 
         def claimed() -> Replica | None:
             for replica in self.replicas.values():
@@ -184,7 +185,8 @@ class QuorumCluster:
             await asyncio.sleep(0.001)
 
     async def until_equal(self, *replicas: Replica, timeout_s: float = 10.0) -> None:
-        """All of them (everybody who is up, by default) were delivered the same, and all of it."""
+        """Wait until these replicas (by default all that run) were delivered the same records, and
+        all of them."""
         chosen = replicas or [replica for replica in self.replicas.values() if replica.up]
 
         def equal() -> bool:

@@ -1,8 +1,8 @@
 """Interaction scripts for the Raft core: text commands in, a printed transcript out.
 
-A script is a list of blocks: command lines, a line ``----``, what they print, an empty line.
-Nothing is random and nothing happens by itself: messages wait to be delivered, syncs to be done.
-``COMMANDS`` below is the list of commands.
+A script is a list of blocks: command lines, a line ``----``, the lines that they print, an empty
+line. Nothing is random and nothing happens by itself: messages wait until they are delivered, syncs
+until they are done. ``COMMANDS`` below is the list of commands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.support.raft_node import FakeNode
 
 
 class LeastRng:
-    """Draws the least of every range, plus a little by node: timeouts differ, predictably."""
+    """Draws the least number of every range plus a little per node: timeouts differ predictably."""
 
     def __init__(self, node_id: int) -> None:
         self._share = node_id * 0.1
@@ -62,7 +62,7 @@ class LeastRng:
 class Packet:
     source: int
     target: int
-    request_id: int  # the caller's
+    request_id: int  # the caller's id of the request
     request: Request | None
     response: Response | None = None
 
@@ -75,14 +75,16 @@ class Script:
         self.nodes: dict[int, FakeNode] = {}
         self.packets: list[Packet] = []
         self.cuts: set[tuple[int, int]] = set()
-        self._served: list[tuple[int, int]] = []  # by our id of a received request: its caller
+        # By the server's id of a received request: its caller and the caller's id.
+        self._served: list[tuple[int, int]] = []
         self._lines: list[str] = []
         self._snapshots: dict[SnapshotId, list[Batch]] = {}
 
     # ---------------------------------------------------------------------------- running
 
     def run(self, text: str) -> str:
-        """Run a whole script; return it with what was printed in place of what it had."""
+        """Run a whole script. Returns it with the lines that were printed in place of those that it
+        had."""
         out = []
         for block in text.strip("\n").split("\n\n"):
             commands, _, _ = block.partition("\n----")
@@ -425,7 +427,8 @@ def show_batch(batch: Batch) -> str:
 
 
 def show_voters(voters: VoterSet) -> str:
-    """Ids, each with the letter of its directory if that is known, and what it supports."""
+    """The ids, each with the letter of its directory if that is known, and the features it
+    supports."""
     shown = []
     for voter in voters.voters:
         known = voter.key.directory_id != NO_DIRECTORY

@@ -1,4 +1,4 @@
-"""Several Raft cores on virtual time, from one seed, among faults; invariants watch every event."""
+"""Several Raft cores on virtual time among faults, from one seed. Invariants watch every event."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def directory_id(node: int, disk: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How unkind the world is; every parameter is drawn from the seed."""
+    """The faults of a run. Every parameter is drawn from the seed."""
 
     drop: float
     duplicate: float
@@ -65,7 +65,7 @@ class Faults:
 
 
 class Invariant(Protocol):
-    """Looks at every event after it happened, and fails when something is broken for good."""
+    """Looks at every event after it happened, and fails if something is broken for good."""
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None: ...
 
@@ -74,7 +74,7 @@ class Invariant(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A request that was received: whose, in which life of the caller."""
+    """A received request: its caller, and the caller's start that sent it."""
 
     caller: int
     life: int
@@ -82,7 +82,7 @@ class Served:
 
 
 class Simulation:
-    """Nodes 1 to ``voters`` are the first voters; those after them observe, and know nobody."""
+    """Nodes 1 to ``voters`` are the first voters. The nodes after them observe, and know nobody."""
 
     def __init__(self, seed: int, voters: int, observers: int = 0) -> None:
         self.seed = seed
@@ -115,11 +115,11 @@ class Simulation:
         ]
         self.lost_disks: dict[ReplicaKey, list[Batch]] = {}
         self.cut: frozenset[tuple[int, int]] = frozenset()
-        self.kind = True  # no faults while kind
-        self.slow_syncs_s: tuple[float, float] | None = None  # least and most, of every disk
+        self.kind = True  # no faults while this is set
+        self.slow_syncs_s: tuple[float, float] | None = None  # least and greatest time of a sync
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self.served: list[Served] = []  # by our id of a received request
+        self.served: list[Served] = []  # by the server's id of a received request
         self._values = itertools.count()
         self._ticks: dict[int, float] = {}
 
@@ -152,7 +152,7 @@ class Simulation:
         self.start_all()
 
     def leaders(self) -> list[FakeNode]:
-        """All that take themselves for one."""
+        """All nodes that believe to lead."""
         up = [node for node in self.nodes.values() if node.core is not None]
         return [node for node in up if node.running.status.role is Role.LEADER]
 
@@ -168,7 +168,7 @@ class Simulation:
         return self.rng.uniform(0.0, 2 * mean_s)
 
     def start(self, node: FakeNode) -> None:
-        """Unless it is up."""
+        """Start a node, unless it runs."""
         if node.core is not None:
             return
         ready, outbound = node.start(self.now)
@@ -186,7 +186,8 @@ class Simulation:
         self.at(self._next(self.faults.crash_every_s), self._crash_one)
 
     def _take_snapshot(self) -> None:
-        """Some node writes one of a part of what it was delivered, and cuts its log there."""
+        """Some node writes a snapshot of a part of what it was delivered, and cuts its log
+        there."""
         if self.kind:
             return
         node = self.rng.choice(list(self.nodes.values()))
@@ -283,7 +284,7 @@ class Simulation:
         self._carry(node.id, served.caller, lambda: self._response(served, message))
 
     def _carry(self, source: int, target: int, arrive: Callable[[], None]) -> None:
-        """One message's way: it may be late, lost or doubled, and overtakes others."""
+        """Carry one message, which may be late, lost or doubled, and may overtake others."""
         copies = 1
         if not self.kind:
             copies = 0 if self.rng.random() < self.faults.drop else 1
@@ -293,7 +294,7 @@ class Simulation:
             self.at(delay_s, lambda: None if (source, target) in self.cut else arrive())
 
     def _request(self, caller: FakeNode, life: int, call: Call) -> None:
-        target = self.nodes[abs(call.to)]  # negative: as a bootstrap node
+        target = self.nodes[abs(call.to)]  # a negative id is that of a bootstrap node
         if target.core is None:
             self._refused(caller, life, call)
             return
@@ -302,7 +303,7 @@ class Simulation:
         self._inbound(target, target.life, received)
 
     def _refused(self, caller: FakeNode, life: int, call: Call) -> None:
-        """Nobody listens there: the caller notices at once."""
+        """Nobody listens there, and the caller notices at once."""
         self._inbound(caller, life, CallFailed(call.request_id))
         core = caller.core
         fetch = isinstance(call.message, FetchRequest)
@@ -323,14 +324,14 @@ class Simulation:
 
 class _Watcher:
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
-        """Nothing to look at."""
+        """Nothing to check."""
 
     def sending(self, simulation: Simulation, node: FakeNode, item: Outbound) -> None:
-        """Nothing to look at."""
+        """Nothing to check."""
 
 
 class OneLeaderPerEpoch(_Watcher):
-    """An epoch has one leader, in one life of it; and that has every committed record."""
+    """An epoch has one leader, in one start of it, and that leader has every committed record."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, tuple[int, int]] = {}
@@ -382,7 +383,7 @@ class NothingLeavesTooEarly(_Watcher):
     def sending(self, simulation: Simulation, node: FakeNode, item: Outbound) -> None:
         message = item.message
         if message.epoch > node.durable_hard_state.epoch:
-            # Recovery takes an epoch from the log, too.
+            # Recovery also takes an epoch from the log.
             assert node.durable_history, message
             assert message.epoch <= node.durable_history[-1].epoch, message
         if isinstance(message, FetchRequest):
@@ -393,7 +394,8 @@ class NothingLeavesTooEarly(_Watcher):
 
 
 class CommittedPrefix(_Watcher):
-    """Everybody is delivered the same records, in order, without gaps; watermarks only rise."""
+    """All nodes are delivered the same records, in order, without gaps. High watermarks only
+    rise."""
 
     def __init__(self) -> None:
         self.truth: list[Batch] = []
@@ -418,9 +420,9 @@ class CommittedPrefix(_Watcher):
 
 
 class MajorityHolds(_Watcher):
-    """What a leader holds for committed is durable on a majority of its voters.
+    """What a leader believes to be committed is durable on a majority of its voters.
 
-    What was on a disk that was taken away counts: no other replica has acknowledged in its name.
+    The content of a disk that was taken away counts: no other replica has acknowledged in its name.
     """
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:

@@ -1,4 +1,5 @@
-"""An operator who changes the voters of a simulated quorum and takes disks away; and the laws."""
+"""An operator who changes the voters of a simulated quorum and takes disks away, and the
+invariants."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ VOTERS_MAX = 5
 
 
 class Operator:
-    """Asks whoever leads for changes, at random, and mends what it has broken.
+    """Asks the leader for random changes, and repairs what it has broken.
 
-    What no consensus survives it does not do: a majority of a set that may be in force keeps its
-    disks.
+    It does nothing that no consensus survives: a majority of every set that may be in force keeps
+    its disks.
     """
 
     def __init__(self, simulation: Simulation) -> None:
@@ -62,7 +63,7 @@ class Operator:
             gone = rng.choice(lost).key
             if rng.random() < 0.5:
                 return RemoveVoter(gone)
-            # In the place of the voter that it was: refused.
+            # The voter under its old id with another disk: this is refused.
             return AddVoter(Voter(self.simulation.nodes[gone.id].key, "new"), 1.0)
         others = [node for node in self.simulation.nodes.values() if voters.get(node.id) is None]
         kind = rng.choice(["add", "add", "remove", "remove", "move"])
@@ -83,7 +84,7 @@ class Operator:
     # ------------------------------------------------------------------------------- disks
 
     def wipe(self) -> None:
-        """Some node gets an empty disk, formatted to join."""
+        """Give some node an empty disk, formatted to join."""
         if not self.active:
             return
         simulation = self.simulation
@@ -113,7 +114,7 @@ class Operator:
                 yield node.core.voters.with_voter(adding)
 
     def committed(self) -> Counter[str]:
-        """What became of the voters, by kind."""
+        """The number of committed changes of voters, by kind."""
         found: Counter[str] = Counter()
         sets = [batch.new_voters for batch in self.truth.truth if batch.new_voters is not None]
         for before, after in itertools.pairwise(sets):
@@ -127,7 +128,7 @@ class Operator:
 
 
 def _sets(node: FakeNode, log: list[Batch]) -> list[VoterSet]:
-    """The sets of voters by which a replica with this log has gone, oldest first."""
+    """The sets of voters that a replica with this log has used, oldest first."""
     first = [node.voters] if len(node.voters) else []
     return first + [batch.new_voters for batch in log if batch.new_voters is not None]
 
@@ -136,8 +137,8 @@ def _sets(node: FakeNode, log: list[Batch]) -> list[VoterSet]:
 
 
 class NeighbouringSets:
-    """Everybody goes by the last set in its log, of which at most that one is uncommitted; each
-    has one voter more or less than the one before, or the same, on the same disks."""
+    """Every replica uses the last set in its log, and at most that one is uncommitted. Each set has
+    one voter more or less than the one before, or the same voters, on the same disks."""
 
     def __init__(self, truth: CommittedPrefix) -> None:
         self._truth = truth
@@ -158,11 +159,11 @@ class NeighbouringSets:
             assert change.end_offset <= committed, f"{changes[-2:]}, {committed} committed"
 
     def sending(self, simulation: Simulation, node: FakeNode, item: Outbound) -> None:
-        """Nothing to look at."""
+        """Nothing to check."""
 
 
 class ElectedByItsVoters:
-    """A leader was elected by a majority of the voters in its log; it need not be one of them."""
+    """A leader was elected by a majority of the voters in its log. It need not be one of them."""
 
     def after(self, simulation: Simulation, node: FakeNode, ready: Ready) -> None:
         if ready.status is None or ready.status.role is not Role.LEADER:
@@ -175,4 +176,4 @@ class ElectedByItsVoters:
         simulation.counts["led by no voter"] += node.id not in voters.ids
 
     def sending(self, simulation: Simulation, node: FakeNode, item: Outbound) -> None:
-        """Nothing to look at."""
+        """Nothing to check."""

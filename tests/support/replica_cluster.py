@@ -65,7 +65,7 @@ class Node:
         self.epoch = -1
         self.lease = True
         self.failed_directories: list[str] = []
-        self.corrupt: list[PartitionId] = []  # what was to be reported, each time there was more
+        self.corrupt: list[PartitionId] = []  # what had to be reported, each time there was more
 
     def replica(self, partition: PartitionId = P0) -> Replica:
         replica = self.manager.get(partition)
@@ -73,7 +73,7 @@ class Node:
         return replica
 
     def holds(self, partition: PartitionId = P0) -> bool:
-        """Whether it has applied the metadata by which it has a replica of it."""
+        """Whether it has applied the metadata that give it a replica of the partition."""
         return self.manager.get(partition) is not None
 
     @property
@@ -153,7 +153,7 @@ class Node:
     # --------------------------------------------------------------------- requests
 
     async def do(self, action: Callable[[Callable[[Any], None]], object]) -> Any:
-        """Call something that answers through a callback, in the broker's process."""
+        """Call a function that answers through a callback, in the broker's process."""
 
         async def inside() -> Any:
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -193,13 +193,13 @@ class Node:
     async def delete(
         self, offset: int, *, timeout_ms: int = 30_000, partition: PartitionId = P0
     ) -> DeletionResult:
-        """DeleteRecords, of one partition."""
+        """Delete records of one partition."""
         asked = [Deletion(partition, offset)]
         (result,) = await self.process.run(self.manager.delete_records(asked, timeout_ms))
         return result
 
     def starts(self, partition: PartitionId = P0) -> tuple[int, int]:
-        """Of the replica's log: the start, and the start on disk."""
+        """The start of the replica's log, and its start on disk."""
         log = self.replica(partition).log
         return log.start_offset, self.directory.durable_start_offset(log)
 
@@ -232,7 +232,7 @@ class ReplicaCluster:
     """Brokers 1 to ``brokers`` and a controller that is always there."""
 
     def __init__(self, *, brokers: int = 3, seed: int = 1, **settings: object) -> None:
-        """``settings``: of all nodes, by key, underscores for dots."""
+        """``settings``: configuration of all nodes, by key with underscores for dots."""
         self.simulation = Simulation(seed)
         self.config = from_settings(
             {
@@ -249,7 +249,7 @@ class ReplicaCluster:
         self.image: MetadataImage = EMPTY
         self.records: list[tuple[int, pb.MetadataRecord]] = []
         self.proposals: list[tuple[int, ...]] = []
-        self.refuse: ErrorCode | None = None  # every AlterPartition
+        self.refuse: ErrorCode | None = None  # the error for every AlterPartition
 
     def __getitem__(self, broker_id: int) -> Node:
         return self.nodes[broker_id]
@@ -273,7 +273,7 @@ class ReplicaCluster:
     # ---------------------------------------------------------------------- metadata
 
     def commit(self, *records: pb.MetadataRecord, to: Sequence[int] | None = None) -> None:
-        """One decision, told to all brokers, or only to some."""
+        """Commit one decision, and tell all brokers or only some."""
         delta = MetadataDelta(self.image)
         batch = []
         for number, record in enumerate(records):
@@ -287,12 +287,13 @@ class ReplicaCluster:
                 self.tell(node)
 
     def tell(self, node: Node) -> None:
-        """All that the broker does not know yet, once it is registered."""
+        """Tell the broker everything that it does not know yet, once it is registered."""
         if node.epoch >= 0:
             node.learn(self.records)
 
     def register(self, node: Node) -> None:
-        """A new incarnation: what it led goes to others or to a higher epoch; then unfenced."""
+        """Register a new incarnation. Its partitions get another leader or a higher epoch. Then it
+        is unfenced."""
         epoch = self.image.offset + 1
         endpoint = pb.Endpoint(listener=LISTENER, host=node.name, port=PORT, protocol="PLAINTEXT")
         registration = pb.RegisterBrokerRecord(
@@ -308,13 +309,13 @@ class ReplicaCluster:
         self.unfence(node.broker_id)
 
     def fence(self, broker_id: int, *, tell: bool = True) -> None:
-        """The broker's session is over: out of every ISR, and somebody else leads."""
+        """The broker's session is over: it leaves every ISR, and others lead."""
         node = self.nodes[broker_id]
         others = [other for other in self.nodes if tell or other != broker_id]
         self.commit(_broker_state(node, fenced=True), *self._leave(broker_id), to=others)
 
     def unfence(self, broker_id: int) -> None:
-        """The broker may lead again, and does what it is the last one for."""
+        """The broker may lead again, and leads partitions for which it is the last one."""
         records = [_broker_state(self.nodes[broker_id], fenced=False)]
         for topic, number, state in self.image.sorted_partitions():
             if state.leader == -1 and broker_id in state.isr:
@@ -324,7 +325,8 @@ class ReplicaCluster:
         self.commit(*records)
 
     def _leave(self, broker_id: int) -> list[pb.MetadataRecord]:
-        """Out of every ISR with another member; its leaderships to a live member or to nobody."""
+        """The records by which a broker leaves every ISR with another member, and a live member or
+        nobody leads instead."""
         records = []
         for topic, number, state in self.image.sorted_partitions():
             if broker_id not in state.isr:
@@ -346,7 +348,8 @@ class ReplicaCluster:
         min_insync: int = 2,
         topic_id: bytes = TOPIC_ID,
     ) -> None:
-        """``orders`` with one partition for each list of replicas, the first of which leads."""
+        """Create ``orders`` with one partition for each list of replicas, the first of which
+        leads."""
         records = [
             pb.MetadataRecord(topic=pb.TopicRecord(name=TOPIC, topic_id=topic_id)),
             *(
@@ -396,7 +399,7 @@ class ReplicaCluster:
         self.commit(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=TOPIC_ID)))
 
     def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Compare-and-set, as the controller does it."""
+        """Decide by compare-and-set, as the controller does."""
         response = AlterPartitionResponse()
         registration = self.image.broker(request.broker_id)
         if registration is None or registration.broker_epoch != request.broker_epoch:

@@ -1,4 +1,4 @@
-"""Scenarios over the replica managers of three brokers, simulated network and disks."""
+"""Scenarios with the replica managers of three brokers on simulated network and disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ends(cluster: ReplicaCluster, *broker_ids: int) -> list[int]:
 
 
 async def settled(cluster: ReplicaCluster) -> None:
-    """The topic is there and everybody follows."""
+    """Wait until the topic exists and all replicas follow."""
     assigned = cluster.state().replicas
     await until(lambda: all(cluster[each].holds() for each in assigned))
     await asyncio.sleep(0.1)
@@ -41,6 +41,6 @@ def with_topic(
 
 
 async def write_apart(cluster: ReplicaCluster, node: Node, count: int) -> None:
-    """Write to a leader that nobody follows any more."""
+    """Write to a leader that no replica follows any more."""
     for _ in range(count):
         await node.produce(acks=1)

@@ -1,4 +1,4 @@
-"""Which tests the processes of pytest-xdist (``-n 2``) take as one piece."""
+"""How pytest-xdist (``-n 2``) divides the tests among its processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _STARTS_PROCESSES = re.compile(r"\bpytest\.mark\.(processes|containers)\b")
 
 
 class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
-    """A file is a piece, but for all files with tests that start processes: these are one piece.
+    """A file is a unit, but all files with tests that start processes are one unit together.
 
-    They share a cluster, which each worker would else start for itself, and two clusters at a time
-    would take cores and memory from one another.
+    They share a cluster. Otherwise each worker would start its own, and two clusters at a time
+    would compete for cores and memory.
     """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
-        # In the order of their collection: the group, which takes longest, comes early.
+        # Units run in the order of their collection, so the large one, which takes longest, comes
+        # early.
         config.option.loadscopereorder = False
         super().__init__(config, log)
 

@@ -10,19 +10,19 @@ from typing import Final
 from chaos.process_cluster import FREE_PORTS, is_free
 from runtime.config.node import NodeConfig, from_settings
 
-# Above those of clusters of processes, which may be laid out at the same time, and below those from
-# which the kernel takes the ports of outgoing connections.
+# These are above the ports of clusters of processes, which may run at the same time, and below
+# those that the kernel uses for outgoing connections.
 _PORTS: Final = range(FREE_PORTS.stop, 32_768)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
+    """Different ports that are free now."""
     drawn = random.sample(_PORTS, len(_PORTS))
     return list(islice((port for port in drawn if is_free(port)), count))
 
 
 def combined_settings(directory: Path, controller_port: int) -> dict[str, str]:
-    """One node that is controller and broker; its other ports are free ones."""
+    """The settings of a node that is controller and broker. Its other ports are free ones."""
     return {
         "node.id": "1",
         "process.roles": "broker,controller",

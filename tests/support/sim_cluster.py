@@ -1,4 +1,4 @@
-"""What scenarios of simulated clusters have in common."""
+"""Functions for scenarios of simulated clusters."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def admin_of(cluster: SimCluster, *, through: SimNode | None = None, **options: 
 
 
 def log_bytes(cluster: SimCluster, node: SimNode) -> bytes:
-    """A replica's first segment, as its processes see it."""
+    """A replica's first segment as its process sees it."""
     disk = node.machine.disk
     return bytes(disk.file(f"/data/{TOPIC}-0/00000000000000000000.log").data)

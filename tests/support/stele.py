@@ -1,7 +1,7 @@
-"""A cluster for the client's tests: brokers in memory, on virtual time, that fail as told.
+"""A cluster for the client's tests: brokers in memory, on virtual time, which fail as told.
 
-Deliberately dumb: one log per partition whoever leads it, so nothing is ever replicated, and an
-idempotent producer's batches are remembered for ever.
+It is deliberately dumb. There is one log per partition, whoever leads it, so nothing is replicated,
+and an idempotent producer's batches are remembered for ever.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ LOST = RpcError(RpcCode.UNAVAILABLE, "the broker is dead")
 
 @dataclass(slots=True)
 class Fault:
-    """What becomes of the next produce of a partition. ``applied``: it is written all the same."""
+    """The fate of the next produce request of a partition. ``applied``: it is written all the
+    same."""
 
     error: ErrorCode = ErrorCode.NONE
     applied: bool = False
-    silent: bool = False  # no answer ever
+    silent: bool = False  # there is never an answer
     breaks: bool = False  # the stream breaks instead of an answer
     hint: bool = False  # the refusal names the leader
     message: str = ""
@@ -50,13 +51,14 @@ class FakePartition:
     batches: list[bytearray] = field(default_factory=list)
     end_offset: int = 0
     start_offset: int = 0
-    sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)  # → base offset
+    # (producer id, epoch, sequence) → base offset.
+    sequences: dict[tuple[int, int, int], int] = field(default_factory=dict)
     expected: dict[tuple[int, int], int] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
     fetch_errors: deque[ErrorCode] = field(default_factory=deque)
-    produced: int = 0  # requests seen
-    deposed: int = 0  # a broker that takes itself for the leader, and lacks what came after it
-    told: tuple[int, int] | None = None  # the leader and epoch of metadata that lags
+    produced: int = 0  # number of requests
+    deposed: int = 0  # a broker that believes to lead, and lacks what came after it
+    told: tuple[int, int] | None = None  # leader and epoch in metadata that lag
 
 
 @dataclass(slots=True)
@@ -71,19 +73,19 @@ class FakeCluster:
     def __init__(self, clock: Clock, brokers: int = 3) -> None:
         self.clock = clock
         self.alive = dict.fromkeys(range(1, brokers + 1), True)
-        self.is_frozen = False  # brokers take calls and do not answer
+        self.is_frozen = False  # brokers accept calls and do not answer
         self.topics: dict[str, FakeTopic] = {}
         self.metadata_offset = 0
-        # By a broker that lags: its metadata offset and its topics. It answers this once.
+        # The metadata offset and topics of a broker that lags. It answers with them once.
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.streams: list[FakeStream] = []
         self.next_producer_id = 1000
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []
         self.admin_faults: deque[ErrorCode] = deque()
-        self.request_ids: list[bytes] = []  # of CreateTopics, in the order of attempts
+        self.request_ids: list[bytes] = []  # of CreateTopics, in the order of the attempts
         self.stream_answers_take_s = 0.001
-        self.hide_next_topic_requests = 0  # metadata requests that do not know any topic yet
+        self.hide_next_topic_requests = 0  # number of metadata requests that get no topics yet
 
     @property
     def is_outdated(self) -> bool:
@@ -117,7 +119,7 @@ class FakeCluster:
                 stream.break_off()
 
     def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
-        """What is in the log, in order."""
+        """The values in the log, in order."""
         batches = self.partition(topic, partition).batches
         return [record.value for batch in batches for record in decode(batch)]
 
@@ -167,7 +169,7 @@ class FakeCluster:
     def produce(
         self, broker: int, request: data_pb2.ProduceRequest
     ) -> tuple[data_pb2.ProduceResponse | None, bool]:
-        """The answer (None: there is none), and whether the stream breaks."""
+        """The answer (None if there is none), and whether the stream breaks."""
         response = data_pb2.ProduceResponse(correlation_id=request.correlation_id)
         silent = breaks = False
         for part in request.partitions:
@@ -200,7 +202,7 @@ class FakeCluster:
 
     def _append(self, partition: FakePartition, batch: bytearray) -> tuple[ErrorCode, int]:
         header = read_header(batch)
-        decode(batch)  # its CRC must be right
+        decode(batch)  # raises if its CRC is wrong
         if header.producer_id >= 0:
             key = (header.producer_id, header.producer_epoch, header.base_sequence)
             if key in partition.sequences:
@@ -217,7 +219,7 @@ class FakeCluster:
         return ErrorCode.NONE, base_offset
 
     async def fetch(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
-        """Waits up to ``max_wait_ms`` where there is nothing, looking every 10 ms."""
+        """Waits up to ``max_wait_ms`` if there is nothing. Checks every 10 ms."""
         waited_ms = 0
         while True:
             response = self._fetch_now(broker, request)
@@ -375,9 +377,9 @@ class FakeChannel:
 
 
 class FakeStream:
-    """A message takes a millisecond each way, or an answer as long as the cluster says.
+    """A message takes a millisecond each way, or an answer takes as long as the cluster says.
 
-    Produces are handled in their order.
+    Produce requests are handled in order.
     """
 
     def __init__(self, cluster: FakeCluster, broker: int, method: str) -> None:
@@ -434,7 +436,7 @@ class FakeStream:
 
 
 class FakeTransport(asyncio.Transport):
-    """A Kafka port that knows DescribeCluster only."""
+    """A Kafka port that supports only DescribeCluster."""
 
     def __init__(self, cluster: FakeCluster, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__()
@@ -480,7 +482,8 @@ class FakeTransport(asyncio.Transport):
 
 @dataclass
 class Stage:
-    """What a scenario gets: the cluster, the clients' world, what clients said while waiting."""
+    """What a scenario gets: the cluster, the clients' world, and what clients said while
+    waiting."""
 
     cluster: FakeCluster
     world: ClientWorld

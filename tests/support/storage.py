@@ -1,4 +1,4 @@
-"""For tests of storage: a disk in memory that forgets."""
+"""For tests of storage: a disk in memory that forgets unsynced bytes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NAME_MAX_BYTES = 255
 
 
 def append(log: PartitionLog, batch: bytearray, *, epoch: int = 0, now_ms: int = 1_000_000) -> int:
-    """Append as leader; return the base offset."""
+    """Append as leader. Returns the base offset."""
     result = log.append_as_leader(batch, read_header(batch), leader_epoch=epoch, now_ms=now_ms)
     return result.base_offset
 
 
 def commit(log: PartitionLog, high_watermark: int) -> None:
-    """Be the partition's machine: the high watermark is this."""
+    """Set the high watermark, as the partition's machine does."""
     log.ask_high_watermark = lambda: high_watermark
 
 
 async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) -> int:
-    """As a broker does with the logs of its replicas; how many segments went."""
+    """Apply retention as a broker does. Returns how many segments were deleted."""
     for log in list(directory.logs.values()):
         start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
         if log.offline is None:
@@ -44,11 +44,11 @@ async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) ->
 class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
-    durable_as_of: int = 0  # which capture: a sync that ends late takes nothing back
+    durable_as_of: int = 0  # the number of the capture: a sync that ends late undoes nothing
 
 
 class Tear(Protocol):
-    """How much of ``unsynced`` appended bytes reached the disk."""
+    """Returns how much of ``unsynced`` appended bytes reached the disk."""
 
     def __call__(self, unsynced: int, /) -> int: ...
 
@@ -62,17 +62,17 @@ class MemoryDisk:
         self.durable_inodes: dict[str, Inode] = {}
         self.durable_directories: set[str] = {"/", "/d"}
         self.locks: set[str] = set()
-        self.capacity: int | None = None  # of all files, in bytes
+        self.capacity: int | None = None  # the most bytes of all files together
         self.append_error: int | None = None  # errno of every append
         self.sync_error: int | None = None  # errno of the next sync
-        self.open_error: int | None = None  # errno of whatever needs a file handle
-        self.unreadable: set[str] = set()  # paths of which no byte can be read
-        self.cold = False  # reads answer None until the range was warmed
+        self.open_error: int | None = None  # errno of every operation that needs a file handle
+        self.unreadable: set[str] = set()  # paths that cannot be read
+        self.cold = False  # reads return None until the range was warmed
         self.warmed: list[tuple[str, int, int]] = []
-        self.synced: list[list[str]] = []  # the groups
-        self.gate: asyncio.Event | None = None  # a group waits for it
-        self._captures = 0  # of files and directories, by syncs
-        self._entries_as_of: dict[str, int] = {}  # of a directory: the capture that is durable
+        self.synced: list[list[str]] = []  # the paths of each group
+        self.gate: asyncio.Event | None = None  # groups wait for it
+        self._captures = 0  # number of captures of files and directories by syncs
+        self._entries_as_of: dict[str, int] = {}  # by directory: the capture that is durable
 
     # ------------------------------------------------------------------------- damage
 
@@ -137,7 +137,7 @@ class MemoryDisk:
             return
         if source not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        # Names below a directory go with it, on disk too, since only its own entry changes.
+        # Names below a directory move with it, on disk as well, since only its own entry changes.
         for names in (self.inodes, self.durable_inodes):
             for path in [p for p in names if p.startswith(f"{source}/")]:
                 names[target + path[len(source) :]] = names.pop(path)
@@ -184,7 +184,8 @@ class MemoryDisk:
         self._capture(path)()
 
     def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
-        """What ends the sync of these, begun now; those that are gone are skipped."""
+        """Begin a sync of these paths, without those that are gone. Returns the function that ends
+        it."""
         settles = [self._capture(path) for path in paths if self.exists(path)]
 
         def settle() -> None:
@@ -194,7 +195,7 @@ class MemoryDisk:
         return settle
 
     def _capture(self, path: str) -> Callable[[], None]:
-        """What a sync begun now makes durable."""
+        """Capture what a sync that begins now makes durable. Returns the function that ends it."""
         if self.sync_error is not None:
             raise SyncFailedError(self.sync_error, os.strerror(self.sync_error), path)
         self._need_handle(path)

@@ -1,4 +1,4 @@
-"""Virtual time, clocks that go by it or by hand, and waiting on either time."""
+"""Virtual time, clocks that follow it or are set by hand, and waiting on virtual or real time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _POLL_S = 0.005
 
 
 def run_virtual(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
-    """Run to the end on a loop on which waiting takes no time, and drop what is left over.
+    """Run to the end on a loop on which waiting takes no time, and drop what is left.
 
-    Fails if anything was left unhandled, or if nothing is left that could happen.
+    Fails if an error was not handled, or if nothing can happen any more.
     """
     scheduler = scheduler or Scheduler()
     try:
@@ -28,7 +28,7 @@ def run_virtual(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None
 
 
 class LoopClock:
-    """Follows the loop's time, plus what a test adds: a pause that the loop did not see."""
+    """Follows the loop's time plus what a test adds: a pause that the loop did not see."""
 
     def __init__(self) -> None:
         self.skipped_s = 0.0
@@ -41,7 +41,7 @@ class LoopClock:
 
 
 class HandClock:
-    """A clock that moves when told."""
+    """A clock that moves only when told."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.now_ms = now_ms
@@ -56,7 +56,7 @@ class HandClock:
 async def until(
     condition: Callable[[], bool], what: str = "it does not come to hold", *, within_s: float = 30.0
 ) -> None:
-    """Wait, on virtual or on real time, for a condition of which no event tells."""
+    """Wait, on virtual or real time, for a condition that no event signals."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while not condition():

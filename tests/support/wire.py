@@ -1,4 +1,4 @@
-"""Random messages of every API and version, and the same in the shapes of two other codecs."""
+"""Random messages of every API and version, and the same messages for two other codecs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ERROR_CODES = sorted(code.value for code in KioErrorCode)
 _MAX_TIME_MS = 4_000_000_000_000
 
 for _group in ("admin", "consumer", "metadata", "producer"):
-    importlib.import_module(f"kafka.protocol.{_group}")  # defines its message classes
+    importlib.import_module(f"kafka.protocol.{_group}")  # the module defines its message classes
 
 
 def kinds() -> Iterator[tuple[str, int, str]]:
-    """(API, version, request or response) of everything there is."""
+    """All combinations of API, version, and request or response."""
     for api in definitions.all_apis():
         for version in range(api.versions.first, api.versions.last + 1):
             yield api.name, version, "request"
@@ -48,7 +48,7 @@ def fields_of(api: wire.Api[Any, Any], kind: str) -> list[schema.Field]:
 
 
 def messages(api: wire.Api[Any, Any], version: int, kind: str) -> st.SearchStrategy[Any]:
-    """Messages whose fields hold what the version can carry, and defaults elsewhere."""
+    """Messages with random values in the fields of the version, and defaults elsewhere."""
     root = api.request if kind == "request" else api.response
     return _structs(api, root, fields_of(api, kind), version)
 
@@ -66,7 +66,7 @@ def _values(api: wire.Api[Any, Any], each: schema.Field, version: int) -> st.Sea
     if each.is_struct:
         cls = getattr(sys.modules[api.request.__module__], each.type)
         one = _structs(api, cls, each.fields, version)
-        if not each.is_array and each.tag is not None:  # absent with the default's values
+        if not each.is_array and each.tag is not None:  # absent if it has the default's values
             default = cls()
             one = one.map(lambda value: None if value == default else value)
     else:
@@ -92,7 +92,7 @@ def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
     if each.type == "records":
         return st.binary(max_size=200)
     assert each.type == "string"
-    return st.text(max_size=8) | st.just("x" * 130)  # a length of two bytes when compact
+    return st.text(max_size=8) | st.just("x" * 130)  # its compact length has two bytes
 
 
 # ------------------------------------------------------------------------------------ kio
@@ -131,7 +131,7 @@ def _kio_value(kafka_type: str, hint: Any, value: Any) -> Any:
         return tuple(to_kio(element, each) if _is_struct(each) else each for each in value)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint() if value is None else to_kio(hint, value)
-    if _is_struct(value):  # a nullable one
+    if _is_struct(value):  # the struct is nullable
         return to_kio(next(each for each in typing.get_args(hint) if each is not None), value)
     return value
 
@@ -141,7 +141,7 @@ def _is_struct(value: object) -> bool:
 
 
 def _element(hint: Any) -> Any:
-    """T of ``tuple[T, ...]`` and of ``tuple[T, ...] | None``."""
+    """The T of ``tuple[T, ...]`` or of ``tuple[T, ...] | None``."""
     if typing.get_origin(hint) is not tuple:
         hint = next(each for each in typing.get_args(hint) if typing.get_origin(each) is tuple)
     return typing.get_args(hint)[0]
@@ -170,7 +170,7 @@ def _by_name(base: type) -> dict[str, type]:
     return found
 
 
-# Where Kafka has a struct of one name in the request and another in the response, ours differ.
+# Kafka uses these names for different structs in request and response. Our names differ.
 _KAFKA_PYTHON_NAMES = {
     ("DescribeQuorumRequest", "TopicRequest"): "TopicData",
     ("TopicData", "PartitionRequest"): "PartitionData",
@@ -193,7 +193,8 @@ def to_kafka_python(
                 value = to_kafka_python(nested, value, each.fields, version)
         name = each.name
         if name.endswith("authorized_operations") and name not in _field_names(cls):
-            name = "authorized_operations"  # its own name, and a set of bits
+            # Kafka-python has its own name for it, and a set of bits.
+            name = "authorized_operations"
             value = {bit for bit in range(32) if value >> bit & 1}
         if each.tag is None or not _is_default(each, value):
             values[name] = uuid.UUID(bytes=value) if each.type == "uuid" else value
@@ -208,24 +209,24 @@ def _is_default(each: schema.Field, value: Any) -> bool:
 
 # ---------------------------------------------------------------------- nulls in answers
 
-# What Kafka's own answers leave null; elsewhere its clients read without looking.
+# Fields that are null in Kafka's own answers. Clients do not check others for null.
 _KAFKA_LEAVES_NULL = {
     "error_message",
     "batch_index_error_message",
     "rack",
     "documentation",
     "aborted_transactions",  # for read_uncommitted
-    "Metadata.topics.name",  # for an id that is not known
-    "Metadata.cluster_id",  # of a request that is refused as a whole
-    "DeleteTopics.responses.name",  # of an id that is not known
-    "DescribeTopicPartitions.next_cursor",  # where nothing is left
-    "DescribeConfigs.results.configs.value",  # of a password, or without a default
+    "Metadata.topics.name",  # for an unknown id
+    "Metadata.cluster_id",  # for a request that is refused as a whole
+    "DeleteTopics.responses.name",  # for an unknown id
+    "DescribeTopicPartitions.next_cursor",  # if nothing is left
+    "DescribeConfigs.results.configs.value",  # for a password, or a key without a default
     "DescribeConfigs.results.configs.synonyms.value",
 }
 
 
 def unexpected_nulls(api: wire.Api[Any, Any], version: int, answer: wire.Struct) -> list[str]:
-    """The paths of fields that are null where Kafka never leaves them so."""
+    """The paths of fields that are null although Kafka's are never null."""
     name = type(answer).__name__.removesuffix("Response")
     found = _nulls(answer, fields_of(api, "response"), version, name)
     return [
