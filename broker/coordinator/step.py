@@ -1,0 +1,111 @@
+"""What the machine of a coordinator makes of an event, and what the runtime asks of a machine.
+
+A coordinator is a state machine that a partition of an internal topic hosts: everything that must
+outlive the broker is a record of that partition. The rule that keeps the machine and its log the
+same: **a step that has records changes nothing by itself**. The runtime appends its records and
+then has the machine ``replay`` them, exactly as it does when it loads the partition. So a record
+that the log refuses has changed nothing, and there is never anything to undo. A step without
+records may change what no record keeps: who waits, when a session ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from stele.errors import ErrorCode
+
+
+class Waiter(Protocol):
+    """Who waits for the answer to one request: gets exactly one, by one of the two.
+
+    The client may be gone by then, and nobody hears it. A machine keeps waiters and hands them
+    back with replies; it calls neither method.
+    """
+
+    def answer(self, answer: Any) -> None:
+        """What the machine says, which may also be an error."""
+        ...
+
+    def refuse(self, error: ErrorCode) -> None:
+        """The request came to nothing: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and the like."""
+        ...
+
+
+class Now(NamedTuple):
+    """The time of an event."""
+
+    monotonic_ms: float
+    """For time-outs: it never goes back, and means nothing in another process."""
+    time_ms: int
+    """The wall clock, for what records keep."""
+
+
+class KeyValue(NamedTuple):
+    """One record of the internal topic; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Reply(NamedTuple):
+    """An answer and the one who waits for it."""
+
+    waiter: Waiter
+    answer: Any
+    after: int = -1
+    """It leaves when all records below this offset are committed, since it says something that
+    they made true. It waits for the records of its own step in any case."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What an event leads to. Its records are one batch: all of them are kept, or none.
+
+    If the log refuses the records, the runtime refuses the request that the step belongs to, drops
+    the step, and the machine is as before. If they are appended but cannot be committed, the
+    runtime refuses the waiters of all replies of the step; the machine keeps what its log keeps.
+    """
+
+    records: list[KeyValue] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+
+class Machine(Protocol):
+    """What a partition of an internal topic hosts. Pure: no clock, no IO, no randomness of its own.
+
+    Life: ``replay`` for every record of the log, ``loaded``, then events in any order; at the end
+    ``unloaded``. The events of a kind of coordinator are methods of its own, which take a waiter
+    and the time and return a ``Step``; the runtime knows only these.
+    """
+
+    def replay(self, offset: int, record: KeyValue, now: Now) -> None:
+        """Make the change that a record says. Offsets rise; some are left out by compaction.
+
+        Raises ValueError: the record is not one of this machine's, and is passed over.
+        """
+        ...
+
+    def loaded(self, now: Now) -> Step:
+        """The log has been read to its end. Sessions begin anew: members get their whole time."""
+        ...
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below the offset is committed, and may be told."""
+        ...
+
+    @property
+    def deadline_ms(self) -> float | None:
+        """When ``tick`` is to be called, by the monotonic clock; None: nothing waits for time."""
+        ...
+
+    def tick(self, now: Now) -> Step:
+        """Do what one deadline asks for. If another one has passed too, ``deadline_ms`` says so.
+
+        If the records of the step are refused, nothing has changed: it is called again later.
+        """
+        ...
+
+    def unloaded(self) -> list[Waiter]:
+        """The partition is led here no more: everybody who still waits."""
+        ...
