@@ -20,6 +20,7 @@ from broker.replication.fetch import FetchRequests
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetcher import Fetchers, KafkaLink, Link, OpenLink
 from broker.replication.follower_throttle import FollowerThrottle
+from broker.replication.hosted import HostedPartition
 from broker.replication.housekeeping import Housekeeping
 from broker.replication.isr_proposer import AlterPartition, IsrProposer
 from broker.replication.leader_throttle import LeaderThrottle
@@ -104,6 +105,7 @@ class ReplicaManager:
         self._directory_failed = directory_failed
         self._corruption_found = corruption_found
         self._broker_epoch = broker_epoch
+        self._lease_valid = lease_valid
         self._is_first = True  # nothing was applied yet
         self._stopped = False  # nothing is written to a log from then on
         self._replicas = Replicas(broker_id, world.clock, metadata)
@@ -287,6 +289,21 @@ class ReplicaManager:
         A follower has one fetch at a time: a newer one has the one before answered at once.
         """
         return self._fetch.fetch(query, done)
+
+    def host(self, partition: PartitionId) -> HostedPartition | None:
+        """The partition for a coordinator of this broker, if it leads it and its log is there."""
+        replica = self._replicas.by_id.get(partition)
+        if replica is None or replica.state is not ReplicaState.ONLINE:
+            return None
+        if not replica.machine.is_leader:
+            return None
+        return HostedPartition(
+            replica,
+            self._produce,
+            lease_valid=self._lease_valid,
+            deposed=self._replicas.deposed,
+            on_corrupt=self._found_corrupt,
+        )
 
     async def list_offsets(
         self, queries: Sequence[OffsetQuery], *, read_committed: bool = False

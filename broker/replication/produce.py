@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.refusal_log import RefusalLog
-from broker.replication.replica import Replica, ReplicaState
+from broker.replication.replica import ProduceToken, Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.slow_checks import SlowChecks
 from broker.replication.types import ProduceEntry, ProduceResult
@@ -167,6 +167,25 @@ class ProduceRequests:
             request.deadline = self._deadlines.add(
                 timeout_ms, lambda: request.time_out(replicated=replicated)
             )
+
+    def append_own(
+        self, replica: Replica, batch: bytearray, leader_epoch: int, token: ProduceToken
+    ) -> int:
+        """Append a batch that this broker has made itself, as acks=all; its base offset.
+
+        ``token`` hears when the batch is below the high watermark, or that the ISR has become too
+        small. Raises ApiError, also if the leader epoch is not ``leader_epoch`` any more.
+        """
+        entry = ProduceEntry(replica.id, batch)
+        machine = self._leader_of(entry, ACKS_ALL).machine
+        if machine.leader_epoch != leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        header = validate_produced(batch, replica.config.max_message_bytes)
+        result = ProduceResult(entry.id, ErrorCode.NONE)
+        end_offset = self._append_to(replica, entry, header, result)
+        _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
+        return result.base_offset
 
     def _await(self, request: _WaitingProduce, part: _Part, acks: int) -> None:
         request.add(part)

@@ -35,6 +35,8 @@ class ProduceToken(Protocol):
 
     def refuse(self, error: ErrorCode) -> None: ...
 
+    def __hash__(self) -> int: ...
+
 
 Wake = Callable[[], None]
 

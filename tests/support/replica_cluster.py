@@ -66,6 +66,7 @@ class Node:
         self.lease = True
         self.failed_directories: list[str] = []
         self.corrupt: list[PartitionId] = []  # what had to be reported, each time there was more
+        self.subscribers: list[Callable[[MetadataDelta, MetadataImage], None]] = []
 
     def replica(self, partition: PartitionId = P0) -> Replica:
         replica = self.manager.get(partition)
@@ -149,6 +150,8 @@ class Node:
                 delta.replay(offset, record)
         self.image = delta.apply()
         self.manager.apply(delta, self.image)
+        for apply in self.subscribers:
+            apply(delta, self.image)
 
     # --------------------------------------------------------------------- requests
 

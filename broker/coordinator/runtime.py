@@ -1,0 +1,212 @@
+"""All coordinators of one kind on this broker: one for each partition of their internal topic that
+it leads.
+
+A shard is loaded when this broker begins to lead its partition in a leader epoch, and unloaded when
+that epoch is over. It is never carried over into another epoch, not even into one that this broker
+leads too: in between, another leader may have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from broker.coordinator.shard import Shard, ShardState
+from broker.coordinator.step import Machine, Now, Step, Waiter
+from broker.replication.deadlines import DeadlineWheel
+from broker.replication.hosted import HostedPartition
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
+from stele.world import Clock
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Machine)
+
+_RELOAD_S = 1.0
+"""The pause after a log could not be read, or a machine broke, before it is loaded again."""
+
+
+class Host(Protocol):
+    """``broker.replication.manager.ReplicaManager``."""
+
+    def host(self, partition: PartitionId) -> HostedPartition | None:
+        """The partition, if this broker leads it and can work with its log."""
+        ...
+
+
+@dataclass(slots=True)
+class LoadCounters:
+    """Totals since the start of the process, and of the last load."""
+
+    loads: int = 0
+    failed_loads: int = 0
+    records: int = 0
+    last_s: float = 0.0
+    longest_s: float = 0.0
+
+
+class _Hosted(Generic[M]):
+    """A shard, its log, and the task that loads it."""
+
+    __slots__ = ("loading", "log", "shard")
+
+    def __init__(self, log: HostedPartition, shard: Shard[M]) -> None:
+        self.log = log
+        self.shard = shard
+        self.loading: asyncio.Task[None] | None = None
+
+    def unload(self) -> None:
+        if self.loading is not None:
+            self.loading.cancel()
+        self.shard.unload()
+
+
+class CoordinatorRuntime(Generic[M]):
+    """Subscribes to the metadata behind the replica manager, whose replicas it hosts shards on."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        host: Host,
+        make_machine: Callable[[], M],
+        clock: Clock,
+        commit_timeout_ms: float,
+    ) -> None:
+        self._topic = topic
+        self._host = host
+        self._make_machine = make_machine
+        self._clock = clock
+        self._deadlines = DeadlineWheel(clock)
+        self._commit_timeout_ms = commit_timeout_ms
+        self._topic_id = b""  # of the topic that the shards are of; empty: there is none
+        self._shards: dict[int, _Hosted[M]] = {}
+        self._stopped = False
+        self.counters = LoadCounters()
+
+    # ------------------------------------------------------------------ metadata
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Load what this broker begins to lead, unload what it leads no more."""
+        if self._stopped:
+            return
+        topic = image.topic(self._topic)
+        topic_id = topic.topic_id if topic is not None else b""
+        if topic_id != self._topic_id:
+            for number in list(self._shards):
+                self._unload(number)
+            self._topic_id = topic_id
+        for change in delta.changed_partitions:
+            if change.topic_id == topic_id:
+                self._look(change.partition)
+
+    def _look(self, number: int) -> None:
+        hosted = self._shards.get(number)
+        if hosted is not None:
+            if hosted.log.is_led:
+                return
+            self._unload(number)
+        log = self._host.host(PartitionId(self._topic_id, number))
+        if log is not None:
+            self._load(number, log)
+
+    def _unload(self, number: int) -> None:
+        hosted = self._shards.pop(number)
+        logger.info("%r: its coordinator is unloaded", hosted.log)
+        hosted.unload()
+
+    # ------------------------------------------------------------------ loading
+
+    def _load(self, number: int, log: HostedPartition) -> None:
+        shard = Shard(
+            self._make_machine(),
+            log,
+            clock=self._clock,
+            deadlines=self._deadlines,
+            commit_timeout_ms=self._commit_timeout_ms,
+            on_broken=lambda: self._broken(number, hosted),
+        )
+        hosted = self._shards[number] = _Hosted(log, shard)
+        hosted.loading = asyncio.get_running_loop().create_task(
+            self._replay(number, hosted), name=f"load-{self._topic}-{number}"
+        )
+
+    async def _replay(self, number: int, hosted: _Hosted[M]) -> None:
+        began = self._clock.monotonic()
+        count = 0
+        try:
+            async for record in hosted.log.records():
+                hosted.shard.replay(record)
+                count += 1
+        except Exception as error:
+            self.counters.failed_loads += 1
+            level = logging.WARNING if isinstance(error, ApiError) else logging.ERROR
+            logger.log(level, "%r: its coordinator cannot be loaded", hosted.log, exc_info=error)
+            self._reload_later(number, hosted)
+            return
+        self._count(hosted, count, self._clock.monotonic() - began)
+        hosted.shard.activate()
+
+    def _count(self, hosted: _Hosted[M], records: int, took_s: float) -> None:
+        counters = self.counters
+        counters.loads += 1
+        counters.records += records
+        counters.last_s = took_s
+        counters.longest_s = max(counters.longest_s, took_s)
+        logger.info(
+            "%r: its coordinator was loaded from %d records in %.3f s", hosted.log, records, took_s
+        )
+
+    def _broken(self, number: int, hosted: _Hosted[M]) -> None:
+        if self._shards.get(number) is hosted:
+            self._reload_later(number, hosted)
+
+    def _reload_later(self, number: int, hosted: _Hosted[M]) -> None:
+        """Try again, if this broker then leads the partition still."""
+
+        def reload() -> None:
+            if self._shards.get(number) is hosted:
+                self._unload(number)
+                self._look(number)
+
+        self._deadlines.add(_RELOAD_S * 1000, reload)
+
+    # ------------------------------------------------------------------ requests
+
+    def submit(self, number: int, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
+        """Have the coordinator of a partition decide an event. It is refused with NOT_COORDINATOR
+        if this broker does not lead the partition, COORDINATOR_LOAD_IN_PROGRESS while it loads."""
+        hosted = self._shards.get(number)
+        if hosted is None:
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
+        else:
+            hosted.shard.submit(event, waiter)
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those with a coordinator here, loaded or not."""
+        return sorted(self._shards)
+
+    @property
+    def active(self) -> list[M]:
+        """The machines that are loaded; to be looked at only."""
+        return [
+            each.shard.machine
+            for _, each in sorted(self._shards.items())
+            if each.shard.state is ShardState.ACTIVE
+        ]
+
+    async def stop(self) -> None:
+        """Refuse whoever waits, and decide nothing more."""
+        self._stopped = True
+        loading = [each.loading for each in self._shards.values() if each.loading is not None]
+        for number in list(self._shards):
+            self._unload(number)
+        self._deadlines.close()
+        await asyncio.gather(*loading, return_exceptions=True)

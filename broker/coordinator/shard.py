@@ -1,0 +1,374 @@
+"""One hosted partition in one leader epoch: its machine, its log, and who waits for an answer.
+
+Requests of one turn of the event loop share a batch, because a batch costs a sync on every in-sync
+replica: a thousand commits that come at once cost a few. Each is decided on what those before it
+have made of the machine.
+
+Nothing is told that could vanish: an answer leaves when the high watermark has passed all that it
+rests on, and only while this broker's lease holds. A coordinator that was replaced without knowing
+it would else tell offsets that its successor has moved on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import enum
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from broker.coordinator.errors import coordinator_error
+from broker.coordinator.step import KeyValue, Machine, Now, Reply, Step, Waiter
+from broker.replication.deadlines import Deadline, DeadlineWheel
+from broker.replication.replica import ProduceToken
+from stele.errors import ErrorCode
+from stele.wire.batch import HEADER_SIZE, BatchBuilder, Record, record_size_bound
+from stele.world import Clock
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Machine)
+
+RETRY_MS: Final = 1000.0
+"""The pause before a deadline is looked at again whose records the log has refused."""
+
+_TICKS_A_TURN = 100
+
+
+class Log(Protocol):
+    """What a shard needs of its partition: ``broker.replication.hosted.HostedPartition``."""
+
+    @property
+    def refusal(self) -> ErrorCode: ...
+
+    @property
+    def write_refusal(self) -> ErrorCode: ...
+
+    @property
+    def max_batch_bytes(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def append(self, batch: bytearray, token: ProduceToken) -> int: ...
+
+    def watch(self, on_advanced: Callable[[], None]) -> None: ...
+
+    def unwatch(self) -> None: ...
+
+
+class ShardState(enum.Enum):
+    """What a shard does with requests."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADED = "unloaded"
+
+
+class _Asked(NamedTuple):
+    """One request that is not decided yet."""
+
+    event: Callable[[Any, Now], Step]
+    waiter: Waiter
+
+
+class _Waiting(NamedTuple):
+    """A decided answer that rests on records below ``after``, which are not committed yet."""
+
+    after: int
+    until_ms: float
+    reply: Reply
+
+
+class _Draft:
+    """The batch that is being made. Its records are replayed already, at the offsets that they get
+    when it is appended, which is in the same turn."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.builder = BatchBuilder(base_offset)
+
+    @property
+    def end_offset(self) -> int:
+        return self.builder.base_offset + self.builder.record_count
+
+
+class _Appended:
+    """A batch on its way below the high watermark; the token of the partition machine's wait."""
+
+    __slots__ = ("_end_offset", "_shard", "_start_offset")
+
+    def __init__(self, shard: Shard[Any], start_offset: int, end_offset: int) -> None:
+        self._shard = shard
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+
+    def acknowledge(self) -> None:
+        self._shard.advanced()
+
+    def refuse(self, error: ErrorCode) -> None:
+        self._shard.uncommitted(self._start_offset, self._end_offset, error)
+
+
+class _Nobody:
+    """The waiter of what time asks for."""
+
+    def answer(self, answer: Any) -> None: ...
+
+    def refuse(self, error: ErrorCode) -> None: ...
+
+
+class Shard(Generic[M]):
+    """The coordinator of one partition. Life: ``replay`` all records, ``activate``, ``submit``;
+    ``unload`` at the end."""
+
+    def __init__(
+        self,
+        machine: M,
+        log: Log,
+        *,
+        clock: Clock,
+        deadlines: DeadlineWheel,
+        commit_timeout_ms: float,
+        on_broken: Callable[[], None],
+    ) -> None:
+        """``commit_timeout_ms``: how long an answer waits for its records to be committed.
+        ``on_broken`` is called when the shard has unloaded itself, because its machine may say
+        something else than its log: the partition has to be loaded anew."""
+        self.machine = machine
+        self.state = ShardState.LOADING
+        self._log = log
+        self._clock = clock
+        self._deadlines = deadlines
+        self._commit_timeout_ms = commit_timeout_ms
+        self._on_broken = on_broken
+        self._asked: list[_Asked] = []
+        self._is_scheduled = False
+        # Ordered by `after`; every `after` is above `_committed`.
+        self._waiting: list[_Waiting] = []
+        self._expiry: Deadline | None = None  # there exactly while somebody waits
+        # What the machine has been told last.
+        self._committed = -1
+        self._timer: Deadline | None = None
+        self._timer_ms = float("inf")
+        self._tick_not_before_ms = float("-inf")
+
+    # ------------------------------------------------------------------ life
+
+    def replay(self, record: Record) -> None:
+        """A record of the log, while loading."""
+        if record.key is None:
+            logger.warning("%r: the record at %d has no key", self._log, record.offset)
+            return
+        value = None if record.value is None else bytes(record.value)
+        try:
+            self.machine.replay(record.offset, KeyValue(bytes(record.key), value), self._now())
+        except ValueError as error:
+            logger.warning(
+                "%r: the record at %d is passed over: %s", self._log, record.offset, error
+            )
+
+    def activate(self) -> None:
+        """All records of the log have been replayed."""
+        self.state = ShardState.ACTIVE
+        self._log.watch(self.advanced)
+        self.advanced()
+        self.submit(lambda machine, now: machine.loaded(now), _Nobody())
+
+    def unload(self) -> None:
+        """Somebody else leads the partition, or nobody; all who wait are refused."""
+        if self.state is ShardState.UNLOADED:
+            return
+        self.state = ShardState.UNLOADED
+        self._log.unwatch()
+        for deadline in (self._timer, self._expiry):
+            if deadline is not None:
+                deadline.cancel()
+        # Who is being decided when that fails may be in the machine's hands, too.
+        waiters = dict.fromkeys(each.reply.waiter for each in self._waiting)
+        waiters |= dict.fromkeys(self.machine.unloaded())
+        waiters |= dict.fromkeys(each.waiter for each in self._asked)
+        self._waiting, self._asked = [], []
+        for waiter in waiters:
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
+
+    # ------------------------------------------------------------------ deciding
+
+    def submit(self, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
+        """Have an event decided in the next turn of the loop, behind those that came before."""
+        match self.state:
+            case ShardState.LOADING:
+                waiter.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            case ShardState.UNLOADED:
+                waiter.refuse(ErrorCode.NOT_COORDINATOR)
+            case ShardState.ACTIVE:
+                self._asked.append(_Asked(event, waiter))
+                self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._decide)
+
+    def _decide(self) -> None:
+        """Decide all that was asked and all that is due."""
+        self._is_scheduled = False
+        if self.state is not ShardState.ACTIVE:
+            return
+        refusal = self._log.refusal
+        if refusal is not ErrorCode.NONE:
+            self._refuse_all(coordinator_error(refusal))
+            return
+        now = self._now()
+        draft = _Draft(self._log.end_offset)
+        try:
+            while self._asked:
+                event, waiter = self._asked[0]
+                step = event(self.machine, now)
+                draft, error = self._take(step, draft, now)
+                del self._asked[0]
+                if error is not ErrorCode.NONE:
+                    waiter.refuse(coordinator_error(error))
+            self._append(self._tick(draft, now))
+        except Exception:
+            # The machine may have replayed what is not in the log.
+            logger.exception("%r: the coordinator is loaded anew", self._log)
+            self.unload()
+            self._on_broken()
+            return
+        self._set_timer(now)
+
+    def _refuse_all(self, error: ErrorCode) -> None:
+        asked, self._asked = self._asked, []
+        for each in asked:
+            each.waiter.refuse(error)
+        now = self._now()
+        self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
+        self._set_timer(now)
+
+    def _tick(self, draft: _Draft, now: Now) -> _Draft:
+        """Do what is due, up to a bound: the rest comes in the next turn."""
+        for _ in range(_TICKS_A_TURN):
+            if self._next_tick_ms() > now.monotonic_ms:
+                break
+            draft, error = self._take(self.machine.tick(now), draft, now)
+            if error is not ErrorCode.NONE:
+                self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
+        return draft
+
+    def _take(self, step: Step, draft: _Draft, now: Now) -> tuple[_Draft, ErrorCode]:
+        """Make the step's records part of the draft, or of the next one; or say why they cannot be
+        appended: then the step has changed nothing. Gives out its answers, or has them wait."""
+        if step.records:
+            refusal = self._log.write_refusal
+            if refusal is not ErrorCode.NONE:
+                return draft, refusal
+            size = sum(record_size_bound(key, value, ()) for key, value in step.records)
+            if HEADER_SIZE + size > self._log.max_batch_bytes:
+                return draft, ErrorCode.RECORD_LIST_TOO_LARGE
+            if draft.builder.size_bytes + size > self._log.max_batch_bytes:
+                self._append(draft)
+                draft = _Draft(self._log.end_offset)
+            for record in step.records:
+                offset = draft.end_offset
+                draft.builder.append(*record, timestamp_ms=now.time_ms)
+                self.machine.replay(offset, record, now)
+        for reply in step.replies:
+            after = draft.end_offset if step.records else reply.after
+            self._give(reply, after, now)
+        return draft, ErrorCode.NONE
+
+    def _append(self, draft: _Draft) -> None:
+        """Raises if the log does not take what the machine has replayed."""
+        start, end = draft.builder.base_offset, draft.end_offset
+        if start == end:
+            return
+        batch = draft.builder.build()
+        if self._log.append(batch, _Appended(self, start, end)) != start:
+            raise RuntimeError(f"the records of {start} to {end} were appended elsewhere")
+
+    # ------------------------------------------------------------------ answering
+
+    def _give(self, reply: Reply, after: int, now: Now) -> None:
+        if after <= self._committed:
+            _answer(reply)
+            return
+        until_ms = now.monotonic_ms + self._commit_timeout_ms
+        bisect.insort(self._waiting, _Waiting(after, until_ms, reply), key=lambda each: each.after)
+        if self._expiry is None:
+            self._expiry = self._deadlines.add(self._commit_timeout_ms, self._expire)
+
+    def advanced(self) -> None:
+        """The high watermark may have risen."""
+        high_watermark = self._log.high_watermark
+        if high_watermark <= self._committed or self._log.refusal is not ErrorCode.NONE:
+            return
+        self._committed = high_watermark
+        self.machine.committed(high_watermark)
+        count = bisect.bisect_right(self._waiting, high_watermark, key=lambda each: each.after)
+        told, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._settle_expiry()
+        for each in told:
+            _answer(each.reply)
+
+    def uncommitted(self, start_offset: int, end_offset: int, error: ErrorCode) -> None:
+        """The records in between cannot be committed for now. The machine keeps what its log
+        keeps; nobody is told that it was done."""
+        self._refuse(lambda each: start_offset < each.after <= end_offset, error)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        now_ms = self._now().monotonic_ms
+        self._refuse(lambda each: each.until_ms <= now_ms, ErrorCode.REQUEST_TIMED_OUT)
+        if self._waiting and self._expiry is None:
+            next_ms = min(each.until_ms for each in self._waiting)
+            self._expiry = self._deadlines.add(next_ms - now_ms, self._expire)
+
+    def _refuse(self, which: Callable[[_Waiting], bool], error: ErrorCode) -> None:
+        refused = [each for each in self._waiting if which(each)]
+        self._waiting = [each for each in self._waiting if not which(each)]
+        self._settle_expiry()
+        for each in refused:
+            each.reply.waiter.refuse(coordinator_error(error))
+
+    def _settle_expiry(self) -> None:
+        if not self._waiting and self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # ------------------------------------------------------------------ time
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic() * 1000, self._clock.time_ms())
+
+    def _next_tick_ms(self) -> float:
+        deadline_ms = self.machine.deadline_ms
+        if deadline_ms is None:
+            return float("inf")
+        return max(deadline_ms, self._tick_not_before_ms)
+
+    def _set_timer(self, now: Now) -> None:
+        at_ms = self._next_tick_ms()
+        if at_ms == self._timer_ms:
+            return
+        self._timer_ms = at_ms
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_ms < float("inf"):
+            self._timer = self._deadlines.add(max(0.0, at_ms - now.monotonic_ms), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_ms = float("inf")
+        self._schedule()
+
+
+def _answer(reply: Reply) -> None:
+    try:
+        reply.waiter.answer(reply.answer)
+    except Exception:  # an answer that cannot be sent is no matter of the machine's
+        logger.exception("an answer of a coordinator was not sent")

@@ -1,0 +1,129 @@
+"""A partition that this broker leads and writes itself: the log of one of its coordinators.
+
+It writes by the one append path of all producers, as acks=all, but only in the leader epoch in
+which its coordinator began: a leader that was deposed and elected again between a decision and its
+append is another one, whose machine may have missed records of the leader in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from broker.replication.produce import ProduceRequests
+from broker.replication.replica import ProduceToken, Replica, ReportCorrupt
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId
+from stele.wire.batch import Record, batches, decode
+from storage.errors import CorruptLogError
+from storage.turns import Slices
+
+_READ_BYTES = 1 << 20
+_RECORDS_A_TURN = 500
+
+
+class HostedPartition:
+    """One partition in one leader epoch. Nothing is said of it once that has passed."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        produce: ProduceRequests,
+        *,
+        lease_valid: Callable[[], bool],
+        deposed: Callable[[], bool],
+        on_corrupt: ReportCorrupt,
+    ) -> None:
+        self._replica = replica
+        self._produce = produce
+        self._lease_valid = lease_valid
+        self._deposed = deposed
+        self._on_corrupt = on_corrupt
+        self.leader_epoch = replica.machine.leader_epoch
+        self._log = replica.log
+
+    def __repr__(self) -> str:
+        return f"{self._replica!r} in leader epoch {self.leader_epoch}"
+
+    @property
+    def id(self) -> PartitionId:
+        return self._replica.id
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads it still, in the same epoch and with the same log."""
+        machine = self._replica.machine
+        return (
+            machine.is_leader
+            and machine.leader_epoch == self.leader_epoch
+            and self._replica.uses(self._log)
+        )
+
+    @property
+    def refusal(self) -> ErrorCode:
+        """Why its coordinator may tell nobody anything; NONE: it may. The clock is read anew: a
+        process that was paused may have been replaced meanwhile."""
+        if not self.is_led or self._deposed() or not self._lease_valid():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    @property
+    def write_refusal(self) -> ErrorCode:
+        """Why nothing can be appended now; NONE: it can."""
+        if self._replica.machine.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return self.refusal
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self._replica.config.max_message_bytes
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.machine.high_watermark
+
+    def append(self, batch: bytearray, token: ProduceToken) -> int:
+        """Append one batch, whose buffer is given away; its base offset. ``token`` hears when it is
+        committed, or that the ISR has become too small for that.
+
+        Raises ApiError, StorageError: nothing was appended.
+        """
+        return self._produce.append_own(self._replica, batch, self.leader_epoch, token)
+
+    def watch(self, on_advanced: Callable[[], None]) -> None:
+        """Have it called when the high watermark has risen, and sometimes when it has not."""
+        self._replica.consumers[self] = on_advanced
+
+    def unwatch(self) -> None:
+        self._replica.consumers.pop(self, None)
+
+    async def records(self) -> AsyncIterator[Record]:
+        """All data records up to the log's end, in turns of the event loop.
+
+        Raises ApiError: it is not led any more, or its log cannot be read.
+        """
+        log, offset = self._log, self._log.start_offset
+        slices = Slices(_RECORDS_A_TURN)
+        while offset < log.end_offset:
+            try:
+                result = log.read(offset, _READ_BYTES)
+                if result.cold is not None:
+                    await log.warm(result.cold)
+            except CorruptLogError as error:
+                self._on_corrupt(self._replica, log, error)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            self._check_led()
+            for position, header in batches(result.data):
+                for record in () if header.is_control else decode(result.data, position):
+                    if record.offset >= offset:
+                        yield record
+                    if await slices.step():
+                        self._check_led()
+            offset = result.next_offset
+
+    def _check_led(self) -> None:
+        if not self.is_led:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,227 @@
+"""Coordinators on real replicas: loaded by who leads, in the epoch in which it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from broker.coordinator.runtime import CoordinatorRuntime
+from stele.errors import ErrorCode
+from tests.support.coordinators import Heard, Sums
+from tests.support.replica_cluster import TOPIC, Node, ReplicaCluster
+from tests.support.timing import until
+
+COMMIT_TIMEOUT_MS = 5000
+
+
+def host_sums(node: Node) -> CoordinatorRuntime[Sums]:
+    """To be called in the broker's own process."""
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        host=node.manager,
+        make_machine=Sums,
+        clock=node.process.world.clock,
+        commit_timeout_ms=COMMIT_TIMEOUT_MS,
+    )
+    node.subscribers = [runtime.apply]
+    return runtime
+
+
+class Coordinators:
+    """The runtimes of a cluster's brokers."""
+
+    def __init__(self, cluster: ReplicaCluster) -> None:
+        self.cluster = cluster
+        self.runtimes = {each.broker_id: host_sums(each) for each in cluster.nodes.values()}
+
+    async def ask(self, broker_id: int, key: bytes, number: int | None = None) -> Any:
+        """Add a number and hear the sum, or just hear the sum."""
+
+        async def inside() -> Any:
+            heard = Heard()
+
+            def event(machine: Sums, now: object) -> Any:
+                return (
+                    machine.get(key, heard) if number is None else machine.add(key, number, heard)
+                )
+
+            self.runtimes[broker_id].submit(0, event, heard)
+            await until(lambda: bool(heard.told), "the coordinator is silent")
+            return heard.told
+
+        (told,) = await self.cluster[broker_id].process.run(inside())
+        return told
+
+    async def loaded(self, broker_id: int) -> None:
+        runtime = self.runtimes[broker_id]
+        await until(lambda: len(runtime.active) == 1, f"{broker_id} does not coordinate")
+
+
+def run(scenario: Any, **settings: Any) -> None:
+    async def main(cluster: ReplicaCluster) -> None:
+        coordinators = Coordinators(cluster)
+        cluster.create_topic([1, 2, 3])
+        await coordinators.loaded(1)
+        await scenario(cluster, coordinators)
+
+    ReplicaCluster(**settings).run(main)
+
+
+def test_the_leader_coordinates_and_others_refuse() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        assert await coordinators.ask(1, b"a", 3) == 3
+        assert await coordinators.ask(1, b"a", 4) == 7
+        assert await coordinators.ask(2, b"a") is ErrorCode.NOT_COORDINATOR
+        assert coordinators.runtimes[1].partitions == [0]
+        assert coordinators.runtimes[2].partitions == []
+        ends = {node.replica().log.end_offset for node in cluster.nodes.values()}
+        assert ends == {2}
+
+    run(scenario)
+
+
+def test_a_new_leader_has_everything_that_was_acknowledged() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        for number in range(20):
+            await coordinators.ask(1, b"%d" % (number % 5), 1)
+        cluster[1].kill()
+        cluster.fence(1)
+        await coordinators.loaded(2)
+        assert [await coordinators.ask(2, b"%d" % number) for number in range(5)] == [4] * 5
+        assert coordinators.runtimes[2].counters.records == 20
+
+    run(scenario)
+
+
+def test_a_deposed_leader_without_a_lease_tells_nothing() -> None:
+    """It has not heard that somebody else leads, and has moved on."""
+
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        cluster[1].lease = False
+        cluster.change(leader=2, isr=[2, 3], to=[2, 3])
+        await coordinators.loaded(2)
+        assert await coordinators.ask(2, b"a", 1) == 2
+        assert await coordinators.ask(1, b"a") is ErrorCode.NOT_COORDINATOR
+        assert await coordinators.ask(1, b"a", 5) is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_leadership_lost_and_regained_loads_anew() -> None:
+    """In between, another leader has written."""
+
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        cluster.change(leader=2)
+        await coordinators.loaded(2)
+        assert await coordinators.ask(2, b"a", 10) == 11
+        cluster.change(leader=1)
+        await until(lambda: coordinators.runtimes[1].counters.loads == 2)
+        assert await coordinators.ask(1, b"a") == 11
+        assert await coordinators.ask(2, b"a") is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_the_same_leader_in_a_later_epoch_loads_anew() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        machine = coordinators.runtimes[1].active[0]
+        cluster.change(leader=-1, to=[])
+        cluster.change(leader=1)
+        await until(lambda: coordinators.runtimes[1].counters.loads == 2)
+        assert await coordinators.ask(1, b"a") == 1
+        assert coordinators.runtimes[1].active[0] is not machine
+
+    run(scenario)
+
+
+def test_a_follower_that_leaves_the_isr_changes_nothing() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        cluster[3].kill()
+        cluster.fence(3)
+        assert await coordinators.ask(1, b"a", 1) == 2
+        assert coordinators.runtimes[1].counters.loads == 1
+
+    run(scenario)
+
+
+def test_below_min_isr_it_reads_and_does_not_write() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        for broker_id in (2, 3):
+            cluster[broker_id].kill()
+            cluster.fence(broker_id)
+        await until(lambda: cluster[1].replica().machine.is_under_min_isr)
+        assert await coordinators.ask(1, b"a", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await coordinators.ask(1, b"a") == 1
+
+    run(scenario)
+
+
+def test_records_that_are_not_committed_in_time_are_not_acknowledged() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        for broker_id in (2, 3):  # nobody notices
+            cluster[broker_id].kill()
+        assert await coordinators.ask(1, b"a", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cluster[1].replica().log.end_offset == 2
+
+    run(scenario, replica_lag_time_max_ms=60_000)
+
+
+def test_a_topic_deleted_and_made_anew_begins_empty() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        cluster.delete_topic()
+        await until(lambda: coordinators.runtimes[1].partitions == [])
+        assert await coordinators.ask(1, b"a") is ErrorCode.NOT_COORDINATOR
+        cluster.create_topic([1, 2, 3], topic_id=b"another-topic-id")
+        await coordinators.loaded(1)
+        assert await coordinators.ask(1, b"a") is None
+
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_read_is_loaded_again_when_it_can() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        runtime, log = coordinators.runtimes[1], cluster[1].replica().log
+        read, failures = log.read, [OSError("once")]
+
+        def fail_once(*args: Any, **kwargs: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return read(*args, **kwargs)
+
+        log.read = fail_once  # type: ignore[method-assign]
+        cluster.change(leader=1)
+        await until(lambda: runtime.counters.failed_loads == 1)
+        assert await coordinators.ask(1, b"a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await until(lambda: runtime.counters.loads == 2)
+        assert await coordinators.ask(1, b"a") == 1
+
+    run(scenario)
+
+
+def test_stopping_refuses_who_waits() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        runtime = coordinators.runtimes[1]
+
+        async def inside() -> list[Any]:
+            heard = Heard()
+            runtime.submit(0, lambda machine, now: machine.keep(heard), heard)
+            await asyncio.sleep(0.1)
+            assert heard.told == []
+            await runtime.stop()
+            return heard.told
+
+        assert await cluster[1].process.run(inside()) == [ErrorCode.NOT_COORDINATOR]
+        cluster.change(leader=2)
+        cluster.change(leader=1)
+        await asyncio.sleep(1)
+        assert runtime.partitions == []
+
+    run(scenario)

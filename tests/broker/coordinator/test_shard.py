@@ -1,0 +1,420 @@
+"""One hosted partition: what shares a batch, what waits for it, and what failures leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from broker.coordinator.shard import RETRY_MS, Shard, ShardState
+from broker.replication.deadlines import DeadlineWheel
+from stele.errors import ErrorCode
+from stele.wire.batch import Record
+from tests.support.coordinators import Heard, HeldLog, Sums
+from tests.support.timing import LoopClock, run_virtual
+
+TIMEOUT_MS = 5000
+
+
+class Bench:
+    """A shard over a log that the test holds."""
+
+    def __init__(self, **log: Any) -> None:
+        self.clock = LoopClock()
+        self.wheel = DeadlineWheel(self.clock)
+        self.log = HeldLog(**log)
+        self.machine = Sums()
+        self.broken = 0
+        self.shard = Shard(
+            self.machine,
+            self.log,
+            clock=self.clock,
+            deadlines=self.wheel,
+            commit_timeout_ms=TIMEOUT_MS,
+            on_broken=self._broke,
+        )
+
+    def _broke(self) -> None:
+        self.broken += 1
+
+    def add(self, key: bytes, number: int = 1, **kwargs: Any) -> Heard:
+        heard = Heard()
+        self.shard.submit(lambda machine, now: machine.add(key, number, heard, **kwargs), heard)
+        return heard
+
+    def get(self, key: bytes) -> Heard:
+        heard = Heard()
+        self.shard.submit(lambda machine, now: machine.get(key, heard), heard)
+        return heard
+
+    def keep(self) -> Heard:
+        heard = Heard()
+        self.shard.submit(lambda machine, now: machine.keep(heard), heard)
+        return heard
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def active(**log: Any) -> Bench:
+    bench = Bench(**log)
+    bench.shard.activate()
+    await turn()
+    assert bench.machine.is_loaded
+    return bench
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    run_virtual(scenario)
+
+
+def record(key: bytes | None, value: bytes | None, offset: int = 0) -> Record:
+    return Record(offset=offset, timestamp_ms=0, key=key, value=value, headers=())
+
+
+# ---------------------------------------------------------------------------- deciding
+
+
+def test_requests_of_one_turn_share_a_batch_and_see_one_another() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        heard = [bench.add(b"a"), bench.add(b"a", 10), bench.add(b"b", 5)]
+        await turn()
+        (batch,) = bench.log.batches
+        assert [(each.key, each.value) for each in batch] == [
+            (b"a", b"1"), (b"a", b"11"), (b"b", b"5"),
+        ]  # fmt: skip
+        assert [each.told for each in heard] == [[], [], []]
+        bench.log.commit()
+        assert [each.told for each in heard] == [[1], [11], [5]]
+        assert bench.machine.committed_below == 3
+
+    run(scenario())
+
+
+def test_an_answer_waits_for_its_own_records_only() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        first, second = bench.add(b"a"), bench.add(b"b")
+        await turn()
+        bench.log.commit(1)
+        assert (first.told, second.told) == ([1], [])
+        bench.log.commit(2)
+        assert second.told == [1]
+
+    run(scenario())
+
+
+def test_what_rests_on_records_that_are_not_committed_is_not_told() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        bench.add(b"a")
+        await turn()
+        told, other = bench.get(b"a"), bench.get(b"b")
+        await turn()
+        assert (told.told, other.told) == ([], [None])
+        bench.log.commit()
+        assert told.told == [1]
+        again = bench.get(b"a")
+        await turn()
+        assert again.told == [1]
+
+    run(scenario())
+
+
+def test_more_than_fits_into_a_batch_makes_another_one() -> None:
+    async def scenario() -> None:
+        bench = await active(max_batch_bytes=1000)
+        heard = [bench.add(b"%d" % number, size=300) for number in range(7)]
+        await turn()
+        assert [len(batch) for batch in bench.log.batches] == [2, 2, 2, 1]
+        bench.log.commit()
+        assert all(each.told == [1] for each in heard)
+
+    run(scenario())
+
+
+def test_a_step_that_fits_into_no_batch_is_refused_and_changes_nothing() -> None:
+    async def scenario() -> None:
+        bench = await active(max_batch_bytes=1000)
+        heard, other = bench.add(b"a", size=1000), bench.add(b"b")
+        await turn()
+        assert heard.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert bench.machine.sums == {b"b": 1}
+        bench.log.commit()
+        assert other.told == [1]
+
+    run(scenario())
+
+
+# ---------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_a_log_that_takes_nothing_refuses_writers_only(error: ErrorCode, told: ErrorCode) -> None:
+    async def scenario() -> None:
+        bench = await active()
+        bench.log.no_writes = error
+        writer, reader = bench.add(b"a"), bench.get(b"a")
+        await turn()
+        assert (writer.told, reader.told) == ([told], [None])
+        assert bench.machine.sums == {}
+        assert bench.log.batches == []
+
+    run(scenario())
+
+
+def test_without_a_lease_nobody_is_told_anything() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        writer = bench.add(b"a")
+        await turn()
+        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.log.commit()
+        reader = bench.get(b"b")
+        await turn()
+        assert (writer.told, reader.told) == ([], [ErrorCode.NOT_COORDINATOR])
+        bench.log.refusal = ErrorCode.NONE
+        bench.log.commit()  # the watcher is called again with every change
+        assert writer.told == [1]
+
+    run(scenario())
+
+
+def test_records_that_cannot_be_committed_are_kept_and_not_acknowledged() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        first = bench.add(b"a")
+        await turn()
+        second = bench.add(b"b")
+        await turn()
+        bench.log.tokens[0].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+        bench.log.commit()
+        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [1])
+        assert bench.machine.sums == {b"a": 1, b"b": 1}
+
+    run(scenario())
+
+
+def test_an_answer_waits_only_so_long() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        first = bench.add(b"a")
+        await asyncio.sleep(3)
+        second = bench.add(b"b")
+        await asyncio.sleep(1.9)
+        assert first.told == []
+        await asyncio.sleep(0.2)
+        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+        await asyncio.sleep(3)
+        assert second.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert len(bench.wheel) == 0
+        bench.log.commit()
+        third = bench.add(b"c")
+        await turn()
+        bench.log.commit()
+        assert third.told == [1]
+        assert len(bench.wheel) == 0
+
+    run(scenario())
+
+
+# ---------------------------------------------------------------------------- life
+
+
+def test_requests_are_refused_while_loading_and_after_unloading() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        bench.shard.activate()
+        await turn()
+        bench.shard.unload()
+        assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
+        assert bench.log.watcher is None
+
+    run(scenario())
+
+
+def test_what_is_loaded_is_what_was_written() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.shard.replay(record(b"a", b"4"))
+        bench.shard.replay(record(b"b", b"1", 5))
+        bench.shard.replay(record(b"b", None, 6))
+        bench.shard.replay(record(None, b"no key", 7))
+        bench.shard.replay(record(b"", b"not one of its own", 8))
+        assert bench.machine.sums == {b"a": 4}
+        bench.log.high_watermark = 9
+        bench.shard.activate()
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [4]
+        assert bench.machine.committed_below == 9
+
+    run(scenario())
+
+
+def test_unloading_tells_everybody_once() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        told = bench.get(b"a")
+        waiting, kept = bench.add(b"a"), bench.keep()
+        await turn()
+        undecided = bench.add(b"b")
+        bench.shard.unload()
+        bench.shard.unload()
+        await turn()
+        bench.log.commit()
+        refused = [ErrorCode.NOT_COORDINATOR]
+        assert [each.told for each in (told, waiting, kept, undecided)] == [
+            [None], refused, refused, refused,
+        ]  # fmt: skip
+        assert bench.machine.sums == {b"a": 1}
+        assert len(bench.wheel) == 0
+
+    run(scenario())
+
+
+def test_a_failed_append_unloads_what_was_replayed_already() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        bench.log.failure = OSError("the disk is gone")
+        reader, kept, writer = bench.get(b"a"), bench.keep(), bench.add(b"a")
+        await turn()
+        assert bench.shard.state is ShardState.UNLOADED
+        assert bench.broken == 1
+        assert reader.told == [None]
+        assert kept.told == writer.told == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario())
+
+
+def test_records_that_land_elsewhere_unload_it() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        append = bench.log.append
+        bench.log.append = lambda batch, token: append(batch, token) + 1  # type: ignore[method-assign]
+        heard = bench.add(b"a")
+        await turn()
+        assert bench.broken == 1
+        assert heard.told == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario())
+
+
+def test_an_event_that_fails_tells_nobody_twice() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        before, failing = bench.get(b"a"), Heard()
+
+        def fail(machine: Sums, now: object) -> Any:
+            machine.keep(failing)
+            raise RuntimeError("a bug")
+
+        bench.shard.submit(fail, failing)
+        behind = bench.get(b"a")
+        await turn()
+        assert bench.broken == 1
+        assert before.told == [None]
+        assert failing.told == behind.told == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario())
+
+
+def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
+    async def scenario() -> None:
+        bench = await active()
+
+        class Gone(Heard):
+            def answer(self, answer: Any) -> None:
+                raise ConnectionError
+
+        gone = Gone()
+        bench.shard.submit(lambda machine, now: machine.get(b"a", gone), gone)
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [None]
+        assert bench.broken == 0
+
+    run(scenario())
+
+
+# ---------------------------------------------------------------------------- time
+
+
+class TickingSums(Sums):
+    """An addition that is due is done by its record."""
+
+    def replay(self, offset: int, record: Any, now: Any) -> None:
+        super().replay(offset, record, now)
+        if record.key == b"done":
+            self.due.remove(min(self.due))
+
+
+def ticking() -> Bench:
+    bench = Bench()
+    bench.machine = TickingSums()
+    bench.shard.machine = bench.machine
+    return bench
+
+
+def test_what_is_due_is_done_at_its_time() -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.shard.activate()
+        await turn()
+        now_ms = bench.clock.monotonic() * 1000
+        bench.machine.due = [(now_ms + 200, b"a"), (now_ms + 100, b"a"), (now_ms + 9000, b"b")]
+        bench.get(b"a")  # whatever is decided sets the timer
+        await asyncio.sleep(0.15)
+        assert bench.machine.sums[b"a"] == 1
+        await asyncio.sleep(0.1)
+        assert bench.machine.sums[b"a"] == 2
+        await asyncio.sleep(10)
+        assert bench.machine.sums[b"b"] == 1
+        bench.log.commit()
+        assert len(bench.wheel) == 0
+
+    run(scenario())
+
+
+def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.machine.due = [(0.0, b"a")]
+        bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.shard.activate()
+        await turn()
+        bench.log.no_writes = ErrorCode.NONE
+        heard = bench.get(b"b")
+        await turn()
+        assert heard.told == [None]
+        assert bench.machine.sums == {}
+        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+        assert bench.machine.sums[b"a"] == 1
+
+    run(scenario())
+
+
+def test_many_things_due_at_once_do_not_take_one_turn() -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.machine.due = [(float(number), b"a") for number in range(-250, 0)]
+        bench.shard.activate()
+        await turn()
+        assert 0 < bench.machine.sums[b"a"] < 250
+        await asyncio.sleep(0.1)
+        assert bench.machine.sums[b"a"] == 250
+
+    run(scenario())
