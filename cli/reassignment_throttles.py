@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from cli.output import CommandError
 from cli.reassignment_file import Assignments
+from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
+from metadata.topic_config import TopicConfig
 
 if TYPE_CHECKING:
     from stele.admin.admin import ConfigResource, PartitionDescription
     from stele.sync import Admin
 
-SENDING = "leader.replication.throttled.replicas"
-FETCHING = "follower.replication.throttled.replicas"
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+SENDING = TopicConfig.leader_replication_throttled_replicas.key.name
+FETCHING = TopicConfig.follower_replication_throttled_replicas.key.name
+RATES = (LEADER_THROTTLED_RATE.name, FOLLOWER_THROTTLED_RATE.name)
 
 Changes = dict["ConfigResource", dict[str, str | None]]
 

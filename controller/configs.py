@@ -22,13 +22,19 @@ from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import sourced
 from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
+from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import ListOperation
 
 # A change of one of these may allow an election, or end the eligibility of a replica.
-_ELECTION = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+_ELECTION = frozenset(
+    {
+        TopicConfig.min_insync_replicas.key.name,
+        TopicConfig.unclean_leader_election_enable.key.name,
+    }
+)
 
 
 def bootstrap(context: Context) -> ControllerResult[None]:
@@ -38,7 +44,7 @@ def bootstrap(context: Context) -> ControllerResult[None]:
     if METADATA_VERSION not in context.image.features:
         level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=METADATA_VERSION_LEVEL)
         decision.add(pb.MetadataRecord(feature_level=level))
-    key = NODE_KEYS["min.insync.replicas"]
+    key = NODE_KEYS[TopicConfig.min_insync_replicas.key.name]
     if key.name not in context.image.config(CLUSTER):
         value = context.static.get(key.name, key.default)
         decision.add(_record(CLUSTER, key.name, value))

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
-from metadata.config_keys import validate_together, validate_topic_config
+from metadata.config_keys import (
+    DEFAULT_REPLICATION_FACTOR,
+    NUM_PARTITIONS,
+    validate_together,
+    validate_topic_config,
+)
 from metadata.effective import cluster_int
 from metadata.topics import Topic
 from stele import topic_names
@@ -130,9 +135,9 @@ def _placed(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
     image, static = decision.image, decision.context.static
     partitions, factor = topic.partitions, topic.replication_factor
     if partitions == -1:
-        partitions = cluster_int(image, "num.partitions", static)
+        partitions = cluster_int(image, NUM_PARTITIONS, static)
     if factor == -1:
-        factor = cluster_int(image, "default.replication.factor", static)
+        factor = cluster_int(image, DEFAULT_REPLICATION_FACTOR, static)
     if partitions < 1:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed"

@@ -1,5 +1,5 @@
 """Every configuration key, declared once: here, in ``metadata.node_settings`` or in
-``metadata.topic_config_keys``.
+``metadata.topic_config``.
 
 Names and defaults are Apache Kafka's wherever Kafka has the key; where ours differ, the line of
 documentation says so. A topic key is declared under its topic name; the key that gives its
@@ -13,10 +13,11 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
 from metadata.node_settings import SETTINGS
-from metadata.topic_config_keys import TOPIC
+from metadata.topic_config import TOPIC, TopicConfig
 from stele.errors import ApiError, ErrorCode
 
 __all__ = [
@@ -37,10 +38,36 @@ __all__ = [
 
 # Keys that the controller reads as well as the leader: they must agree, so one broker alone
 # cannot have its own.
-_AGREED = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+_AGREED = (
+    TopicConfig.min_insync_replicas.key.name,
+    TopicConfig.unclean_leader_election_enable.key.name,
+)
 
 
 # ---------------------------------------------------------------------------------- nodes
+
+NUM_PARTITIONS: Final = ConfigKey(
+    "num.partitions", Type.INT, "1",
+    "How many partitions a topic has that does not say.", minimum=1,
+    scope=Scope.CLUSTER_ONLY,
+)  # fmt: skip
+DEFAULT_REPLICATION_FACTOR: Final = ConfigKey(
+    "default.replication.factor", Type.INT, "1",
+    "How many replicas a partition has whose topic does not say.", minimum=1,
+    maximum=32767, scope=Scope.CLUSTER_ONLY,
+)  # fmt: skip
+LEADER_THROTTLED_RATE: Final = ConfigKey(
+    "leader.replication.throttled.rate", Type.LONG, str(LONG_MAX),
+    "How many bytes a second a broker sends at most of the replicas that a topic's "
+    "leader.replication.throttled.replicas names; followers in sync are sent more.",
+    minimum=0, scope=Scope.CLUSTER,
+)  # fmt: skip
+FOLLOWER_THROTTLED_RATE: Final = ConfigKey(
+    "follower.replication.throttled.rate", Type.LONG, str(LONG_MAX),
+    "How many bytes a second a broker fetches at most of the replicas that a topic's "
+    "follower.replication.throttled.replicas names; what is in sync is fetched all the same.",
+    minimum=0, scope=Scope.CLUSTER,
+)  # fmt: skip
 
 _NODE = (
     *(setting.key for setting in SETTINGS.values()),
@@ -119,29 +146,11 @@ _NODE = (
         "Other limits for some addresses, as ADDRESS:COUNT; host names are not looked up.",
     ),
     # Topics.
-    ConfigKey(
-        "num.partitions", Type.INT, "1",
-        "How many partitions a topic has that does not say.", minimum=1,
-        scope=Scope.CLUSTER_ONLY,
-    ),
-    ConfigKey(
-        "default.replication.factor", Type.INT, "1",
-        "How many replicas a partition has whose topic does not say.", minimum=1,
-        maximum=32767, scope=Scope.CLUSTER_ONLY,
-    ),
+    NUM_PARTITIONS,
+    DEFAULT_REPLICATION_FACTOR,
     # Replication.
-    ConfigKey(
-        "leader.replication.throttled.rate", Type.LONG, str(LONG_MAX),
-        "How many bytes a second a broker sends at most of the replicas that a topic's "
-        "leader.replication.throttled.replicas names; followers in sync are sent more.",
-        minimum=0, scope=Scope.CLUSTER,
-    ),
-    ConfigKey(
-        "follower.replication.throttled.rate", Type.LONG, str(LONG_MAX),
-        "How many bytes a second a broker fetches at most of the replicas that a topic's "
-        "follower.replication.throttled.replicas names; what is in sync is fetched all the same.",
-        minimum=0, scope=Scope.CLUSTER,
-    ),
+    LEADER_THROTTLED_RATE,
+    FOLLOWER_THROTTLED_RATE,
 )  # fmt: skip
 
 
@@ -211,14 +220,12 @@ def validate_topic_config(name: str, value: str) -> None:
 def validate_together(configs: Mapping[str, str]) -> None:
     """Check what the settings of one topic, each valid by itself, say together. What is not set has
     its default. Raises ApiError INVALID_CONFIG."""
-    lags = [
-        int(configs.get(name) or TOPIC_KEYS[name].default or 0)
-        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
-    ]
+    least, most = TopicConfig.min_compaction_lag_ms.key, TopicConfig.max_compaction_lag_ms.key
+    lags = [int(configs.get(key.name) or key.default or 0) for key in (least, most)]
     if lags[0] > lags[1]:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"min.compaction.lag.ms {lags[0]} is above max.compaction.lag.ms {lags[1]}",
+            f"{least.name} {lags[0]} is above {most.name} {lags[1]}",
         )
 
 
@@ -242,8 +249,8 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
         )
     if value is not None:
         key.parse(value)
-    elif name == "min.insync.replicas":
+    elif name == TopicConfig.min_insync_replicas.key.name:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            "the cluster's min.insync.replicas cannot be removed: set it to another value",
+            f"the cluster's {name} cannot be removed: set it to another value",
         )

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Value
+from metadata.config_keys import NODE_KEYS, ConfigKey, Value
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.image import MetadataImage
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """A topic's effective configuration, without the keys that change nothing (``is_inert``).
-
-    Field names are the keys' names with underscores for dots.
-    """
-
-    cleanup_policy: tuple[str, ...]
-    flush_messages: int
-    flush_ms: int
-    follower_replication_throttled_replicas: tuple[str, ...]
-    index_interval_bytes: int
-    leader_replication_throttled_replicas: tuple[str, ...]
-    max_message_bytes: int
-    message_timestamp_after_max_ms: int
-    message_timestamp_before_max_ms: int
-    message_timestamp_type: str
-    min_insync_replicas: int
-    retention_bytes: int
-    retention_ms: int
-    segment_bytes: int
-    segment_index_bytes: int
-    segment_jitter_ms: int
-    segment_ms: int
-    unclean_leader_election_enable: bool
+from metadata.topic_config import TopicConfig
 
 
 class Sourced(NamedTuple):
@@ -52,9 +25,6 @@ DYNAMIC_BROKER = "DYNAMIC_BROKER"
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC"
 
 
-_EFFECTIVE = tuple(key for key in TOPIC_KEYS.values() if not key.is_inert)
-
-
 def effective_topic_config(
     image: MetadataImage,
     topic: str,
@@ -66,11 +36,12 @@ def effective_topic_config(
 
     ``static`` is the node's own server.properties, overrides applied (``NodeConfig.raw``).
     """
-    values: dict[str, Value] = {}
-    for key in _EFFECTIVE:
-        text = sourced(image, key, static=static, topic=topic, broker_id=broker_id).value
-        values[key.name.replace(".", "_")] = key.parse(text)
-    return TopicConfig(**values)  # type: ignore[arg-type]
+
+    def read(key: ConfigKey) -> Value:
+        found = sourced(image, key, static=static, topic=topic, broker_id=broker_id)
+        return key.parse(found.value)
+
+    return TopicConfig(read)
 
 
 def sourced(
@@ -152,25 +123,23 @@ def min_insync_replicas(image: MetadataImage, topic: str) -> int:
     node's own file, a leader could commit with fewer replicas than the controller counts on when
     it calls a replica eligible (KIP-966).
     """
-    key = TOPIC_KEYS["min.insync.replicas"]
+    key = TopicConfig.min_insync_replicas.key
     return cast(int, key.parse(sourced(image, key, static={}, topic=topic).value))
 
 
-def cluster_int(image: MetadataImage, name: str, static: Mapping[str, str]) -> int:
+def cluster_int(image: MetadataImage, key: ConfigKey, static: Mapping[str, str]) -> int:
     """A whole number that is one for the cluster, such as num.partitions."""
-    key = NODE_KEYS[name]
     return cast(int, key.parse(sourced(image, key, static=static).value))
 
 
 def throttled_rate(
-    image: MetadataImage, role: str, static: Mapping[str, str], broker_id: int
+    image: MetadataImage, key: ConfigKey, static: Mapping[str, str], broker_id: int
 ) -> int:
-    """Bytes/s that a broker sends (``role`` leader) or fetches (follower) of throttled replicas."""
-    key = NODE_KEYS[f"{role}.replication.throttled.rate"]
+    """Bytes/s that a broker sends or fetches at most of throttled replicas; ``key`` says which."""
     return cast(int, key.parse(sourced(image, key, static=static, broker_id=broker_id).value))
 
 
 def unclean_election_enabled(image: MetadataImage, topic: str, static: Mapping[str, str]) -> bool:
     """Whether a topic may be led by a replica that may lack committed records."""
-    key = TOPIC_KEYS["unclean.leader.election.enable"]
+    key = TopicConfig.unclean_leader_election_enable.key
     return cast(bool, key.parse(sourced(image, key, static=static, topic=topic).value))

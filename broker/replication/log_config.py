@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metadata.effective import TopicConfig
+from metadata.topic_config import TopicConfig
 from storage.config import LogConfig
 
 

@@ -40,6 +40,7 @@ from broker.replication.types import (
     ProduceEntry,
     ProduceResult,
 )
+from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import throttled_rate
@@ -250,8 +251,8 @@ class ReplicaManager:
             self._is_first = False
             static = self._config.raw
             mine = (static, self._broker_id)
-            self._leader_throttle.set_rate(throttled_rate(image, "leader", *mine))
-            self._follower_throttle.set_rate(throttled_rate(image, "follower", *mine))
+            self._leader_throttle.set_rate(throttled_rate(image, LEADER_THROTTLED_RATE, *mine))
+            self._follower_throttle.set_rate(throttled_rate(image, FOLLOWER_THROTTLED_RATE, *mine))
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""

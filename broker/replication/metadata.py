@@ -14,9 +14,10 @@ from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
 from metadata.configs import ConfigResource
 from metadata.delta import MetadataDelta
-from metadata.effective import TopicConfig, effective_topic_config, min_insync_replicas
+from metadata.effective import effective_topic_config, min_insync_replicas
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
+from metadata.topic_config import TopicConfig
 from metadata.topics import PartitionDelta
 from runtime.config.node import NodeConfig
 from stele.ids import PartitionId, TopicPartition

@@ -12,7 +12,7 @@ from broker.replication.replica import ProduceToken, Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.slow_checks import SlowChecks
 from broker.replication.types import ProduceEntry, ProduceResult
-from metadata.effective import TopicConfig
+from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import HEADER_SIZE, BatchHeader, validate_produced
 from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records

@@ -10,7 +10,7 @@ from broker.partition.effects import LogPosition
 from broker.partition.machine import PartitionMachine
 from broker.partition.progress import Attendance
 from broker.replication.types import LeaderHint
-from metadata.effective import TopicConfig
+from metadata.topic_config import TopicConfig
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Buffer

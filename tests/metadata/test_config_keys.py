@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from metadata.config_keys import (
     NODE_KEYS,
+    NUM_PARTITIONS,
     TOPIC_KEYS,
     ConfigKey,
     Scope,
@@ -19,7 +18,6 @@ from metadata.config_keys import (
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import (
-    TopicConfig,
     cluster_int,
     effective_topic_config,
     min_insync_replicas,
@@ -160,7 +158,7 @@ def test_rates_of_throttled_replicas_are_a_broker_s_and_dynamic(role: str) -> No
 
 def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_by() -> None:
     names = {name.replace(".", "_") for name, key in TOPIC_KEYS.items() if not key.is_inert}
-    assert {field.name for field in fields(TopicConfig)} == names
+    assert set(vars(effective_topic_config(EMPTY, "t", static={}))) == names
     kinds = {Type.INT: int, Type.LONG: int, Type.BOOLEAN: bool, Type.STRING: str, Type.LIST: tuple}
     config = effective_topic_config(EMPTY, "t", static={})
     for name, key in TOPIC_KEYS.items():
@@ -273,8 +271,8 @@ def test_what_controllers_and_leaders_must_agree_on_is_not_read_from_their_files
 
 
 def test_cluster_wide_values() -> None:
-    assert cluster_int(EMPTY, "num.partitions", {"num.partitions": "4"}) == 4
+    assert cluster_int(EMPTY, NUM_PARTITIONS, {"num.partitions": "4"}) == 4
     image = with_configs((CLUSTER, "num.partitions", "5"))
-    assert cluster_int(image, "num.partitions", {"num.partitions": "4"}) == 5
+    assert cluster_int(image, NUM_PARTITIONS, {"num.partitions": "4"}) == 5
     assert not unclean_election_enabled(EMPTY, "t", {})
     assert unclean_election_enabled(EMPTY, "t", {"unclean.leader.election.enable": "true"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from broker.partition.effects import Acknowledged, Proposed, Refused
 from broker.replication.deletion import Deletion, DeletionResult
+from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.batch import batches
@@ -242,7 +242,8 @@ def test_refused() -> None:
 def test_a_topic_that_is_only_compacted_keeps_its_records() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         replica = cluster[1].replica()
-        replica.config = replace(replica.config, cleanup_policy=("compact",))
+        values = {**vars(replica.config), "cleanup_policy": ("compact",)}
+        replica.config = TopicConfig(lambda key: values[key.name.replace(".", "_")])
         assert (await cluster[1].delete(-1)).error is ErrorCode.POLICY_VIOLATION
 
     with_topic(scenario)
