@@ -78,7 +78,7 @@ def _values(api: wire.Api[Any, Any], each: schema.Field, version: int) -> st.Sea
 def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
     if each.name.endswith("error_code"):
         return st.sampled_from(_ERROR_CODES)
-    if each.name == "log_append_time_ms":
+    if each.name in ("log_append_time_ms", "retention_time_ms"):
         return st.just(-1) | st.integers(0, _MAX_TIME_MS)
     if each.type in _INTEGERS:
         bits = _INTEGERS[each.type]
@@ -89,7 +89,7 @@ def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
         return st.booleans()
     if each.type == "uuid":
         return st.just(wire.ZERO_UUID) | st.binary(min_size=16, max_size=16)
-    if each.type == "records":
+    if each.type in ("bytes", "records"):
         return st.binary(max_size=200)
     assert each.type == "string"
     return st.text(max_size=8) | st.just("x" * 130)  # its compact length has two bytes
@@ -117,7 +117,7 @@ def to_kio(cls: Any, message: wire.Struct) -> Any:
 
 
 def _kio_value(kafka_type: str, hint: Any, value: Any) -> Any:
-    if kafka_type == "timedelta_i32":
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=value)
     if kafka_type == "datetime_i64":
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -193,8 +193,9 @@ def to_kafka_python(
                 value = to_kafka_python(nested, value, each.fields, version)
         name = each.name
         if name.endswith("authorized_operations") and name not in _field_names(cls):
-            # Kafka-python has its own name for it, and a set of bits.
-            name = "authorized_operations"
+            name = "authorized_operations"  # kafka-python's own name for it
+        if name == "authorized_operations":
+            # Under this name kafka-python has a set of bits.
             value = {bit for bit in range(32) if value >> bit & 1}
         if each.tag is None or not _is_default(each, value):
             values[name] = uuid.UUID(bytes=value) if each.type == "uuid" else value

@@ -6,10 +6,10 @@ case.
 
 from __future__ import annotations
 
-from stele.wire.kafka.definitions import administration, cluster, data
+from stele.wire.kafka.definitions import administration, cluster, data, groups
 from stele.wire.kafka.schema import ApiSchema, parse
 
-TEXTS = (data.TEXT, cluster.TEXT, administration.TEXT)
+TEXTS = (data.TEXT, cluster.TEXT, groups.TEXT, administration.TEXT)
 
 _parsed: dict[int, ApiSchema] = {}
 
