@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
@@ -34,23 +33,8 @@ FETCH_VERSION = 17
 _MAX_IN_FLIGHT = 2
 
 
-class Link(Protocol):
-    """An open way to one leader."""
-
-    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
-        """Send, behind what was sent before. Raises ApiError when the link is of no more use, and
-        so may the future."""
-        ...
-
-    def close(self) -> None: ...
-
-
-OpenLink = Callable[[int], Awaitable[Link]]
-"""Opens a link to a broker by id. Raises OSError, ApiError."""
-
-
-class KafkaLink:
-    """A link over the Kafka protocol."""
+class LeaderConnection:
+    """An open connection to one leader, which carries nothing but fetches."""
 
     def __init__(self, connection: KafkaConnection, timeout_s: float) -> None:
         self._connection = connection
@@ -59,23 +43,29 @@ class KafkaLink:
     @classmethod
     async def open(
         cls, connector: Connector, host: str, port: int, *, client_id: str, timeout_s: float
-    ) -> KafkaLink:
+    ) -> LeaderConnection:
         async with asyncio.timeout(timeout_s):
             connection = await KafkaConnection.open(connector, host, port, client_id)
         return cls(connection, timeout_s)
 
     def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
+        """Send a request behind those sent before. Raises ApiError when the connection is of no
+        more use, and so may the future."""
         return self._connection.submit(wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s)
 
     def close(self) -> None:
         self._connection.close()
 
 
-class _Session:
-    """The client's half of one fetch session: one link's life."""
+Connect = Callable[[int], Awaitable[LeaderConnection]]
+"""Opens a connection to a broker by id. Raises OSError, ApiError."""
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+
+class _Session:
+    """The client's half of one fetch session, which lives as long as its connection."""
+
+    def __init__(self, connection: LeaderConnection) -> None:
+        self.connection = connection
         self.id = INVALID_SESSION_ID
         self.epoch = INITIAL_EPOCH
         # Requests sent, by number, and their answers, oldest first.
@@ -92,7 +82,7 @@ class PeerFetcher:
         *,
         broker_id: int,
         config: NodeConfig,
-        open_link: OpenLink,
+        connect: Connect,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
         on_corrupt: ReportCorrupt,
@@ -102,7 +92,7 @@ class PeerFetcher:
         self._throttle = throttle
         self._broker_id = broker_id
         self._config = config
-        self._open_link = open_link
+        self._connect = connect
         self._broker_epoch = broker_epoch
         self._count_bytes = count_bytes
         self._on_corrupt = on_corrupt
@@ -213,7 +203,7 @@ class PeerFetcher:
         while True:
             session: _Session | None = None
             try:
-                session = _Session(await self._open_link(self._leader_id))
+                session = _Session(await self._connect(self._leader_id))
                 await self._follow(session)
             except (OSError, ApiError) as error:
                 logger.info("fetching from broker %d: %s", self._leader_id, error)
@@ -227,7 +217,7 @@ class PeerFetcher:
             await asyncio.sleep(backoff.next_s())
 
     async def _follow(self, session: _Session) -> None:
-        """Fetch over one link until it fails. Raises ApiError."""
+        """Fetch over one connection until it fails. Raises ApiError."""
         self._forgotten.clear()
         self._news = {
             each: None
@@ -274,7 +264,7 @@ class PeerFetcher:
 
     def _send(self, session: _Session) -> None:
         session.sent += 1
-        answer = session.link.fetch(self._request(session))
+        answer = session.connection.fetch(self._request(session))
         answer.add_done_callback(self._on_answer)
         session.in_flight.append((session.sent, answer))
         session.epoch = next_epoch(session.epoch)
@@ -387,7 +377,7 @@ class PeerFetcher:
 
 
 async def _abandon(session: _Session) -> None:
-    session.link.close()
+    session.connection.close()
     answers = [answer for _, answer in session.in_flight]
     for answer in answers:
         answer.cancel()
@@ -402,7 +392,7 @@ class Fetchers:
         *,
         broker_id: int,
         config: NodeConfig,
-        open_link: OpenLink,
+        connect: Connect,
         broker_epoch: Callable[[], int],
         count_bytes: Callable[[int], None],
         on_corrupt: ReportCorrupt,
@@ -411,7 +401,7 @@ class Fetchers:
         self._broker_id = broker_id
         self._throttle = throttle
         self._config = config
-        self._open_link = open_link
+        self._connect = connect
         self._broker_epoch = broker_epoch
         self._count_bytes = count_bytes
         self._on_corrupt = on_corrupt
@@ -431,7 +421,7 @@ class Fetchers:
                 leader_id,
                 broker_id=self._broker_id,
                 config=self._config,
-                open_link=self._open_link,
+                connect=self._connect,
                 broker_epoch=self._broker_epoch,
                 count_bytes=self._count_bytes,
                 on_corrupt=self._on_corrupt,

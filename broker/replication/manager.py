@@ -18,7 +18,7 @@ from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
 from broker.replication.fetch import FetchRequests
 from broker.replication.fetch_query import FetchQuery
-from broker.replication.fetcher import Fetchers, KafkaLink, Link, OpenLink
+from broker.replication.fetcher import Fetchers, LeaderConnection
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.hosted import HostedPartition
 from broker.replication.housekeeping import Housekeeping
@@ -81,7 +81,6 @@ class ReplicaManager:
         lease_valid: Callable[[], bool],
         directory_failed: Callable[[str], None],
         corruption_found: Callable[[], None] = lambda: None,
-        open_link: OpenLink | None = None,
         rooms: Rooms | None = None,
         answer_share: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
@@ -97,7 +96,6 @@ class ReplicaManager:
         have to be reported as those found at start, so that somebody else may lead.
         ``rooms`` is told of writes that are refused for want of space.
         ``answer_share``: how many bytes the next answer to a consumer may take.
-        ``open_link`` is how a leader is reached; by default over the Kafka protocol.
         """
         self._broker_id = broker_id
         self._world = world
@@ -127,7 +125,7 @@ class ReplicaManager:
         self._follower_throttle = FollowerThrottle(
             world.clock, broker_id=broker_id, count_bytes=self._count_throttled
         )
-        self._fetchers = self._make_fetchers(open_link or self._open_link)
+        self._fetchers = self._make_fetchers()
         self._proposer = self._make_proposer(alter_partition)
         paths = [directory.path for directory in self._directories]
         self._rooms = rooms or Rooms(world.disk, world.clock, paths)
@@ -154,12 +152,12 @@ class ReplicaManager:
             corruption_found=self._corruption_found,
         )
 
-    def _make_fetchers(self, open_link: OpenLink) -> Fetchers:
+    def _make_fetchers(self) -> Fetchers:
         return Fetchers(
             throttle=self._follower_throttle,
             broker_id=self._broker_id,
             config=self._config,
-            open_link=open_link,
+            connect=self._connect,
             broker_epoch=self._broker_epoch,
             count_bytes=self._count_replicated,
             on_corrupt=self._found_corrupt,
@@ -404,7 +402,7 @@ class ReplicaManager:
     def _count_throttled(self, size_bytes: int) -> None:
         self._replicas.counters.throttled_bytes_in += size_bytes
 
-    async def _open_link(self, leader_id: int) -> Link:
+    async def _connect(self, leader_id: int) -> LeaderConnection:
         registration = self._replicas.metadata.image.broker(leader_id)
         listener = self._config.inter_broker_listener_name
         endpoint = registration and registration.endpoint(listener)
@@ -412,7 +410,7 @@ class ReplicaManager:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader_id} has no listener {listener}"
             )
-        return await KafkaLink.open(
+        return await LeaderConnection.open(
             self._world.network,
             endpoint.host,
             endpoint.port,

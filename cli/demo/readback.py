@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cli.demo.stream import LINE_HEADER
+from cli.demo.sender import LINE_HEADER
 from cli.orders import OrderFigures
 from stele.aio import Consumer
 from stele.errors import SteleError

@@ -9,7 +9,7 @@ from typing import TypedDict
 from rich.console import Console
 from rich.table import Table
 
-from cli.demo.stream import Outage
+from cli.demo.sender import Outage
 from cli.orders import OrderFigures
 from stele.errors import SteleError
 

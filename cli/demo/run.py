@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from chaos.process_cluster import ProcessCluster
 from cli.demo.readback import Proof, read_back
 from cli.demo.report import Report, SparkFigures, print_report
-from cli.demo.stream import OrderStream
+from cli.demo.sender import OrderSender
 from cli.orders import OrderLine, generate_orders, read_orders
 from stele.admin.admin import NewTopic, TopicDescription
 from stele.aio import Admin, Consumer, Producer
@@ -131,26 +131,26 @@ async def _stream(
     async with Producer(
         cluster.bootstrap_servers, acks="all", buffer_memory=BUFFER_MEMORY
     ) as producer:
-        stream = OrderStream(producer, clock, TOPIC, PARTITIONS)
+        sender = OrderSender(producer, clock, TOPIC, PARTITIONS)
         started = clock.monotonic()
-        async with _progress(stream, total, console):
-            attack = asyncio.create_task(_attack(cluster, admin, stream, total, report, console))
+        async with _progress(sender, total, console):
+            attack = asyncio.create_task(_attack(cluster, admin, sender, total, report, console))
             try:
-                await stream.run(options.lines())
+                await sender.run(options.lines())
                 await attack
             finally:
                 attack.cancel()
                 await asyncio.gather(attack, return_exceptions=True)
         report.stream_seconds = clock.monotonic() - started
-    report.bytes_streamed = stream.bytes_acknowledged
-    report.outages = stream.outages
-    report.longest_pause_s = stream.longest_pause_s
+    report.bytes_streamed = sender.bytes_acknowledged
+    report.outages = sender.outages
+    report.longest_pause_s = sender.longest_pause_s
 
 
 async def _attack(
     cluster: ProcessCluster,
     admin: Admin,
-    stream: OrderStream,
+    sender: OrderSender,
     total: int,
     report: Report,
     console: Console,
@@ -160,23 +160,23 @@ async def _attack(
     The victims are looked up ahead, so that nothing is awaited between the moment and the kill.
     """
     async with asyncio.TaskGroup() as restarts:
-        await stream.until_acknowledged(int(total * LOOK_UP_AT))
+        await sender.until_acknowledged(int(total * LOOK_UP_AT))
         leaders = {each.partition: each.leader for each in (await _topic(admin)).partitions}
         controller = (await admin.describe_quorum()).leader_id
-        await stream.until_acknowledged(int(total * KILL_LEADER_AT))
-        broker = await _kill_leader(cluster, leaders, stream, report, console)
-        await stream.until_acknowledged(int(total * RESTART_LEADER_AT))
+        await sender.until_acknowledged(int(total * KILL_LEADER_AT))
+        broker = await _kill_leader(cluster, leaders, sender, report, console)
+        await sender.until_acknowledged(int(total * RESTART_LEADER_AT))
         restarts.create_task(_restart(cluster, broker, console))
-        await stream.until_acknowledged(int(total * KILL_CONTROLLER_AT))
-        _kill_controller(cluster, controller, stream, report, console)
-        await stream.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
+        await sender.until_acknowledged(int(total * KILL_CONTROLLER_AT))
+        _kill_controller(cluster, controller, sender, report, console)
+        await sender.until_acknowledged(int(total * RESTART_CONTROLLER_AT))
         restarts.create_task(_restart(cluster, report.controller_killed, console))
 
 
 async def _kill_leader(
     cluster: ProcessCluster,
     leaders: Mapping[int, int | None],
-    stream: OrderStream,
+    sender: OrderSender,
     report: Report,
     console: Console,
 ) -> int:
@@ -185,17 +185,17 @@ async def _kill_leader(
     Between the look and the kill nothing else runs in this process: what the producer has sent
     to the victim and got no answer to is unacknowledged there.
     """
-    producer = stream.producer
+    producer = sender.producer
     brokers = sorted({leader for leader in leaders.values() if leader is not None})
-    await stream.until(lambda: any(producer.in_flight(each) for each in brokers))
+    await sender.until(lambda: any(producer.in_flight(each) for each in brokers))
     victim = max(brokers, key=producer.in_flight)
     batches = producer.in_flight(victim)
     cluster.kill(victim)
     led = [partition for partition, leader in leaders.items() if leader == victim]
-    stream.note_kill(f"broker {victim}", led)
+    sender.note_kill(f"broker {victim}", led)
     report.broker_killed, report.batches_in_flight = victim, batches
     console.print(
-        f"  {_share(stream, report)}: killed -9 broker {victim}, leader of {led}, "
+        f"  {_share(sender, report)}: killed -9 broker {victim}, leader of {led}, "
         f"{batches} batches unacknowledged"
     )
     return victim
@@ -204,7 +204,7 @@ async def _kill_leader(
 def _kill_controller(
     cluster: ProcessCluster,
     controller: int | None,
-    stream: OrderStream,
+    sender: OrderSender,
     report: Report,
     console: Console,
 ) -> None:
@@ -212,12 +212,12 @@ def _kill_controller(
         raise DemoError("the quorum has no leader to kill")
     cluster.kill(controller)
     report.controller_killed = controller
-    stream.note_kill(f"controller {controller}", range(PARTITIONS))
-    console.print(f"  {_share(stream, report)}: killed -9 controller {controller}, the active one")
+    sender.note_kill(f"controller {controller}", range(PARTITIONS))
+    console.print(f"  {_share(sender, report)}: killed -9 controller {controller}, the active one")
 
 
-def _share(stream: OrderStream, report: Report) -> str:
-    return f"at {stream.acknowledged / report.lines:.0%} acknowledged"
+def _share(sender: OrderSender, report: Report) -> str:
+    return f"at {sender.acknowledged / report.lines:.0%} acknowledged"
 
 
 async def _restart(cluster: ProcessCluster, node_id: int, console: Console) -> None:
@@ -226,7 +226,7 @@ async def _restart(cluster: ProcessCluster, node_id: int, console: Console) -> N
 
 
 @contextlib.asynccontextmanager
-async def _progress(stream: OrderStream, total: int, console: Console) -> AsyncIterator[None]:
+async def _progress(sender: OrderSender, total: int, console: Console) -> AsyncIterator[None]:
     """A bar of acknowledged records, with records/s and MB/s."""
     bar = Progress(
         TextColumn("streaming"),
@@ -237,27 +237,27 @@ async def _progress(stream: OrderStream, total: int, console: Console) -> AsyncI
     )
     task = bar.add_task("streaming", total=total, rate=0.0, speed=0.0)
     with bar:
-        painter = asyncio.create_task(_paint(bar, task, stream))
+        painter = asyncio.create_task(_paint(bar, task, sender))
         try:
             yield
         finally:
             painter.cancel()
-            _show(bar, task, stream)
+            _show(bar, task, sender)
 
 
-async def _paint(bar: Progress, task: TaskID, stream: OrderStream) -> None:
+async def _paint(bar: Progress, task: TaskID, sender: OrderSender) -> None:
     while True:
-        _show(bar, task, stream)
+        _show(bar, task, sender)
         await asyncio.sleep(0.1)
 
 
-def _show(bar: Progress, task: TaskID, stream: OrderStream) -> None:
+def _show(bar: Progress, task: TaskID, sender: OrderSender) -> None:
     elapsed = bar.tasks[task].elapsed or 1e-9
     bar.update(
         task,
-        completed=stream.acknowledged,
-        rate=stream.acknowledged / elapsed,
-        speed=stream.bytes_acknowledged / elapsed / 1e6,
+        completed=sender.acknowledged,
+        rate=sender.acknowledged / elapsed,
+        speed=sender.bytes_acknowledged / elapsed / 1e6,
     )
 
 

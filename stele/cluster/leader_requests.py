@@ -121,7 +121,7 @@ class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
         """One of these methods raised. All sending has stopped."""
 
 
-class Link(Generic[PartT]):
+class BrokerConnection(Generic[PartT]):
     """The connection to one broker. ``stream`` is opened when there is something to send."""
 
     __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream")
@@ -136,7 +136,7 @@ class Link(Generic[PartT]):
 
 @dataclass(slots=True, eq=False)
 class Sent(Generic[ItemT, PartT]):
-    link: Link[PartT]
+    connection: BrokerConnection[PartT]
     stream: BrokerStream[Response[PartT]]
     items: Sequence[ItemT]
     sent_at: float
@@ -162,7 +162,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self._parse = parse
         self._client = client
         self._max_in_flight = max_in_flight
-        self._links: dict[int, Link[PartT]] = {}
+        self._connections: dict[int, BrokerConnection[PartT]] = {}
         self._sent: dict[Sent[ItemT, PartT], None] = {}  # in the order in which they were sent
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -187,10 +187,10 @@ class LeaderRequests(Generic[ItemT, PartT]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for link in self._links.values():
-            if link.stream is not None:
-                await link.stream.close()
-                link.stream = None
+        for connection in self._connections.values():
+            if connection.stream is not None:
+                await connection.stream.close()
+                connection.stream = None
 
     def _fail(self, error: Exception) -> None:
         self.stop()
@@ -198,7 +198,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
 
     def in_flight(self, broker_id: int) -> int:
         """The number of items sent to the broker and not answered."""
-        return sum(len(sent.items) for sent in self._sent if sent.link.broker_id == broker_id)
+        return sum(len(sent.items) for sent in self._sent if sent.connection.broker_id == broker_id)
 
     # ----------------------------------------------------------------------- the loop
 
@@ -224,10 +224,10 @@ class LeaderRequests(Generic[ItemT, PartT]):
 
     def ready_at(self, broker_id: int, now: float) -> float:
         """The earliest time at which this broker may be sent something, as far as is known now."""
-        link = self._link(broker_id)
-        if self._max_in_flight is not None and link.in_flight >= self._max_in_flight:
+        connection = self._connection(broker_id)
+        if self._max_in_flight is not None and connection.in_flight >= self._max_in_flight:
             return now + LONGEST_PAUSE_S
-        return link.retry_at
+        return connection.retry_at
 
     def ask(
         self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
@@ -259,22 +259,26 @@ class LeaderRequests(Generic[ItemT, PartT]):
     def _open(
         self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
     ) -> Sent[ItemT, PartT]:
-        link = self._link(broker_id)
-        if link.stream is None:
+        connection = self._connection(broker_id)
+        if connection.stream is None:
             channel = self._view.channel(broker_id)
-            link.stream = BrokerStream(channel, self._method, self._parse, f"broker {broker_id}")
-        request.correlation_id = link.stream.next_correlation_id()
-        sent = Sent(link, link.stream, items, self._clock.monotonic(), deadline)
+            connection.stream = BrokerStream(
+                channel, self._method, self._parse, f"broker {broker_id}"
+            )
+        request.correlation_id = connection.stream.next_correlation_id()
+        sent = Sent(connection, connection.stream, items, self._clock.monotonic(), deadline)
         self._sent[sent] = None
-        link.in_flight += 1
+        connection.in_flight += 1
         return sent
 
-    def _link(self, broker_id: int) -> Link[PartT]:
-        link = self._links.get(broker_id)
-        if link is None:
-            link = Link(broker_id, client_backoff(self._view.config, self._view.world))
-            self._links[broker_id] = link
-        return link
+    def _connection(self, broker_id: int) -> BrokerConnection[PartT]:
+        connection = self._connections.get(broker_id)
+        if connection is None:
+            connection = BrokerConnection(
+                broker_id, client_backoff(self._view.config, self._view.world)
+            )
+            self._connections[broker_id] = connection
+        return connection
 
     # ------------------------------------------------------------------------ answers
 
@@ -291,7 +295,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
     ) -> None:
         """A request has ended, with an answer or without."""
         del self._sent[sent]
-        sent.link.in_flight -= 1
+        sent.connection.in_flight -= 1
         self.wake()
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.is_stopped:
@@ -305,7 +309,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
             self._fail(problem)
 
     def _answered(self, sent: Sent[ItemT, PartT], response: Response[PartT]) -> None:
-        sent.link.backoff.reset()
+        sent.connection.backoff.reset()
         parts: dict[tuple[bytes | str, int], PartT] = {}
         for part in response.partitions:
             parts[part.topic_id or part.topic, part.partition] = part
@@ -323,10 +327,10 @@ class LeaderRequests(Generic[ItemT, PartT]):
 
     def _broken(self, sent: Sent[ItemT, PartT], error: BaseException) -> None:
         """The stream broke before the answer."""
-        link = sent.link
-        if link.stream is sent.stream:
-            link.stream = None
-            link.retry_at = self._clock.monotonic() + link.backoff.next_s()
+        connection = sent.connection
+        if connection.stream is sent.stream:
+            connection.stream = None
+            connection.retry_at = self._clock.monotonic() + connection.backoff.next_s()
             self._in_background(sent.stream.close())
             self._view.refresh_soon()
         for item in sent.items:
@@ -366,7 +370,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
         self, item: ItemT, sent: Sent[ItemT, PartT], problem: str, *, maybe_taken: bool = True
     ) -> None:
         if item.is_current:
-            reason = f"{item.partition}: broker {sent.link.broker_id} {problem}"
+            reason = f"{item.partition}: broker {sent.connection.broker_id} {problem}"
             self._client.on_lost(item, reason, maybe_taken=maybe_taken)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

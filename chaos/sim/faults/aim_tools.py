@@ -31,7 +31,7 @@ class AimTools:
     ) -> None:
         self._cluster = cluster
         self._fabric = cluster.simulation.fabric
-        self._rng = cluster.simulation.streams.stream("aim")
+        self._rng = cluster.simulation.rngs.of("aim")
         self._kill = kill
         self._cut_power = cut_power
         self._revive = revive

@@ -23,8 +23,8 @@ class Field:
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.simulation = cluster.simulation
-        self.rng: random.Random = cluster.simulation.streams.stream("storm")
-        self.damage = Damage(cluster, cluster.simulation.streams.stream("damage"))
+        self.rng: random.Random = cluster.simulation.rngs.of("storm")
+        self.damage = Damage(cluster, cluster.simulation.rngs.of("damage"))
         self.is_calm = False  # True: no more faults may begin
         self.dark: set[int] = set()  # nodes without power
         self.paused: set[int] = set()

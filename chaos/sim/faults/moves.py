@@ -35,7 +35,7 @@ class Moves:
         self._cluster = cluster
         self._partitions = list(partitions)
         self._factor = replication_factor
-        self._rng: random.Random = cluster.simulation.streams.stream(stream)
+        self._rng: random.Random = cluster.simulation.rngs.of(stream)
 
     async def move(self) -> str:
         """Ask for one move or cancellation of one partition. Returns what it was and how it ended.

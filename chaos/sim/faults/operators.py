@@ -38,7 +38,7 @@ class Operators:
         self._cluster = cluster
         self._storm = storm
         self._pace_s = pace_s
-        self._rng = cluster.simulation.streams.stream("operators")
+        self._rng = cluster.simulation.rngs.of("operators")
         self._moves = Moves(cluster, partitions) if "moves" in kinds and limit != 0 else None
         self._throttles = Throttles(cluster, {topic for topic, _ in partitions})
         self._voters = "voters" in kinds and limit != 0

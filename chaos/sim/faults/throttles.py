@@ -26,7 +26,7 @@ class Throttles:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._topics = sorted(topics)
-        self._rng: random.Random = cluster.simulation.streams.stream("throttles")
+        self._rng: random.Random = cluster.simulation.rngs.of("throttles")
         # Whether a throttle may be in force. False only when all were surely lifted.
         self._is_set = False
 

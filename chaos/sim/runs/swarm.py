@@ -24,7 +24,7 @@ from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.workload import Load, Wear, Workload
-from chaos.sim.world.rng import Streams
+from chaos.sim.world.rng import Rngs
 
 DRAIN_S = 5.0  # after the storm: no fault begins, nothing is mended
 HEAL_S = 180.0  # after everything was mended, all work must end within this time
@@ -121,7 +121,7 @@ class _Run:
     def __init__(self, plan: Plan, *, keep_transcript: bool) -> None:
         self._plan = plan
         shape = Shape()
-        rng = Streams(plan.seed).stream("swarm")
+        rng = Rngs(plan.seed).of("swarm")
         if not plan.light:
             shape = Shape(
                 controllers=rng.choice([1, 3, 3, 3, 5]),
@@ -137,7 +137,7 @@ class _Run:
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
             )
         if plan.faults:
-            self._load = replace(self._load, wear=Wear.draw(Streams(plan.seed).stream("wear")))
+            self._load = replace(self._load, wear=Wear.draw(Rngs(plan.seed).of("wear")))
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)

@@ -152,20 +152,20 @@ class Workload:
         world = cluster.client_world
         self._world = ClientWorld(world.clock, world.network, world.rng)
         self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
-        self._rng = cluster.simulation.streams.stream("workload")
+        self._rng = cluster.simulation.rngs.of("workload")
         self.metadata = cluster.invariants.law(MetadataHistory)
         self._retention = cluster.invariants.law(RetentionTakesNoMore)
-        streams = cluster.simulation.streams
+        rngs = cluster.simulation.rngs
         self.administration = Administration(
             self._admin(),
-            streams.stream("administration"),
+            rngs.of("administration"),
             self.metadata,
             insync=self._raisable(),
             write=self._write_extra,
             deleted=cluster.invariants.law(DeletedRecordsStayDeleted).deleted,
         )
         self.readers = [
-            Reader(cluster, self._admin(), streams.stream(f"reader {number}"), self.metadata)
+            Reader(cluster, self._admin(), rngs.of(f"reader {number}"), self.metadata)
             for number in range(load.readers)
         ]
         self._done = False
@@ -177,7 +177,7 @@ class Workload:
         self._cluster.invariants.law(LogsRememberWhatTheyHold).remade_topics.add(AGAIN)
         return Remade(
             self._client,
-            self._cluster.simulation.streams.stream("remade"),
+            self._cluster.simulation.rngs.of("remade"),
             self._violated,
             {
                 "min.insync.replicas": str(self._load.min_insync),

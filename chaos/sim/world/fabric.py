@@ -13,7 +13,7 @@ from chaos.sim.world.wire import Wire
 if TYPE_CHECKING:
     from chaos.sim.world.loop import Scheduler
     from chaos.sim.world.process import Machine
-    from chaos.sim.world.rng import Streams
+    from chaos.sim.world.rng import Rngs
 
 Deliver = Callable[[], object]
 
@@ -43,11 +43,11 @@ class LinkFaults:
 class Fabric:
     """Decides whether and when something sent from one machine arrives at another."""
 
-    def __init__(self, scheduler: Scheduler, streams: Streams) -> None:
+    def __init__(self, scheduler: Scheduler, rngs: Rngs) -> None:
         self.scheduler = scheduler
         self.faults = LinkFaults()
         self.wire = Wire()
-        self._streams = streams
+        self._seeded = rngs
         self._cuts: set[tuple[str, str]] = set()  # (from, to); never iterated over
         self._slowness: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], random.Random] = {}
@@ -57,7 +57,7 @@ class Fabric:
         link = source.name, target.name
         rng = self._rngs.get(link)
         if rng is None:
-            rng = self._rngs[link] = self._streams.stream(f"link/{source.name}/{target.name}")
+            rng = self._rngs[link] = self._seeded.of(f"link/{source.name}/{target.name}")
         return rng
 
     # --------------------------------------------------------------------------------- faults

@@ -1,24 +1,25 @@
-"""Randomness of a simulation: one seeded stream per concern."""
+"""Randomness of a simulation: one seeded generator per concern."""
 
 from __future__ import annotations
 
 import random
 
 
-class Streams:
-    """Random streams by label, all derived from one seed.
+class Rngs:
+    """Random number generators by label, all derived from one seed.
 
-    One stream per concern keeps runs comparable: one more draw on a link does not shift the draws
-    of another link or a node. Labels are hashed by SHA-512, so PYTHONHASHSEED has no influence.
+    One generator per concern keeps runs comparable: one more draw on a link does not shift the
+    draws of another link or a node. Labels are hashed by SHA-512, so PYTHONHASHSEED has no
+    influence.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._streams: dict[str, random.Random] = {}
+        self._rngs: dict[str, random.Random] = {}
 
-    def stream(self, label: str) -> random.Random:
-        """The stream of that label. Every call returns the same object, which goes on drawing."""
-        stream = self._streams.get(label)
-        if stream is None:
-            stream = self._streams[label] = random.Random(f"{self.seed}/{label}")
-        return stream
+    def of(self, label: str) -> random.Random:
+        """The generator of that label: the same object every time, which goes on drawing."""
+        rng = self._rngs.get(label)
+        if rng is None:
+            rng = self._rngs[label] = random.Random(f"{self.seed}/{label}")
+        return rng

@@ -11,7 +11,7 @@ from chaos.sim.world.fabric import Fabric
 from chaos.sim.world.loop import Scheduler
 from chaos.sim.world.network import SimNetwork
 from chaos.sim.world.process import Machine, Process
-from chaos.sim.world.rng import Streams
+from chaos.sim.world.rng import Rngs
 from chaos.sim.world.transcript import Transcript
 
 T = TypeVar("T")
@@ -23,8 +23,8 @@ class Simulation:
     def __init__(self, seed: int, *, keep_transcript: bool = False) -> None:
         self.seed = seed
         self.scheduler = Scheduler()
-        self.streams = Streams(seed)
-        self.fabric = Fabric(self.scheduler, self.streams)
+        self.rngs = Rngs(seed)
+        self.fabric = Fabric(self.scheduler, self.rngs)
         self.transcript = Transcript(keep=keep_transcript)
         self.machines: dict[str, Machine] = {}
         self._incarnations: dict[str, int] = {}
@@ -41,9 +41,9 @@ class Simulation:
         """The machine of that name, which is also its host name. The first call makes it."""
         machine = self.machines.get(name)
         if machine is None:
-            rng = self.streams.stream(f"machine/{name}")
+            rng = self.rngs.of(f"machine/{name}")
             disk = VirtualDisk(
-                self.streams.stream(f"disk/{name}"),
+                self.rngs.of(f"disk/{name}"),
                 lambda: self.scheduler.now,
                 lambda kind, text: self.note(name, kind, text),
             )
@@ -56,9 +56,7 @@ class Simulation:
         name = name or machine
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
         process = Process(self.machine(machine), name, self.scheduler, incarnation)
-        process.make_world(
-            SimNetwork(self, process), self.streams.stream(f"process/{name}/{incarnation}")
-        )
+        process.make_world(SimNetwork(self, process), self.rngs.of(f"process/{name}/{incarnation}"))
         self.note(name, "start", f"incarnation {incarnation}")
         return process
 

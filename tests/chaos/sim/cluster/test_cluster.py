@@ -115,7 +115,7 @@ def test_power_loss_of_all_nodes_at_once_loses_nothing_acknowledged(seed: int) -
         await a_topic(cluster)
         writers = [asyncio.create_task(write(cluster, 30, f"writer{n} ")) for n in range(5)]
         for _ in range(2):
-            await asyncio.sleep(cluster.simulation.streams.stream("scenario").uniform(0.02, 0.1))
+            await asyncio.sleep(cluster.simulation.rngs.of("scenario").uniform(0.02, 0.1))
             for node in cluster.nodes.values():
                 cluster.simulation.power_off(node.host)
             await asyncio.sleep(1)

@@ -130,7 +130,7 @@ def test_the_leader_dies_meanwhile(seed: int) -> None:
         target = others(cluster)
         leader = cluster.leader(TOPIC)
         await reassign(cluster, target)
-        await asyncio.sleep(cluster.simulation.streams.stream("test").uniform(0, 0.05))
+        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
         leader.kill()
         await until_acknowledged(cluster, 20)
         if seed % 2:
@@ -168,7 +168,7 @@ def test_a_target_loses_power_meanwhile(seed: int) -> None:
         target = others(cluster)
         victim = cluster.brokers[target[seed % len(target)]]
         await reassign(cluster, target)
-        await asyncio.sleep(cluster.simulation.streams.stream("test").uniform(0, 0.05))
+        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
         cluster.simulation.power_off(victim.host)
         await until_acknowledged(cluster, 20)
         cluster.simulation.power_on(victim.host)
@@ -232,7 +232,7 @@ def test_the_active_controller_dies_meanwhile(seed: int) -> None:
         active = cluster.active_controller
         assert active is not None
         asking = asyncio.create_task(reassign(cluster, target))
-        await asyncio.sleep(cluster.simulation.streams.stream("test").uniform(0, 0.02))
+        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.02))
         active.kill()
         await asking
         active.start()

@@ -12,7 +12,7 @@ from world.network import Service
 async def main(sim):
     nodes = {name: sim.process(name) for name in ("alpha", "beta", "gamma")}
     async def echo(request, peer):
-        await asyncio.sleep(sim.streams.stream("work").uniform(0, 0.01))
+        await asyncio.sleep(sim.rngs.of("work").uniform(0, 0.01))
         return request
     for name, process in nodes.items():
         await process.run(process.world.network.serve(name, 9, Service(unary={"/t.T/E": echo})))

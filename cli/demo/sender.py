@@ -39,7 +39,7 @@ class Outage:
 
 
 @dataclass(slots=True)
-class OrderStream:
+class OrderSender:
     """Sends lines in order, keyed by invoice; line ``n`` of the input carries the number ``n``.
 
     A line counts as acknowledged when its future says so; after ``run`` every line is.
