@@ -248,8 +248,7 @@ def ask_for_votes(replica: Replica, now: float, state: Campaigner) -> None:
 
 
 def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResponse) -> None:
-    if _observe(replica, now, message):
-        return
+    _observe(replica, now, message)
     state = replica.state
     if isinstance(state, Campaigner):
         if message.error not in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
@@ -266,15 +265,15 @@ def _observe(
     replica: Replica,
     now: float,
     message: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse,
-) -> bool:
-    """Take in the epoch that a voter answers; return whether it was news.
+) -> None:
+    """Take in the epoch that a voter answers. A later one, or a leader of this one, ends the
+    candidacy or leadership of this replica.
 
     If another disk answers in the voter's place, its epoch counts only if it has a leader: an epoch
     in which such a replica merely stood must not depose anybody.
     """
-    if message.error is ErrorCode.INVALID_VOTER_KEY and message.leader_id is None:
-        return False
-    return replica.observe(now, message.epoch, message.leader_id)
+    if message.error is not ErrorCode.INVALID_VOTER_KEY or message.leader_id is not None:
+        replica.observe(now, message.epoch, message.leader_id)
 
 
 def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
@@ -426,8 +425,8 @@ def on_announced(
     message: BeginQuorumEpochResponse | EndQuorumEpochResponse | None,
 ) -> None:
     """A voter answered an announcement, or could not be reached (``None``)."""
-    if message is not None and _observe(replica, now, message):
-        return
+    if message is not None:
+        _observe(replica, now, message)
     match replica.state:
         case Leader(progress=progress):
             if voter in progress:  # else it was removed

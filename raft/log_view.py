@@ -72,10 +72,9 @@ class LogView:
         if not self.start_offset <= offset <= self.durable_end_offset:
             raise ValueError(f"cannot cut [{self.start_offset}, {self.end_offset}) before {offset}")
         self.start_offset = offset
-        known = bisect_right(self._starts, offset - 1) - 1  # the epoch of the record before
-        if known > 0:
-            del self._epochs[:known]
-            del self._starts[:known]
+        known = max(bisect_right(self._starts, offset - 1) - 1, 0)  # of the record before
+        del self._epochs[:known]
+        del self._starts[:known]
 
     def reset_to(self, snapshot: SnapshotId) -> None:
         """The log is empty and begins where the snapshot ends."""

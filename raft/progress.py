@@ -17,7 +17,7 @@ class Progress:
     end_offset: int = -1  # durable there, as its last valid fetch told; -1: unknown
     has_fetched: bool = False
     caught_up_at: float | None = None  # when it last had all that the leader then had
-    leader_end_offset: int = -1  # the leader's when it last fetched
+    leader_end_offset: int = -1  # the leader's at its last valid fetch; -1: there was none
     begin_at: float = 0.0  # when to tell it of the epoch should it not fetch; inf: being told
 
     def contact(self, now: float) -> None:
@@ -28,7 +28,7 @@ class Progress:
         """A valid fetch: everything below ``offset`` is durable there and equals the leader's."""
         if offset >= leader_end_offset:
             self.caught_up_at = now
-        elif self.has_fetched and offset >= self.leader_end_offset >= 0:
+        elif offset >= self.leader_end_offset > -1:
             self.caught_up_at = self.last_contact
         self.end_offset = offset
         self.leader_end_offset = leader_end_offset

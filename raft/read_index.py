@@ -72,10 +72,11 @@ def on_answer(
 ) -> None:
     """A voter answered one of these calls, or could not be reached (``None``)."""
     state = replica.leading
-    current = None if state is None else state.reads.round
-    voter = None if current is None else current.calls.pop(request_id, None)
-    if current is None or voter is None:
+    if state is None or (current := state.reads.round) is None:
         return
+    voter = current.calls.pop(request_id, None)
+    if voter is None:
+        return  # of an earlier round, or an announcement
     if message is not None and message.error is ErrorCode.NONE and message.epoch == replica.epoch:
         current.asking.answer(voter)
     else:

@@ -116,8 +116,7 @@ def checked(
 ) -> None:
     """The driver has the whole snapshot on disk, and it is sound or not."""
     fetching = replica.fetching
-    download = None if fetching is None else fetching.download
-    if fetching is None or download is None:
+    if fetching is None or (download := fetching.download) is None:
         return  # the role in which it was fetched is over: it is not loaded
     if download.snapshot != snapshot or not download.complete:
         return

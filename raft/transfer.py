@@ -38,7 +38,8 @@ def begin(replica: Replica, now: float, to: int) -> None:
     if error is not ErrorCode.NONE:
         raise ValueError(f"leadership cannot go to {to}: {error.name}")
     state = replica.leading
-    if state is not None and state.transfer is None and to != replica.local.id:
+    assert state is not None  # else it is refused
+    if state.transfer is None and to != replica.local.id:
         state.transfer = Transfer(to, now + replica.timing.election_timeout_s)
 
 
