@@ -22,11 +22,12 @@ from raft.messages import (
     VoteResponse,
 )
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
-from raft.ready import Call, HardState, Role
+from raft.ready import Call, HardState, ReadRange, Reply, Role
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
 from stele.errors import ErrorCode
 from tests.support.raft_core import FETCH, VOTE, ask, calls, granted, leader, voter
+from tests.support.raft_leading import Leading, key, known
 
 # --------------------------------------------------------------------------------- votes
 
@@ -132,6 +133,7 @@ def test_only_the_leader_serves_fetches() -> None:
     ("offset", "last_epoch", "end"),
     [
         (10, 4, EpochEnd(3, 6)),  # an epoch that the leader does not have
+        (5, 4, EpochEnd(3, 6)),  # the same, though the leader has that offset
         (8, 3, EpochEnd(3, 6)),  # more of an epoch than the leader has
         (12, 6, EpochEnd(6, 11)),  # past the leader's end
         (5, 2, EpochEnd(0, 0)),  # older than everything
@@ -143,6 +145,30 @@ def test_divergence_is_told_by_epoch(offset: int, last_epoch: int, end: EpochEnd
     assert isinstance(answer, FetchResponse)
     assert answer.diverging == end
     assert core.high_watermark == -1  # a fetch that diverges acknowledges nothing
+
+
+def test_an_answer_carries_records_where_there_are_any() -> None:
+    core = leader()
+    asked = replace(FETCH, last_fetched_epoch=6, max_wait_ms=0)
+    reads = []
+    for message in (replace(FETCH, max_wait_ms=0), replace(asked, fetch_offset=11)):
+        ready = core.step(RequestReceived(7, message), 0.3)
+        reads += [item.read for item in ready.send if isinstance(item, Reply)]
+    assert reads == [ReadRange(10, 1000), None]
+
+
+@pytest.mark.parametrize("told", [b"", NO_DIRECTORY, b"x" * 16])
+def test_who_fetches_is_known_by_its_directory(told: bytes) -> None:
+    core = leader()
+    asked = replace(FETCH, replica_id=9, replica_directory_id=told, max_wait_ms=0)
+    ask(core, asked)
+    assert core.describe(0.3)[-1].key == ReplicaKey(9, told or NO_DIRECTORY)
+
+
+def test_a_log_that_lacks_its_beginning_and_has_no_snapshot_stops_its_leader() -> None:
+    leading = Leading(known(1, 2, 3), committed=True)
+    with pytest.raises(InvariantError, match="there is no snapshot"):
+        leading.fetch(key(2), 0)
 
 
 def behind_a_snapshot() -> RaftCore:

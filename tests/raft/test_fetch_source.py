@@ -12,6 +12,7 @@ from raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+    FetchSnapshotResponse,
     RequestReceived,
     ResponseReceived,
     SnapshotId,
@@ -191,6 +192,20 @@ def test_after_some_failures_the_leader_is_asked_anew_what_is_to_be_fetched() ->
         (call,) = calls(core.tick(ready.deadline))
     assert asked == [FetchSnapshotRequest] * 3
     assert isinstance(call.message, FetchRequest)
+
+
+def test_a_piece_of_a_download_that_was_given_up_is_not_taken() -> None:
+    """A late answer that names the leader has the observer ask it anew what is to be fetched."""
+    core, late = asking_around()
+    begin = BeginQuorumEpochRequest(3, 5, 4, NO_DIRECTORY)
+    (call,) = calls(core.step(RequestReceived(7, begin), 0.2))
+    offer = FetchResponse(ErrorCode.NONE, 3, 5, snapshot=SnapshotId(20, 5))
+    (call,) = calls(answered(core, call, offer))
+    assert isinstance(call.message, FetchSnapshotRequest)
+    (again,) = calls(answered(core, late, FetchResponse(NOT_LEADER, 3, 5)))
+    assert isinstance(again.message, FetchRequest)
+    piece = FetchSnapshotResponse(ErrorCode.NONE, 3, 5, SnapshotId(20, 5), size=1, data=b"x")
+    assert core.step(ResponseReceived(call.request_id, piece), 0.2).pieces == []
 
 
 def test_who_stood_in_vain_asks_one_that_is_no_voter_once_before_it_stands_again() -> None:

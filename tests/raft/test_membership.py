@@ -14,124 +14,18 @@ from raft.messages import (
     Batch,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    FetchRequest,
-    RequestReceived,
     ResponseReceived,
-    VoteRequest,
-    VoteResponse,
     VotersChange,
 )
 from raft.quorum import ReplicaKey, Voter, VoterSet
-from raft.ready import Call, HardState, Ready, Reply, Role
-from raft.timing import Timing
+from raft.ready import HardState, Role
 from raft.voter_history import NO_RECORD, VoterHistory
 from stele.errors import ErrorCode
-
-TIMING = Timing()
-BEGIN = 0.2  # when the leader was elected
-
-
-def directory(node: int, disk: str = "a") -> bytes:
-    return f"{node}{disk}".encode() * 8
-
-
-def key(node: int, disk: str = "a") -> ReplicaKey:
-    return ReplicaKey(node, directory(node, disk))
-
-
-def voter(node: int, disk: str = "a", endpoint: str = "") -> Voter:
-    return Voter(key(node, disk), endpoint)
-
-
-def known(*nodes: int) -> VoterSet:
-    return VoterSet(voter(node) for node in nodes)
+from tests.support.raft_leading import TIMING, Leading, key, known, voter
 
 
 def role(core: RaftCore) -> Role:
     return core.status.role
-
-
-class Leading:
-    """Node 1, just elected by all the other voters for epoch 1, its log durable at once."""
-
-    def __init__(
-        self, voters: VoterSet, *, at: int = 0, full: bool = False, committed: bool = False
-    ) -> None:
-        """``at``: where the log has the record of the voters; NO_RECORD: nowhere. ``committed``:
-        a snapshot has taken the place of the log."""
-        self.now = BEGIN
-        start = 1 if committed else 0
-        epochs = [(0, 0)]
-        log = LogView(start_offset=start, end_offset=1, epochs=epochs) if at >= 0 else LogView()
-        self._core = RaftCore(
-            key(1),
-            VoterHistory(voters, at),
-            log,
-            HardState(),
-            TIMING,
-            random.Random(1),
-        )
-        self.full = full
-        self.appended: list[Batch] = []
-        self.sent: list[Call | Reply] = []
-        self.take(self.core.start(0.0))
-        self.take(self.core.tick(self.now))
-        for _ in ("pre-vote", "vote"):
-            asked = [call for call in self.calls() if isinstance(call.message, VoteRequest)]
-            self.sent = []
-            for call in asked:
-                answer = VoteResponse(ErrorCode.NONE, None, self.core.epoch, True)
-                self.take(self.core.step(ResponseReceived(call.request_id, answer), self.now))
-        assert self.core.status.role is Role.LEADER
-
-    @property
-    def core(self) -> RaftCore:
-        """To hand it the next event. Of a full disk nothing is told: room is never assumed."""
-        if self._core.minds_room and not self.full:
-            self._core.tell_room(True)
-        return self._core
-
-    def take(self, ready: Ready) -> None:
-        self.appended += ready.append
-        self.sent += ready.send + ready.send_after_persist
-        if ready.ticket:
-            self.take(self.core.persisted(ready.ticket, self.now))
-
-    def calls(self) -> list[Call]:
-        return [item for item in self.sent if isinstance(item, Call)]
-
-    def fetch(self, replica: ReplicaKey, offset: int | None = None) -> None:
-        """``replica`` has all, or everything below ``offset``, on disk."""
-        end = self.core.log.end_offset if offset is None else offset
-        request = FetchRequest(
-            replica_id=replica.id,
-            replica_directory_id=replica.directory_id,
-            epoch=self.core.epoch,
-            fetch_offset=end,
-            last_fetched_epoch=self.core.log.epoch_of(end - 1) if end else 0,
-            max_wait_ms=0,
-            max_bytes=1000,
-            high_watermark=-1,
-        )
-        self.take(self.core.step(RequestReceived(7, request), self.now))
-
-    def established(self, *nodes: int) -> Leading:
-        """The first record of the epoch, and what it leads to, is committed."""
-        for _ in range(3):
-            for node in nodes:
-                self.fetch(key(node))
-        assert self.core.high_watermark == self.core.log.end_offset
-        return self
-
-    def change(self, change: VoterChange) -> None:
-        self.take(self.core.change_voters(change, self.now, has_room=not self.full))
-
-    def refused(self, change: VoterChange) -> ErrorCode | None:
-        refusal = self.core.change_refusal(change, self.now, has_room=not self.full)
-        return None if refusal is None else refusal.error
-
-    def voters_appended(self) -> list[VoterSet]:
-        return [batch.new_voters for batch in self.appended if batch.new_voters is not None]
 
 
 def minds_room(leading: Leading) -> bool:
@@ -190,6 +84,15 @@ def test_who_does_not_say_which_disk_it_has_is_no_voter_whose_disk_is_known() ->
     assert leading.core.high_watermark == -1
     leading.fetch(key(2))
     assert leading.core.high_watermark == leading.core.log.end_offset
+
+
+def test_learning_waits_for_a_record_of_the_own_epoch_to_be_committed() -> None:
+    """Also where all records of earlier epochs are, those of the voters among them."""
+    leading = Leading(VoterSet.of_ids(1, 2, 3), committed=True)
+    assert not pending(leading)
+    assert leading.voters_appended() == []
+    leading.fetch(key(2))
+    assert leading.voters_appended() == [known(1, 2).with_voter(Voter(ReplicaKey(3)))]
 
 
 def test_learning_waits_for_room() -> None:
@@ -448,6 +351,18 @@ def test_one_who_does_not_catch_up_is_given_up() -> None:
     leading.fetch(key(2))
     assert leading.core.voters == known(1)
     assert not pending(leading)
+
+
+def test_adding_waits_until_what_was_learned_meanwhile_is_committed() -> None:
+    leading = Leading(known(1, 2).with_voter(Voter(ReplicaKey(3)))).established(2)
+    leading.change(AddVoter(voter(4), 60.0))
+    leading.full = True
+    leading.fetch(key(4))  # it has caught up, and there is no room for the record
+    leading.full = False
+    leading.fetch(key(3))
+    assert leading.voters_appended() == [known(1, 2, 3)]
+    leading.fetch(key(2))
+    assert leading.voters_appended() == [known(1, 2, 3), known(1, 2, 3, 4)]
 
 
 def test_adding_stands_still_while_leadership_is_handed_over() -> None:

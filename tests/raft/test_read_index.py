@@ -10,6 +10,7 @@ from functools import partial
 
 from raft.core import RaftCore
 from raft.log_view import LogView
+from raft.membership import RemoveVoter
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -24,6 +25,7 @@ from raft.ready import Call, HardState, Ready, Role
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
 from stele.errors import ErrorCode
+from tests.support.raft_leading import Leading, key, known
 from tests.support.raft_node import FakeNode
 from tests.support.raft_simulation import Simulation
 
@@ -130,6 +132,29 @@ def test_an_answer_of_an_earlier_epoch_confirms_nothing() -> None:
     late = BeginQuorumEpochResponse(ErrorCode.NONE, 1, core.epoch - 1)
     core.step(ResponseReceived(call.request_id, late), 100.5)
     assert core.reads_confirmed < number
+
+
+def test_an_announcement_of_the_epoch_is_no_question_of_the_round() -> None:
+    core = leader(1, 2, 3)
+    two, three = core.outstanding.values()
+    number, _ = core.confirm_leadership(100.5)
+    agree(core, two)
+    assert core.reads_confirmed < number
+    ready = core.step(CallFailed(three.request_id), 100.5)
+    assert ready.deadline == 100.5 + Timing().fetch_timeout_s / 4, "nobody is to be asked again"
+
+
+def test_who_was_removed_meanwhile_is_not_asked_again() -> None:
+    leading = Leading(known(1, 2, 3, 4)).established(2, 3, 4)
+    number, ready = leading.core.confirm_leadership(leading.now)
+    calls = {call.to: call for call in asked(ready, BeginQuorumEpochRequest)}
+    leading.change(RemoveVoter(key(4)))
+    for other in (3, 4):
+        ready = leading.core.step(CallFailed(calls[other].request_id), leading.now)
+    again = asked(leading.core.tick(ready.deadline), BeginQuorumEpochRequest)
+    assert [call.to for call in again] == [3]
+    agree(leading.core, again[0], ready.deadline)
+    assert leading.core.reads_confirmed == number
 
 
 # --------------------------------------------------------------------- among faults

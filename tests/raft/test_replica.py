@@ -39,6 +39,13 @@ def leading() -> Replica:
     return leader
 
 
+def established() -> Replica:
+    """It leads, and its driver has taken all that it was to do."""
+    leader = leading()
+    leader.take_ready(0.0, 9.0)
+    return leader
+
+
 def voting() -> Replica:
     return replica(HardState(5, None, 2, NO_DIRECTORY))
 
@@ -71,7 +78,7 @@ def cut() -> Replica:
         (replica, lambda it: it.append([Batch(10, 1, 6, b"of an epoch to come")])),
         (committed, lambda it: it.truncate_to(7)),
         (written, lambda it: it.truncate_to(10)),
-        (leading, lambda it: it.install(SnapshotId(20, 5), VOTERS)),
+        (established, lambda it: it.install(SnapshotId(20, 5), VOTERS)),
         (committed, lambda it: it.install(SnapshotId(8, 5), VOTERS)),
         (written, lambda it: it.install(SnapshotId(20, 5), VOTERS)),
         (cut, lambda it: it.install(SnapshotId(20, 5), VOTERS)),
@@ -124,14 +131,23 @@ def test_persisted_is_told_of_tickets_that_were_given_and_in_their_order() -> No
 
 
 def test_whether_the_last_promise_has_become_durable_is_told_once() -> None:
-    one = replica()
+    one = written()
+    before = one.take_ready(0.0, 9.0).ticket
     one.enter_epoch(6)
     promised = one.take_ready(0.0, 9.0).ticket
     assert not one.promises_durable
-    one.append([Batch(10, 1, 6, b"x")])
-    appended = one.take_ready(0.0, 9.0).ticket
-    assert one.persisted(promised, 0.1)
-    assert not one.persisted(appended, 0.2)
+    one.append([Batch(11, 1, 6, b"x")])
+    after = one.take_ready(0.0, 9.0).ticket
+    assert [one.persisted(each, 0.1) for each in (before, promised, after)] == [False, True, False]
+
+
+def test_voters_that_are_the_same_as_before_are_no_news() -> None:
+    one = replica()
+    assert one.take_ready(0.0, 9.0).voters == VOTERS
+    one.install(SnapshotId(20, 5), VoterSet.of_ids(1, 2, 3))
+    assert one.take_ready(0.0, 9.0).voters is None
+    one.install(SnapshotId(30, 5), VoterSet.of_ids(1, 2))
+    assert one.take_ready(0.0, 9.0).voters == VoterSet.of_ids(1, 2)
 
 
 def test_what_is_cut_before_it_is_durable_is_not_durable_afterwards() -> None:

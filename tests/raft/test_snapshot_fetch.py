@@ -121,8 +121,10 @@ def test_a_piece_that_tells_of_a_later_epoch_is_not_taken(node: int, leader_id: 
     ready = answered(core, call, news)
     assert (core.epoch, core.status.leader_id) == (6, leader_id)
     assert ready.pieces == []
-    if node == 4 and leader_id is None:  # an observer asks on
-        ready = core.persisted(ready.ticket, 0.2)
+    ready = core.persisted(ready.ticket, 0.2)
+    if leader_id is not None:  # it is asked at once
+        assert [call.to for call in calls(ready)] == [leader_id]
+    elif node == 4:  # an observer asks on
         assert calls(core.tick(ready.deadline))
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from raft import election
 from raft.log_view import LogView
+from raft.messages import Batch
 from raft.quorum import ReplicaKey, VoterSet
-from raft.ready import HardState
+from raft.ready import HardState, Role
 from raft.replica import Replica
 from raft.roles import Candidate, Unattached
 from raft.timing import Timing
@@ -97,6 +98,20 @@ def test_a_lone_voter_has_not_lost_while_its_own_vote_is_being_written() -> None
     one, state = candidate(1, durable=False)
     election.judge(one, 0.1)
     assert (one.losses, state.stand_again_at) == (0, 2.0)
+
+
+def test_the_own_vote_counts_once_it_is_durable_itself() -> None:
+    one = replica(1)
+    one.append([Batch(10, 1, 5, b"x")])
+    written = one.take_ready(0.0, 9.0).ticket
+    one.become_candidate(0.0)
+    voted = one.take_ready(0.0, 9.0).ticket
+    roles = []
+    for ticket in (written, voted):
+        one.persisted(ticket, 0.1)
+        election.count_own_vote(one, 0.1)
+        roles.append(one.role)
+    assert roles == [Role.CANDIDATE, Role.LEADER]
 
 
 # --------------------------------------------------------------------------- slow disks

@@ -50,3 +50,18 @@ def test_against_a_list(steps: list[tuple[str, int]]) -> None:
         changes = list(dict.fromkeys(after[start:]))
         if len(changes) > 1:
             assert history.previous == changes[-2][0]
+
+
+def test_a_cut_forgets_the_sets_that_count_only_before_it() -> None:
+    first, second, third = (VoterSet.of_ids(voter) for voter in (1, 2, 3))
+    history = VoterHistory(first, 4)
+    history.append(7, second)
+    history.append(9, third)
+    for offset, kept in (
+        (3, [(4, first), (7, second), (9, third)]),
+        (7, [(4, first), (7, second), (9, third)]),  # the first counts until 7
+        (8, [(7, second), (9, third)]),
+        (20, [(9, third)]),
+    ):
+        history.cut_before(offset)
+        assert history.recorded == kept
