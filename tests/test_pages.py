@@ -1,0 +1,110 @@
+"""The names in ARCHITECTURE.md and CONTRIBUTING.md exist: files, modules, classes, functions."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
+from tests.test_structure import ROOMS, ROOT
+
+PAGES: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+OTHERS_NAMES: Final = {
+    # Names of Python and of Kafka, and examples.
+    "asyncio.to_thread", "asyncio.wait", "datetime.now", "os.urandom", "uuid.uuid4",
+    "bootstrap.servers", "timeout_ms", "x.b", "x_b",
+    # The metrics page adds the end.
+    "stele_event_loop_long_turns_total",
+}  # fmt: skip
+
+
+def names_in(page: str) -> Iterator[str]:
+    """Everything in backquotes that looks like a path or a name, without arguments."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    for quoted in re.findall(r"`([^`]+)`", text):
+        name = quoted.partition("(")[0]
+        if re.fullmatch(r"[\w./]+", name) and re.search(r"[._/]|^[A-Z]\w*[a-z]", name):
+            yield name
+
+
+def definitions(tree: ast.AST) -> Iterator[str]:
+    """Classes, functions, attributes that something is assigned to, and strings such as metrics."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, set[str]]:
+    """By dotted name of each module: the names in it."""
+    found = {}
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = set(definitions(ast.parse(path.read_text())))
+    return found
+
+
+def is_defined(name: str, modules: dict[str, set[str]]) -> bool:
+    """Whether ``name`` is a module, a name in a module, or a module and names in it.
+
+    The page may leave out outer rooms. Example: ``cluster.view`` for ``stele.cluster.view``.
+    """
+    parts = name.split(".")
+    return any(name in members for members in modules.values()) or any(
+        members.issuperset(parts[count:])
+        for count in range(len(parts) + 1)
+        for known, members in modules.items()
+        if f".{known}".endswith("." + ".".join(parts[:count])) or count == 0
+    )
+
+
+def is_file(name: str) -> bool:
+    return (ROOT / name).exists() or any(
+        path for room in ROOMS for path in (ROOT / room).glob(f"**/{name}")
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_names_in_a_page_exist(page: str, modules: dict[str, set[str]]) -> None:
+    known = {*OTHERS_NAMES, *NODE_KEYS, *TOPIC_KEYS}
+    missing = [
+        name
+        for name in names_in(page)
+        if name not in known and not is_defined(name, modules) and not is_file(name.lstrip("/"))
+    ]
+    assert not missing
+
+
+def test_missing_names_are_found(modules: dict[str, set[str]]) -> None:
+    for name in ("storage.log.PartitionLog", "log.PartitionLog", "PartitionLog", "storage.log"):
+        assert is_defined(name, modules)
+    for name in ("storage.log.PartitionLogs", "storage.logs", "logs.PartitionLog", "NoSuchName"):
+        assert not is_defined(name, modules)
+    assert is_file("stele/wire/batch.py")
+    assert is_file("laws/")
+    assert not is_file("stele/wire/batches.py")
+
+
+def test_the_table_of_floors_is_that_of_import_linter() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| ([\d.]+) \| `(\w+)/` \|", page, flags=re.MULTILINE)
+    floors: dict[str, set[str]] = {}
+    for floor, room in rows:
+        floors.setdefault(floor, set()).add(room)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["name"] == "floors")
+    assert list(floors.values()) == [set(layer.split(" | ")) for layer in layers]
