@@ -38,7 +38,7 @@ from broker.api import (
     unregister_broker,
     update_features,
 )
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
 from broker.replication.types import Cancel
@@ -53,8 +53,10 @@ from stele.wire.kafka.messages.fetch import FetchRequest
 logger = logging.getLogger(__name__)
 
 
-async def _api_versions(context: BrokerContext, call: Call, request: Any) -> Struct:
-    return api_versions.respond(SERVED, call, request, context.image())
+async def _api_versions(
+    context: BrokerContext, request_context: RequestContext, request: Any
+) -> Struct:
+    return api_versions.respond(SERVED, request_context, request, context.image())
 
 
 SERVED = (
@@ -100,13 +102,13 @@ class KafkaApis:
             (int(each.api.key), version) for each in SERVED for version in each.decodable
         )
         self._waiting: list[Callable[[], None]] | None = []
-        # By connection, and by the number of the call: how to withdraw a request that waits.
+        # By connection, and by the number of the request: how to withdraw a request that waits.
         self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
-        self._calls = 0
+        self._requests = 0
         self._topic_views = TopicViews()
-        # The last call of each connection. The next one nearly always has the same version and
-        # client id, and shares the object then.
-        self._last_calls: dict[KafkaServerProtocol, Call] = {}
+        # The last context of each connection. The next request nearly always has the same version
+        # and client id, and shares the object then.
+        self._last_contexts: dict[KafkaServerProtocol, RequestContext] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._meters: dict[int, RequestMeter] = {}  # by API key
 
@@ -127,7 +129,7 @@ class KafkaApis:
         """The connection is lost: withdraw what it still waits for, and end its session."""
         for withdraw in self._withdrawals.pop(connection, {}).values():
             withdraw()
-        self._last_calls.pop(connection, None)
+        self._last_contexts.pop(connection, None)
         self._context.sessions.forget(connection)
 
     # ------------------------------------------------------------------ Dispatch
@@ -149,27 +151,31 @@ class KafkaApis:
         message: Struct,
         respond: Respond,
     ) -> None:
-        call = self._last_calls.get(connection)
+        request_context = self._last_contexts.get(connection)
         if (
-            call is None
-            or call.version != header.api_version
-            or call.caller.client_id != header.client_id
+            request_context is None
+            or request_context.version != header.api_version
+            or request_context.caller.client_id != header.client_id
         ):
-            call = self._last_calls[connection] = self._call(connection, header)
-        self._calls += 1
+            request_context = self._last_contexts[connection] = self._request_context(
+                connection, header
+            )
+        self._requests += 1
         began_s = self._context.clock.monotonic()
-        answer = _Answer(self, self._calls, header.api_key, connection, respond, began_s)
+        answer = _Answer(self, self._requests, header.api_key, connection, respond, began_s)
         served = self._served[header.api_key]
         if self._waiting is None:
-            self._start(served, call, message, answer)
+            self._start(served, request_context, message, answer)
         else:
-            self._waiting.append(partial(self._start, served, call, message, answer))
+            self._waiting.append(partial(self._start, served, request_context, message, answer))
 
-    def _call(self, connection: KafkaServerProtocol, header: RequestHeader) -> Call:
+    def _request_context(
+        self, connection: KafkaServerProtocol, header: RequestHeader
+    ) -> RequestContext:
         caller = Caller(
             ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
         )
-        return Call(header.api_version, caller, self._topic_views, connection)
+        return RequestContext(header.api_version, caller, self._topic_views, connection)
 
     def answered(self, answer: _Answer) -> None:
         """The request waits for nothing any more."""
@@ -183,50 +189,54 @@ class KafkaApis:
 
     # ------------------------------------------------------------------ handlers
 
-    def _start(self, served: Served, call: Call, message: Struct, answer: _Answer) -> None:
+    def _start(
+        self, served: Served, request_context: RequestContext, message: Struct, answer: _Answer
+    ) -> None:
         if served.handle_async is not None:
             task = asyncio.get_running_loop().create_task(
-                self._handle_async(served, call, message, answer)
+                self._handle_async(served, request_context, message, answer)
             )
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             return
         assert served.handle is not None
         try:
-            withdraw = served.handle(self._context, call, message, answer)
+            withdraw = served.handle(self._context, request_context, message, answer)
         except Exception as error:
-            failure = self._failed(served, call, message, error)
+            failure = self._failed(served, request_context, message, error)
             if not answer.is_given:
                 answer(failure)
             return
         if withdraw is not None and not answer.is_given:
-            self._withdrawals.setdefault(call.connection, {})[answer.number] = withdraw
+            self._withdrawals.setdefault(request_context.connection, {})[answer.number] = withdraw
 
     async def _handle_async(
-        self, served: Served, call: Call, message: Struct, answer: _Answer
+        self, served: Served, request_context: RequestContext, message: Struct, answer: _Answer
     ) -> None:
         assert served.handle_async is not None
         try:
-            response = await served.handle_async(self._context, call, message)
+            response = await served.handle_async(self._context, request_context, message)
         except Exception as error:
-            response = self._failed(served, call, message, error)
+            response = self._failed(served, request_context, message, error)
         answer(response)
 
-    def _failed(self, served: Served, call: Call, message: Struct, error: Exception) -> Struct:
+    def _failed(
+        self, served: Served, request_context: RequestContext, message: Struct, error: Exception
+    ) -> Struct:
         """The answer to a request whose handler raised: the client's connection lives."""
         if isinstance(error, ApiError):
-            return served.refuse(call, message, error.code)
+            return served.refuse(request_context, message, error.code)
         name = served.api.key.name
         logger.error(
             "%s v%d from %s (client %r) failed",
             name,
-            call.version,
-            call.connection.peer,
-            call.caller.client_id,
+            request_context.version,
+            request_context.connection.peer,
+            request_context.caller.client_id,
             exc_info=error,
         )
         self._context.metrics.failures(name).value += 1
-        return served.refuse(call, message, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return served.refuse(request_context, message, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class _Answer:

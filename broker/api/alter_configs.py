@@ -8,7 +8,7 @@ Deviations: as IncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service import config_changes
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
@@ -24,12 +24,12 @@ from storage.turns import in_slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: AlterConfigsRequest
+    context: BrokerContext, request_context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     config_changes.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_changes.alter(
         context,
-        call.caller,
+        request_context.caller,
         await in_slices(_wish, request.resources),
         await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
@@ -60,7 +60,9 @@ def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:
     )
 
 
-def refuse(call: Call, request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
+def refuse(
+    request_context: RequestContext, request: AlterConfigsRequest, error: ErrorCode
+) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)

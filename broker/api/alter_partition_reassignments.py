@@ -5,7 +5,7 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
     check_named,
     error_code,
@@ -25,14 +25,16 @@ from stele.wire.v1 import admin_pb2 as pb
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: AlterPartitionReassignmentsRequest
+    context: BrokerContext,
+    request_context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse:
     check_named(sum(len(topic.partitions) for topic in request.topics), "partitions")
     timeout_s = patience_s(request.timeout_ms)
     try:
         answer = await settled_change(
             context,
-            call.caller,
+            request_context.caller,
             _wishes(request),
             pb.AlterPartitionReassignmentsResponse,
             timeout_s=timeout_s,
@@ -88,7 +90,7 @@ def _refused(
 
 
 def refuse(
-    call: Call, request: AlterPartitionReassignmentsRequest, error: ErrorCode
+    request_context: RequestContext, request: AlterPartitionReassignmentsRequest, error: ErrorCode
 ) -> AlterPartitionReassignmentsResponse:
     return _refused(request, error)
 

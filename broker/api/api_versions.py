@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from metadata.features import KAFKA_NAMES, SUPPORTED
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
@@ -28,10 +28,13 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 
 def respond(
-    served: Iterable[Served], call: Call, request: ApiVersionsRequest, image: MetadataImage
+    served: Iterable[Served],
+    request_context: RequestContext,
+    request: ApiVersionsRequest,
+    image: MetadataImage,
 ) -> ApiVersionsResponse:
     """The answer; before the first metadata no feature is finalized."""
-    if call.version >= 3 and not (
+    if request_context.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
@@ -58,5 +61,7 @@ def advertised(served: Iterable[Served]) -> list[ApiVersion]:
     return [ApiVersion(each.api.key, *each.versions) for each in served]
 
 
-def refuse(call: Call, request: ApiVersionsRequest, error: ErrorCode) -> ApiVersionsResponse:
+def refuse(
+    request_context: RequestContext, request: ApiVersionsRequest, error: ErrorCode
+) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error)

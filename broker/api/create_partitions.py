@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
     check_named,
     error_code,
@@ -28,7 +28,7 @@ from storage.turns import in_slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: CreatePartitionsRequest
+    context: BrokerContext, request_context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     check_named(len(request.topics), "topics")
     check_named(sum(len(topic.assignments or ()) for topic in request.topics), "partitions")
@@ -48,7 +48,7 @@ async def handle(
         try:
             answer = await settled_change(
                 context,
-                call.caller,
+                request_context.caller,
                 wishes,
                 pb.CreatePartitionsResponse,
                 timeout_s=timeout_s,
@@ -76,7 +76,7 @@ def _result(name: str, error: ErrorCode, message: str) -> CreatePartitionsTopicR
 
 
 def refuse(
-    call: Call, request: CreatePartitionsRequest, error: ErrorCode
+    request_context: RequestContext, request: CreatePartitionsRequest, error: ErrorCode
 ) -> CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreatePartitionsResponse(results=[_result(name, error, "") for name in names])

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from broker.api.call import Call, Served
 from broker.api.describe_configs import CONFIG_SOURCES
+from broker.api.handler import RequestContext, Served
 from broker.service import changes, topic_changes
 from broker.service.config_view import NewTopicConfigs
 from broker.service.context import BrokerContext
@@ -28,7 +28,7 @@ from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: CreateTopicsRequest
+    context: BrokerContext, request_context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     changes.check_named(len(request.topics), "topics")
     assigned = sum(len(topic.assignments) for topic in request.topics)
@@ -48,12 +48,12 @@ async def handle(
         try:
             created = await topic_changes.create(
                 context,
-                call.caller,
+                request_context.caller,
                 wanted,
                 timeout_s=changes.patience_s(request.timeout_ms),
                 validate_only=request.validate_only,
             )
-            configs = _Configs(NewTopicConfigs(context, call.caller))
+            configs = _Configs(NewTopicConfigs(context, request_context.caller))
             wishes = {topic.name: topic for topic in wanted}
             for made in created:
                 wish = wishes[made.name]
@@ -145,7 +145,9 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
     )
 
 
-def refuse(call: Call, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
+def refuse(
+    request_context: RequestContext, request: CreateTopicsRequest, error: ErrorCode
+) -> CreateTopicsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreateTopicsResponse(topics=[_failed(name, error, "") for name in names])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.service import records
 from broker.service.changes import check_named
@@ -26,9 +26,9 @@ from storage.turns import in_slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DeleteRecordsRequest
+    context: BrokerContext, request_context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    topics = records.topics(context, call.caller)
+    topics = records.topics(context, request_context.caller)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     check_named(asked.total(), "partitions")
     items = await in_slices(
@@ -62,7 +62,9 @@ def _answer(partition: int, result: DeletionResult) -> DeleteRecordsPartitionRes
     return DeleteRecordsPartitionResult(partition, result.low_watermark, result.error)
 
 
-def refuse(call: Call, request: DeleteRecordsRequest, error: ErrorCode) -> DeleteRecordsResponse:
+def refuse(
+    request_context: RequestContext, request: DeleteRecordsRequest, error: ErrorCode
+) -> DeleteRecordsResponse:
     failed = DeletionResult(error)
     return DeleteRecordsResponse(
         topics=[

@@ -5,7 +5,7 @@ Deviations: the answer waits until this broker has dropped the topic too, a seco
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service import changes, topic_changes
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID
@@ -19,20 +19,24 @@ from stele.wire.kafka.messages.delete_topics import (
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DeleteTopicsRequest
+    context: BrokerContext, request_context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    asked = _asked(call, request)
+    asked = _asked(request_context, request)
     changes.check_named(len(asked), "topics")
     names = [name for name, _ in asked if name is not None]
     topic_ids = [topic_id for name, topic_id in asked if name is None]
     if len(set(names)) < len(names) or len(set(topic_ids)) < len(topic_ids):
-        return refuse(call, request, ErrorCode.INVALID_REQUEST)
+        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     try:
         results = await topic_changes.delete(
-            context, call.caller, names, topic_ids, timeout_s=changes.patience_s(request.timeout_ms)
+            context,
+            request_context.caller,
+            names,
+            topic_ids,
+            timeout_s=changes.patience_s(request.timeout_ms),
         )
     except ApiError as error:
-        return refuse(call, request, error.code)
+        return refuse(request_context, request, error.code)
     by_name = {result.name: result for result in results}
     by_id = {result.topic_id: result for result in results}
     responses = []
@@ -52,18 +56,22 @@ async def handle(
     return DeleteTopicsResponse(responses=responses)
 
 
-def _asked(call: Call, request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
+def _asked(
+    request_context: RequestContext, request: DeleteTopicsRequest
+) -> list[tuple[str | None, bytes]]:
     """(name, id) of each topic; from version 6 on a topic has the one or the other."""
-    if call.version < 6:
+    if request_context.version < 6:
         return [(name, NO_TOPIC_ID) for name in request.topic_names]
     return [(topic.name, topic.topic_id) for topic in request.topics]
 
 
-def refuse(call: Call, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+def refuse(
+    request_context: RequestContext, request: DeleteTopicsRequest, error: ErrorCode
+) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(name=name, topic_id=topic_id, error_code=error)
-            for name, topic_id in _asked(call, request)
+            for name, topic_id in _asked(request_context, request)
         ]
     )
 

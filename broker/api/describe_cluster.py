@@ -6,7 +6,7 @@ the listener of the same name. This is how a gRPC client finds them from ``boots
 
 from __future__ import annotations
 
-from broker.api.call import NO_OPERATIONS, Call, Served
+from broker.api.handler import NO_OPERATIONS, RequestContext, Served
 from broker.service.cluster import any_live_broker, cluster_operations, endpoints
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Plane
@@ -26,16 +26,16 @@ _PLANES = {BROKERS: Plane.KAFKA, GRPC_BROKERS: Plane.GRPC}
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeClusterRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return refuse(call, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+        return refuse(request_context, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     plane = _PLANES.get(request.endpoint_type)
     if plane is None:
-        return refuse(call, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        return refuse(request_context, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
     operations = NO_OPERATIONS
     if request.include_cluster_authorized_operations:
-        operations = cluster_operations(context, call.caller)
+        operations = cluster_operations(context, request_context.caller)
     return DescribeClusterResponse(
         endpoint_type=request.endpoint_type,
         cluster_id=context.cluster_id,
@@ -49,7 +49,7 @@ async def handle(
                 is_fenced=registration.fenced,
             )
             for registration, endpoint in endpoints(
-                context, call.caller, plane, with_fenced=request.include_fenced_brokers
+                context, request_context.caller, plane, with_fenced=request.include_fenced_brokers
             )
         ],
         cluster_authorized_operations=operations,
@@ -57,7 +57,7 @@ async def handle(
 
 
 def refuse(
-    call: Call, request: DescribeClusterRequest, error: ErrorCode
+    request_context: RequestContext, request: DescribeClusterRequest, error: ErrorCode
 ) -> DescribeClusterResponse:
     messages_ = {
         ErrorCode.MISMATCHED_ENDPOINT_TYPE: "this is a broker's endpoint, not a controller's",

@@ -6,7 +6,7 @@ spelling of a broker's key (log.retention.hours), and give the value in the unit
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.config_view import DescribedKey, describe_resource
 from broker.service.context import BrokerContext
 from metadata import effective
@@ -44,24 +44,26 @@ _TYPES = {
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeConfigsRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     asked = {(each.resource_type, each.resource_name): each for each in request.resources}
     results = await in_slices(
-        lambda resource: _describe(context, call, request, resource), asked.values(), _AT_ONCE
+        lambda resource: _describe(context, request_context, request, resource),
+        asked.values(),
+        _AT_ONCE,
     )
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(
     context: BrokerContext,
-    call: Call,
+    request_context: RequestContext,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     try:
         entries = describe_resource(
-            context, call.caller, resource.resource_type, resource.resource_name
+            context, request_context.caller, resource.resource_type, resource.resource_name
         )
     except ApiError as error:
         return _failed(resource, error.code, error.message)
@@ -102,7 +104,7 @@ def _failed(
 
 
 def refuse(
-    call: Call, request: DescribeConfigsRequest, error: ErrorCode
+    request_context: RequestContext, request: DescribeConfigsRequest, error: ErrorCode
 ) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_failed(resource, error, "") for resource in request.resources]

@@ -5,7 +5,7 @@ Deviations: replicas do not move between the directories of a broker, so none is
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.replication.descriptions import DirectoryDescription
 from broker.service.context import BrokerContext
 from broker.service.directories import describe_directories
@@ -21,12 +21,12 @@ from stele.wire.kafka.messages.describe_log_dirs import (
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeLogDirsRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    directories = await describe_directories(context, call.caller, wanted)
+    directories = await describe_directories(context, request_context.caller, wanted)
     return DescribeLogDirsResponse(results=[_result(directory) for directory in directories])
 
 
@@ -47,7 +47,7 @@ def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
 
 
 def refuse(
-    call: Call, request: DescribeLogDirsRequest, error: ErrorCode
+    request_context: RequestContext, request: DescribeLogDirsRequest, error: ErrorCode
 ) -> DescribeLogDirsResponse:
     """Versions below 3 have no field for the error. They describe no directory instead."""
     return DescribeLogDirsResponse(error_code=error)

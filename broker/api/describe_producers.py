@@ -5,7 +5,7 @@ Deviations: there are no transactions, so no producer has one under way.
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service import producers
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID
@@ -24,9 +24,9 @@ from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeProducersRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    topics = producers.topics(context, call.caller)
+    topics = producers.topics(context, request_context.caller)
     slices = Slices(SLICE_STEPS)
     told = []
     for topic in request.topics:
@@ -66,7 +66,7 @@ def _state(entry: ProducerEntry) -> ProducerState:
 
 
 def refuse(
-    call: Call, request: DescribeProducersRequest, error: ErrorCode
+    request_context: RequestContext, request: DescribeProducersRequest, error: ErrorCode
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[

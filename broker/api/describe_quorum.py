@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import ask, error_code
 from broker.service.context import BrokerContext
 from runtime.authorization.authorizer import Operation
@@ -31,7 +31,7 @@ _TIMEOUT_S = 10.0
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeQuorumRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     asked = [
         (topic.topic_name, partition.partition_index)
@@ -43,7 +43,7 @@ async def handle(
     try:
         answer = await ask(
             context,
-            call.caller,
+            request_context.caller,
             Operation.DESCRIBE,
             pb.DescribeQuorumRequest(),
             pb.DescribeQuorumResponse,
@@ -52,7 +52,7 @@ async def handle(
     except ApiError as error:
         return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
     if answer.error != ErrorCode.NONE:
-        return refuse(call, request, error_code(answer.error))
+        return refuse(request_context, request, error_code(answer.error))
     partition = PartitionData(
         leader_id=answer.leader_id,
         leader_epoch=answer.epoch,
@@ -95,7 +95,9 @@ def _refused_partitions(request: DescribeQuorumRequest, error: ErrorCode) -> Des
     )
 
 
-def refuse(call: Call, request: DescribeQuorumRequest, error: ErrorCode) -> DescribeQuorumResponse:
+def refuse(
+    request_context: RequestContext, request: DescribeQuorumRequest, error: ErrorCode
+) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(error_code=error)
 
 

@@ -6,7 +6,7 @@ Deviations: none. Topics come by name; a page ends after so many partitions as t
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.context import BrokerContext
 from broker.service.metadata import (
     MissingTopic,
@@ -27,15 +27,15 @@ from storage.turns import SLICE_STEPS, Slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: DescribeTopicPartitionsRequest
+    context: BrokerContext, request_context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor or Cursor("", 0)
     if cursor.partition_index < 0:
-        return refuse(call, request, ErrorCode.INVALID_REQUEST)
+        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     limit = context.config.max_request_partition_size_limit
     page = await page_of_partitions(
         context,
-        call.caller,
+        request_context.caller,
         {topic.name for topic in request.topics},
         cursor.topic_name,
         cursor.partition_index,
@@ -49,7 +49,7 @@ async def handle(
             response.topics.append(_failed(each.name or "", each.error))
             await slices.step()
             continue
-        operations = topic_operations(context, call.caller, each.topic.name)
+        operations = topic_operations(context, request_context.caller, each.topic.name)
         response.topics.append(_topic(each, live, operations))
         await slices.step(1 + len(each.partitions))
     if page.next_topic is not None:
@@ -85,7 +85,7 @@ def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic
 
 
 def refuse(
-    call: Call, request: DescribeTopicPartitionsRequest, error: ErrorCode
+    request_context: RequestContext, request: DescribeTopicPartitionsRequest, error: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return DescribeTopicPartitionsResponse(topics=[_failed(name, error) for name in names])

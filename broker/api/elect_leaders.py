@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
     check_named,
     error_code,
@@ -29,7 +29,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: ElectLeadersRequest
+    context: BrokerContext, request_context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _refused(
@@ -46,7 +46,7 @@ async def handle(
     timeout_s = patience_s(request.timeout_ms)
     try:
         answer = await settled_change(
-            context, call.caller, wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
+            context, request_context.caller, wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
@@ -77,7 +77,9 @@ def _refused(
     return response
 
 
-def refuse(call: Call, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+def refuse(
+    request_context: RequestContext, request: ElectLeadersRequest, error: ErrorCode
+) -> ElectLeadersResponse:
     return _refused(request, error)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from broker.api.call import Call, Reply, Served
+from broker.api.handler import Reply, RequestContext, Served
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import Cancel, FetchEntry, FetchResult, LeaderHint
 from broker.service.cluster import leader_endpoints
@@ -38,7 +38,7 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(
-    context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
+    context: BrokerContext, request_context: RequestContext, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
     state = request.replica_state
     query = FetchQuery(
@@ -52,13 +52,13 @@ def handle(
     )
     fetch = SessionFetch(
         context,
-        call.caller,
+        request_context.caller,
         query,
-        _Translation(context, call, request, reply),
-        owner=call.connection,
+        _Translation(context, request_context, request, reply),
+        owner=request_context.connection,
         session_id=request.session_id,
         session_epoch=request.session_epoch,
-        by_id=call.version >= _TOPIC_IDS_FROM,
+        by_id=request_context.version >= _TOPIC_IDS_FROM,
     )
     fetch.start()
     return fetch.cancel
@@ -67,13 +67,17 @@ def handle(
 class _Translation:
     """One request as values, and the values that answer it as a response."""
 
-    __slots__ = ("_call", "_context", "_reply", "_request")
+    __slots__ = ("_context", "_reply", "_request", "_request_context")
 
     def __init__(
-        self, context: BrokerContext, call: Call, request: FetchRequest, reply: Reply
+        self,
+        context: BrokerContext,
+        request_context: RequestContext,
+        request: FetchRequest,
+        reply: Reply,
     ) -> None:
         self._context = context
-        self._call = call
+        self._request_context = request_context
         self._request = request
         self._reply = reply
 
@@ -130,12 +134,14 @@ class _Translation:
         )
 
     def refuse(self, error: ErrorCode) -> None:
-        self._reply(refuse(self._call, self._request, error))
+        self._reply(refuse(self._request_context, self._request, error))
 
     def _endpoints(self, hints: Sequence[LeaderHint]) -> list[NodeEndpoint]:
         return [
             NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
-            for registration, endpoint in leader_endpoints(self._context, self._call.caller, hints)
+            for registration, endpoint in leader_endpoints(
+                self._context, self._request_context.caller, hints
+            )
         ]
 
 
@@ -175,7 +181,9 @@ def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
     )
 
 
-def refuse(call: Call, request: FetchRequest, error: ErrorCode) -> FetchResponse:
+def refuse(
+    request_context: RequestContext, request: FetchRequest, error: ErrorCode
+) -> FetchResponse:
     """Versions below 7 have no field for the error but each partition's."""
     return FetchResponse(
         error_code=error,
@@ -190,7 +198,7 @@ def refuse(call: Call, request: FetchRequest, error: ErrorCode) -> FetchResponse
             )
             for topic in request.topics
         ]
-        if call.version < 7
+        if request_context.version < 7
         else [],
     )
 

@@ -9,7 +9,7 @@ it passes the error on once, and reads.
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import find_coordinator as messages
@@ -35,26 +35,26 @@ _REFUSALS = {
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: FindCoordinatorRequest
+    context: BrokerContext, request_context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     # Version 0 knows groups only.
-    key_type = request.key_type if call.version >= 1 else _GROUP
+    key_type = request.key_type if request_context.version >= 1 else _GROUP
     unknown = ErrorCode.INVALID_REQUEST, f"key type {key_type}"
-    return _refused(call, request, *_REFUSALS.get(key_type, unknown))
+    return _refused(request_context, request, *_REFUSALS.get(key_type, unknown))
 
 
 def refuse(
-    call: Call, request: FindCoordinatorRequest, error: ErrorCode
+    request_context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode
 ) -> FindCoordinatorResponse:
-    return _refused(call, request, error, error.name)
+    return _refused(request_context, request, error, error.name)
 
 
 def _refused(
-    call: Call, request: FindCoordinatorRequest, error: ErrorCode, message: str
+    request_context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode, message: str
 ) -> FindCoordinatorResponse:
     """The answer with the error in the field that its version has: one for all, or one for each
     key."""
-    if call.version < 4:
+    if request_context.version < 4:
         return FindCoordinatorResponse(
             error_code=error, error_message=message, node_id=-1, host="", port=-1
         )

@@ -7,7 +7,7 @@ this broker's own metadata has the decision, a second at most.
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service import config_changes
 from broker.service.context import BrokerContext
 from stele.errors import ErrorCode
@@ -26,12 +26,12 @@ _LIST_OPERATIONS = {_APPEND: pb.ListOperation.APPEND, _SUBTRACT: pb.ListOperatio
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: IncrementalAlterConfigsRequest
+    context: BrokerContext, request_context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     config_changes.check_size([len(resource.configs) for resource in request.resources])
     outcomes = await config_changes.alter(
         context,
-        call.caller,
+        request_context.caller,
         await in_slices(_wish, request.resources),
         await in_slices(_refusal, request.resources),
         validate_only=request.validate_only,
@@ -76,7 +76,7 @@ def _wish(resource: AlterConfigsResource) -> pb.AlterConfigsRequest.Resource:
 
 
 def refuse(
-    call: Call, request: IncrementalAlterConfigsRequest, error: ErrorCode
+    request_context: RequestContext, request: IncrementalAlterConfigsRequest, error: ErrorCode
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[

@@ -7,7 +7,7 @@ another id instead, as in Kafka; who may write to a topic, but not IDEMPOTENT_WR
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.context import BrokerContext
 from broker.service.producers import init_producer_id
 from stele.errors import ApiError, ErrorCode
@@ -19,20 +19,22 @@ from stele.wire.kafka.messages.init_producer_id import (
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: InitProducerIdRequest
+    context: BrokerContext, request_context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     if request.transactional_id == "":
-        return refuse(call, request, ErrorCode.INVALID_REQUEST)
+        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await init_producer_id(
-            context, call.caller, is_transactional=request.transactional_id is not None
+            context, request_context.caller, is_transactional=request.transactional_id is not None
         )
         return InitProducerIdResponse(producer_id=producer_id)
     except ApiError as error:
-        return refuse(call, request, error.code)
+        return refuse(request_context, request, error.code)
 
 
-def refuse(call: Call, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:
+def refuse(
+    request_context: RequestContext, request: InitProducerIdRequest, error: ErrorCode
+) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_epoch=-1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.replication.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, OffsetQuery, OffsetResult
 from broker.service import offsets
 from broker.service.context import BrokerContext
@@ -41,16 +41,16 @@ _SPECIAL_FROM = {
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: ListOffsetsRequest
+    context: BrokerContext, request_context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    topics = offsets.topics(context, call.caller)
+    topics = offsets.topics(context, request_context.caller)
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     named = [(topic.name, each) for topic in request.topics for each in topic.partitions]
     items = await in_slices(
         lambda each: (
             OffsetResult(ErrorCode.INVALID_REQUEST)
             if asked[each[0], each[1].partition_index] > 1
-            else _item(topics, call.version, *each)
+            else _item(topics, request_context.version, *each)
         ),
         named,
     )
@@ -95,7 +95,9 @@ def _answer(index: int, result: OffsetResult) -> ListOffsetsPartitionResponse:
     )
 
 
-def refuse(call: Call, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
+def refuse(
+    request_context: RequestContext, request: ListOffsetsRequest, error: ErrorCode
+) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

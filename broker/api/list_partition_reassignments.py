@@ -5,7 +5,7 @@ Not from this broker's own metadata: what is missing there may just have been st
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import ask, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
 from runtime.authorization.authorizer import Operation
@@ -21,7 +21,9 @@ from stele.wire.v1 import admin_pb2 as pb
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: ListPartitionReassignmentsRequest
+    context: BrokerContext,
+    request_context: RequestContext,
+    request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse:
     asked = sum(len(topic.partition_indexes) for topic in request.topics or [])
     check_named(asked, "partitions")
@@ -35,7 +37,7 @@ async def handle(
     try:
         answer = await ask(
             context,
-            call.caller,
+            request_context.caller,
             Operation.DESCRIBE,
             pb.ListPartitionReassignmentsRequest(partitions=named),
             pb.ListPartitionReassignmentsResponse,
@@ -64,7 +66,7 @@ def _refused(error: ErrorCode, message: str = "") -> ListPartitionReassignmentsR
 
 
 def refuse(
-    call: Call, request: ListPartitionReassignmentsRequest, error: ErrorCode
+    request_context: RequestContext, request: ListPartitionReassignmentsRequest, error: ErrorCode
 ) -> ListPartitionReassignmentsResponse:
     return _refused(error)
 

@@ -10,7 +10,7 @@ absent replicas are told like all others.
 
 from __future__ import annotations
 
-from broker.api.call import NO_OPERATIONS, Call, Served
+from broker.api.handler import NO_OPERATIONS, RequestContext, Served
 from broker.api.topic_views import Perspective, TopicView
 from broker.service.cluster import any_live_broker, cluster_operations, endpoints
 from broker.service.context import BrokerContext
@@ -33,17 +33,19 @@ from stele.wire.kafka.messages.metadata import (
 from storage.turns import SLICE_STEPS, Slices
 
 
-async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -> MetadataResponse:
-    if call.version < 12 and any(
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
+    if request_context.version < 12 and any(
         topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()
     ):
-        return refuse(call, request, ErrorCode.INVALID_REQUEST)
-    if request.topics is None or (call.version == 0 and not request.topics):
-        found = await all_topics(context, call.caller)
+        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+    if request.topics is None or (request_context.version == 0 and not request.topics):
+        found = await all_topics(context, request_context.caller)
     else:
         found = await find_topics(
             context,
-            call.caller,
+            request_context.caller,
             [
                 topic.topic_id
                 if topic.name is None or topic.topic_id != NO_TOPIC_ID
@@ -54,14 +56,16 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
         )
     operations = NO_OPERATIONS
     if request.include_cluster_authorized_operations:
-        operations = cluster_operations(context, call.caller)
+        operations = cluster_operations(context, request_context.caller)
     return MetadataResponse(
-        topics=await _told(context, call, request, found),
+        topics=await _told(context, request_context, request, found),
         brokers=[
             MetadataResponseBroker(
                 registration.broker_id, endpoint.host, endpoint.port, registration.rack
             )
-            for registration, endpoint in endpoints(context, call.caller, call.caller.plane)
+            for registration, endpoint in endpoints(
+                context, request_context.caller, request_context.caller.plane
+            )
         ],
         cluster_id=context.cluster_id,
         controller_id=any_live_broker(context),
@@ -70,10 +74,15 @@ async def handle(context: BrokerContext, call: Call, request: MetadataRequest) -
 
 
 async def _told(
-    context: BrokerContext, call: Call, request: MetadataRequest, found: FoundTopics
+    context: BrokerContext,
+    request_context: RequestContext,
+    request: MetadataRequest,
+    found: FoundTopics,
 ) -> list[MetadataResponseTopic]:
-    perspective = Perspective(call.caller.listener, knows_listener_errors=call.version >= 6)
-    view = call.topic_views.of(found.image, perspective)
+    perspective = Perspective(
+        request_context.caller.listener, knows_listener_errors=request_context.version >= 6
+    )
+    view = request_context.topic_views.of(found.image, perspective)
     topics = []
     slices = Slices(SLICE_STEPS)
     for each in found.topics:
@@ -86,15 +95,17 @@ async def _told(
         told = view.topic(found.image, each)
         if request.include_topic_authorized_operations:
             told = TopicView.with_operations(
-                told, topic_operations(context, call.caller, each.name)
+                told, topic_operations(context, request_context.caller, each.name)
             )
         topics.append(told)
         await slices.step(1 + len(each.partitions))
     return topics
 
 
-def refuse(call: Call, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
-    no_name = None if call.version >= 12 else ""
+def refuse(
+    request_context: RequestContext, request: MetadataRequest, error: ErrorCode
+) -> MetadataResponse:
+    no_name = None if request_context.version >= 12 else ""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.replication.types import EpochQuery, OffsetResult
 from broker.service import offsets
 from broker.service.context import BrokerContext
@@ -25,9 +25,9 @@ from storage.turns import in_slices
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: OffsetForLeaderEpochRequest
+    context: BrokerContext, request_context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    topics = offsets.topics(context, call.caller)
+    topics = offsets.topics(context, request_context.caller)
 
     def ask(named: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
         topic, partition = named
@@ -60,7 +60,7 @@ def _answer(partition: int, result: OffsetResult) -> EpochEndOffset:
 
 
 def refuse(
-    call: Call, request: OffsetForLeaderEpochRequest, error: ErrorCode
+    request_context: RequestContext, request: OffsetForLeaderEpochRequest, error: ErrorCode
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -10,7 +10,7 @@ names of headers that are not UTF-8, are refused, for not every client can read 
 
 from __future__ import annotations
 
-from broker.api.call import Call, Reply, Served
+from broker.api.handler import Reply, RequestContext, Served
 from broker.replication.types import Cancel, ProduceResult
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
@@ -31,21 +31,23 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(
-    context: BrokerContext, call: Call, request: ProduceRequest, reply: Reply
+    context: BrokerContext, request_context: RequestContext, request: ProduceRequest, reply: Reply
 ) -> Cancel | None:
-    produce = Produce(context, call.caller, is_transactional=request.transactional_id is not None)
+    produce = Produce(
+        context, request_context.caller, is_transactional=request.transactional_id is not None
+    )
     for data in request.topic_data:
         for partition in data.partition_data:
             produce.add(data.name, data.topic_id, partition.index, _batch(partition))
 
     def done(results: list[ProduceResult]) -> None:
         if request.acks != 0:
-            reply(_response(context, call, request, results))
+            reply(_response(context, request_context, request, results))
         elif all(result.error is ErrorCode.NONE for result in results):
             reply(None)
         else:
             # Without an answer only a lost connection makes the client look for the leader.
-            call.close(_first_error(results))
+            request_context.close(_first_error(results))
 
     produce.run(request.acks, request.timeout_ms, done)
     return None
@@ -57,7 +59,10 @@ def _batch(data: PartitionProduceData) -> bytearray | memoryview | None:
 
 
 def _response(
-    context: BrokerContext, call: Call, request: ProduceRequest, results: list[ProduceResult]
+    context: BrokerContext,
+    request_context: RequestContext,
+    request: ProduceRequest,
+    results: list[ProduceResult],
 ) -> ProduceResponse:
     remaining = iter(results)
     topics = [
@@ -76,7 +81,7 @@ def _response(
         responses=topics,
         node_endpoints=[
             NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
-            for registration, endpoint in leader_endpoints(context, call.caller, hints)
+            for registration, endpoint in leader_endpoints(context, request_context.caller, hints)
         ],
     )
 
@@ -103,7 +108,9 @@ def _first_error(results: list[ProduceResult]) -> str:
     return ""
 
 
-def refuse(call: Call, request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+def refuse(
+    request_context: RequestContext, request: ProduceRequest, error: ErrorCode
+) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -6,7 +6,7 @@ partition, cannot go (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import settled_change
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -22,12 +22,12 @@ _TIMEOUT_S = 10.0
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: UnregisterBrokerRequest
+    context: BrokerContext, request_context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     try:
         await settled_change(
             context,
-            call.caller,
+            request_context.caller,
             pb.UnregisterBrokerRequest(broker_id=request.broker_id),
             pb.UnregisterBrokerResponse,
             timeout_s=_TIMEOUT_S,
@@ -38,7 +38,7 @@ async def handle(
 
 
 def refuse(
-    call: Call, request: UnregisterBrokerRequest, error: ErrorCode
+    request_context: RequestContext, request: UnregisterBrokerRequest, error: ErrorCode
 ) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(error_code=error)
 

@@ -7,7 +7,7 @@ one refused refuses all.
 
 from __future__ import annotations
 
-from broker.api.call import Call, Served
+from broker.api.handler import RequestContext, Served
 from broker.service.changes import accepted_change, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
 from metadata.features import KAFKA_NAMES
@@ -30,7 +30,7 @@ _TYPES = {
 
 
 async def handle(
-    context: BrokerContext, call: Call, request: UpdateFeaturesRequest
+    context: BrokerContext, request_context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     check_named(len(request.feature_updates), "features")
     wishes = pb.UpdateFeaturesRequest(validate_only=request.validate_only)
@@ -43,11 +43,13 @@ async def handle(
                 f"{KAFKA_NAMES[each.feature]}",
             )
         name = _OUR_NAMES.get(each.feature, each.feature)
-        wishes.updates.add(name=name, level=each.max_version_level, type=_type(call.version, each))
+        wishes.updates.add(
+            name=name, level=each.max_version_level, type=_type(request_context.version, each)
+        )
     try:
         answer = await accepted_change(
             context,
-            call.caller,
+            request_context.caller,
             wishes,
             pb.UpdateFeaturesResponse,
             timeout_s=patience_s(request.timeout_ms),
@@ -55,7 +57,7 @@ async def handle(
     except ApiError as error:
         return _refused(request, error.code, error.message)
     refused = [each for each in answer.features if each.error]
-    if refused and call.version >= 2:
+    if refused and request_context.version >= 2:
         first = next((each for each in refused if not _is_bystander(each)), refused[0])
         return _refused(request, error_code(first.error), first.message)
     return UpdateFeaturesResponse(
@@ -96,7 +98,9 @@ def _refused(
     )
 
 
-def refuse(call: Call, request: UpdateFeaturesRequest, error: ErrorCode) -> UpdateFeaturesResponse:
+def refuse(
+    request_context: RequestContext, request: UpdateFeaturesRequest, error: ErrorCode
+) -> UpdateFeaturesResponse:
     return _refused(request, error)
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.api import SERVED
-from broker.api.call import Served
+from broker.api.handler import Served
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka import Api, Struct

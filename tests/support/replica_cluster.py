@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from broker.api import fetch as fetch_api
-from broker.api.call import Call
+from broker.api.handler import RequestContext
 from broker.api.topic_views import TopicViews
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
@@ -227,8 +227,8 @@ class _FetchOnly:
         respond: Respond,
     ) -> None:
         caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
-        call = Call(header.api_version, caller, TopicViews(), connection)
-        fetch_api.handle(self._context, call, message, respond)  # type: ignore[arg-type]
+        request_context = RequestContext(header.api_version, caller, TopicViews(), connection)
+        fetch_api.handle(self._context, request_context, message, respond)  # type: ignore[arg-type]
 
 
 class ReplicaCluster:

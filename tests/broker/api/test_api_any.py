@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.api import SERVED
-from broker.api.call import Served
+from broker.api.handler import Served
 from tests.support.broker_apis import Edges, aim, topic_id
 from tests.support.timing import run_virtual
 from tests.support.wire import messages, unexpected_nulls

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.api import SERVED
-from broker.api.call import Call
+from broker.api.handler import RequestContext
 from broker.api.topic_views import TopicViews
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
@@ -146,8 +146,8 @@ def test_every_api_can_refuse_every_version() -> None:
             request: Any = served.api.request()
             if getattr(request, "topics", 1) is None:
                 request.topics = []
-            call = Call(version, caller, TopicViews(), connection)
-            answer = served.refuse(call, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            request_context = RequestContext(version, caller, TopicViews(), connection)
+            answer = served.refuse(request_context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
             assert kafka.encode_response(served.api.key, version, 1, answer)
 
 

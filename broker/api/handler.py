@@ -1,4 +1,5 @@
-"""What the handlers of the Kafka APIs share: the call, its answer, and how an API is served."""
+"""What the handlers of the Kafka APIs share: a request's context, its answer, and how an API is
+served."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ NO_OPERATIONS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request's circumstances."""
+class RequestContext:
+    """What a handler knows of a request beside its content; requests of one connection share it."""
 
     version: int
     caller: Caller
@@ -41,9 +42,9 @@ Reply = Callable[[Struct | None], None]
 """Takes the response, once, possibly before the handler returns; None: none is sent."""
 
 
-Handler = Callable[[BrokerContext, Call, Any, Reply], Cancel | None]
-AsyncHandler = Callable[[BrokerContext, Call, Any], Awaitable[Struct]]
-Refuse = Callable[[Call, Any, ErrorCode], Struct]
+Handler = Callable[[BrokerContext, RequestContext, Any, Reply], Cancel | None]
+AsyncHandler = Callable[[BrokerContext, RequestContext, Any], Awaitable[Struct]]
+Refuse = Callable[[RequestContext, Any, ErrorCode], Struct]
 """The whole request's response when its handler failed."""
 
 
