@@ -88,11 +88,7 @@ class Heartbeats:
         for task in tasks:
             if task.get_name() == "probe":
                 task.cancel()
-        for task in tasks:
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _next_number(self) -> int:
         self._number += 1

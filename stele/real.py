@@ -77,10 +77,27 @@ def rpc_error_of(error: grpc.aio.AioRpcError) -> RpcError:
     return RpcError(_RPC_CODES.get(error.code(), RpcCode.INTERNAL), error.details() or "")
 
 
-def _being_cancelled() -> bool:
-    """Whether the current task itself is being cancelled, and not only its call."""
+def _times_cancelled() -> int:
+    """How often the current task itself was asked to stop, and not only its call."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
+
+
+class _Cancellable:
+    """Raises a cancellation of the current task that gRPC has swallowed.
+
+    Where a call breaks in the turn in which its task is cancelled, gRPC tells how the call ended.
+    A task that goes on after that is never cancelled again, and keeps its process from ending.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _times_cancelled()
+
+    def __exit__(self, *raised: object) -> None:
+        if _times_cancelled() > self._before:
+            raise asyncio.CancelledError
 
 
 class RealStream:
@@ -103,28 +120,30 @@ class RealStream:
         async with self._sending:
             self._check_open()
             try:
-                if not self._may_write:
-                    await self._wait_to_write()
-                await self._call.write(message)
+                with _Cancellable():
+                    if not self._may_write:
+                        await self._wait_to_write()
+                    await self._call.write(message)
             except grpc.aio.AioRpcError as error:
                 raise rpc_error_of(error) from None
             except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
                 raise await self._final_error(str(error)) from None
             except asyncio.CancelledError:
-                if _being_cancelled():
+                if _times_cancelled():
                     raise
                 raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
 
     async def receive(self) -> bytes | None:
         self._check_open()
         try:
-            message = await self._call.read()
+            with _Cancellable():
+                message = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise rpc_error_of(error) from None
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
             raise await self._final_error(str(error)) from None
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if _times_cancelled():
                 raise
             raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
         if message is grpc.aio.EOF:
@@ -184,13 +203,14 @@ class RealChannel:
         if multicallable is None:
             multicallable = self._unary[method] = self._channel.unary_unary(method)
         try:
-            return bytes(await multicallable(request, timeout=timeout_s))
+            with _Cancellable():
+                return bytes(await multicallable(request, timeout=timeout_s))
         except grpc.aio.AioRpcError as error:
             raise rpc_error_of(error) from None
         except grpc.aio.UsageError as error:
             raise RpcError(RpcCode.CANCELLED, str(error)) from None
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if _times_cancelled():
                 raise
             raise RpcError(RpcCode.CANCELLED, "the channel was closed") from None
 

@@ -259,10 +259,7 @@ class BrokerLifecycle:
         self._signal()
         if self._task is not None:
             self._task.cancel()
-            try:
-                await self._task
-            except asyncio.CancelledError:
-                pass
+            await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     def report_replicas(self) -> None:

@@ -238,6 +238,42 @@ async def test_cancelling_a_call_is_a_cancellation(served: int) -> None:
     await channel.close()
 
 
+@pytest.mark.parametrize("served_there", [False, True])
+async def test_a_cancelled_task_never_goes_on(served: int, served_there: bool) -> None:
+    """However far the call is: gRPC itself swallows a cancellation while the call breaks."""
+    refusing = await RealNetwork().listen("127.0.0.1", 0, Echo)
+    await refusing.close()
+    channel = RealConnector().channel("127.0.0.1", served if served_there else refusing.port)
+
+    async def converse() -> None:
+        stream = channel.stream(TALK)
+        try:
+            await stream.send(b"a")
+            await stream.receive()
+        finally:
+            await stream.close()
+
+    async def listen() -> None:
+        stream = channel.stream(TALK)
+        try:
+            await stream.receive()
+        finally:
+            await stream.close()
+
+    async def ask() -> None:
+        await channel.call(ECHO, b"a", timeout_s=5)
+
+    for steps in range(12):
+        for work in (converse, listen, ask) * 6:
+            task = asyncio.ensure_future(work())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            cancelled = task.cancel()
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
+            assert isinstance(outcome, asyncio.CancelledError) or not cancelled
+    await channel.close()
+
+
 async def test_a_stream_carries_messages_in_order_and_ends(served: int) -> None:
     channel = RealConnector().channel("127.0.0.1", served)
     stream = channel.stream(TALK)
