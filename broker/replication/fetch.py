@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 TURN_BYTES = 256 * 1024
 """Once consumers have read so many bytes, in one turn of the event loop or in several, further
-fetches wait for the next turn. So requests of producers and followers come between, however busy
-the consumers are."""
+fetches of consumers wait for the next turn, whether they have just come, are due or were woken. So
+requests of producers and followers come between, however busy the consumers are."""
 
 _CONSUMER = BrokerStatus()
 """What the metadata say of a reader that is no broker."""
@@ -49,8 +49,11 @@ class _WaitingFetch:
         "counted_bytes",
         "deadline",
         "done",
+        "has_begun",
         "is_due",
+        "is_expired",
         "is_follower",
+        "is_queued",
         "min_bytes",
         "parked",
         "query",
@@ -70,6 +73,11 @@ class _WaitingFetch:
         # The replicas whose lists it stands in.
         self.parked: list[Replica] = []
         self.deadline: Deadline | None = None
+        # Of a consumer's: whether it had its first look, whether its time is over, and whether it
+        # is to be looked at in a later turn of the loop.
+        self.has_begun = False
+        self.is_expired = False
+        self.is_queued = False
         self.woken = False
         self.warming: _Warming | None = None
         # Partitions of which a read failed: that is their answer.
@@ -137,8 +145,8 @@ class FetchRequests:
         self._waiting: dict[_WaitingFetch, None] = {}
         # Of those, the one of each follower without a session.
         self._of_follower: dict[int, _WaitingFetch] = {}
-        # What consumers may still read before a turn of the loop ends; the fetches that came when
-        # it was used up, all in `_waiting` too.
+        # What consumers may still read before a turn of the loop ends; the fetches that were to be
+        # looked at when it was used up, all in `_waiting` too.
         self._turn_bytes = TURN_BYTES
         self._queued: deque[_WaitingFetch] = deque()
         self._warmings: dict[ColdRange, _Warming] = {}
@@ -150,28 +158,25 @@ class FetchRequests:
             # session it was answered before what is new was taken up.
             before = self._of_follower.get(query.replica_id)
             if before is not None and query.session is None:
-                self._deadline_passed(before)
+                self._answer_now(before)
             self._begin(waiting)
         elif self._turn_bytes > 0:
             self._begin(waiting)
         else:
             self._waiting[waiting] = None
-            self._queued.append(waiting)
+            self._queue(waiting)
         return lambda: self._leave(waiting)
 
     def _begin(self, waiting: _WaitingFetch) -> None:
         """The first look: answer, or wait."""
         query = waiting.query
+        waiting.has_begun = True
         is_enough = True
         if not waiting.is_follower and query.max_wait_ms > 0 and waiting.min_bytes > 1:
             waiting.stirred = {entry.id: entry for entry in query.entries}
             is_enough = self._count(waiting)
-        if is_enough:
-            reading = self._read(waiting, counts=waiting.is_follower)
-            if not waiting.is_follower:
-                self._use_turn(reading.read_bytes)
-            if self._finish(waiting, reading):
-                return
+        if is_enough and self._finish(waiting, self._read(waiting, counts=waiting.is_follower)):
+            return
         self._waiting[waiting] = None
         if waiting.is_follower and query.session is None:
             self._of_follower[query.replica_id] = waiting
@@ -180,22 +185,48 @@ class FetchRequests:
         )
         self._park(waiting)
 
+    # ---------------------------------------------------------------- turns of the event loop
+
     def _use_turn(self, read_bytes: int) -> None:
+        was_left = self._turn_bytes > 0
         self._turn_bytes -= read_bytes
-        if self._turn_bytes <= 0:
+        if was_left and self._turn_bytes <= 0:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._turn_bytes = TURN_BYTES
         while self._queued and self._turn_bytes > 0:
             waiting = self._queued.popleft()
-            if waiting.done is not None:
-                self._begin(waiting)
+            waiting.is_queued = False
+            self._look(waiting)
+
+    def _queue(self, waiting: _WaitingFetch) -> None:
+        if not waiting.is_queued:
+            waiting.is_queued = True
+            self._queued.append(waiting)
+
+    def _look_in_turn(self, waiting: _WaitingFetch) -> None:
+        """Many consumers may be due at one moment, or woken by one append. They are read for as
+        those that have just come: a turn's bytes in each turn. Followers do not wait."""
+        if waiting.is_follower or self._turn_bytes > 0:
+            self._look(waiting)
+        else:
+            self._queue(waiting)
+
+    def _look(self, waiting: _WaitingFetch) -> None:
+        if waiting.done is None:
+            return
+        if waiting.is_expired:
+            self._answer_now(waiting)
+        elif waiting.has_begun:
+            self._retry(waiting)
+        else:
+            self._begin(waiting)
 
     def stop(self) -> None:
         """Answer every waiting fetch with the records there are."""
         for waiting in list(self._waiting):
-            self._deadline_passed(waiting)
+            self._answer_now(waiting)
         for warming in self._warmings.values():
             if warming.task is not None:
                 warming.task.cancel()
@@ -206,7 +237,7 @@ class FetchRequests:
         session = waiting.query.session
         if session is not None:
             session.wake = functools.partial(self._wake, waiting)
-            session.answer_waiting = functools.partial(self._deadline_passed, waiting)
+            session.answer_waiting = functools.partial(self._answer_now, waiting)
             if session.was_woken:
                 self._wake(waiting)
             return
@@ -232,11 +263,9 @@ class FetchRequests:
         woken, self._woken = self._woken, []
         for waiting in woken:
             waiting.woken = False
-            self._retry(waiting)
+            self._look_in_turn(waiting)
 
     def _retry(self, waiting: _WaitingFetch) -> None:
-        if waiting.done is None:
-            return
         if not waiting.is_follower and not self._count(waiting):
             return
         self._finish(waiting, self._read(waiting))
@@ -278,10 +307,13 @@ class FetchRequests:
             return None  # and reading meets it again
 
     def _deadline_passed(self, waiting: _WaitingFetch) -> None:
+        waiting.is_expired = True
+        self._look_in_turn(waiting)
+
+    def _answer_now(self, waiting: _WaitingFetch) -> None:
         """Answer with whatever is there; what is still being warmed comes with the next fetch."""
-        if waiting.done is None:
-            return
-        self._answer(waiting, self._read(waiting))
+        if waiting.done is not None:
+            self._answer(waiting, self._read(waiting))
 
     def _leave(self, waiting: _WaitingFetch) -> None:
         waiting.done = None
@@ -364,7 +396,7 @@ class FetchRequests:
             waiting.warming = None
             if failed:
                 waiting.unread.add(replica.id)
-            self._retry(waiting)
+            self._look_in_turn(waiting)
 
     def _refusal(
         self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
@@ -411,6 +443,8 @@ class FetchRequests:
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
                 break
+        if not waiting.is_follower:
+            self._use_turn(reading.read_bytes)
         return reading
 
     def _has_quota(self, reading: _Reading) -> bool:

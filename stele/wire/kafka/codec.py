@@ -18,9 +18,9 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.api import Api, ApiKey, Struct
 from stele.wire.kafka.primitives import (
     REQUEST_ELEMENTS_MAX,
+    SLICE_ELEMENTS,
     MalformedMessageError,
     read_uvarint,
-    refuse_count,
 )
 from stele.world import Buffer
 
@@ -141,9 +141,11 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any
 
 
 def _skip_tagged_fields(frame: Buffer, position: int) -> int:
+    """Of a header. They are skipped in one go, so there may not be more than one slice of them;
+    nobody sends any today."""
     count, position = read_uvarint(frame, position)
-    if count > REQUEST_ELEMENTS_MAX:
-        refuse_count()
+    if count > SLICE_ELEMENTS:
+        raise MalformedMessageError(f"a header with {count} tagged fields")
     for _ in range(count):
         _tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

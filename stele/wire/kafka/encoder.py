@@ -224,6 +224,9 @@ class _EncoderWriter:
             self._statement("slice -= 1")
             self._statement("if not slice:")
             self._statement(f"    slice = {primitives.SLICE_ELEMENTS}")
+            # Joined here, so that the last slice does not join the whole message.
+            self._statement("    out.append(b''.join(parts))")
+            self._statement("    parts.clear()")
             self._statement("    yield")
         self._indent -= 1
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from broker.replication.fetch import TURN_BYTES
 from broker.replication.fetch_query import FetchQuery
-from broker.replication.types import FetchEntry
+from broker.replication.types import FetchEntry, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
@@ -117,6 +117,85 @@ def test_consumers_get_one_big_answer_in_a_turn_of_the_loop() -> None:
         await until(lambda: len(answered) == 4)
         assert answered == [0, 1, 3, 4]
         assert turns == [1, 2, 3, 4]
+
+    with_topic(scenario)
+
+
+class Answers:
+    """The order of some answers, and how many there were at the end of each turn of the loop."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.order: list[int] = []
+        self.turns: list[int] = []
+
+    def noting(self, number: int) -> Callable[[object], None]:
+        def note(_: object) -> None:
+            if not self.order:
+                asyncio.get_running_loop().call_soon(self._turn)
+            self.order.append(number)
+
+        return note
+
+    def _turn(self) -> None:
+        self.turns.append(len(self.order))
+        if len(self.order) < self.count:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+def test_consumers_woken_by_one_append_are_answered_in_turns() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        answers = Answers(4)
+
+        async def inside() -> None:
+            for number in range(4):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 60_000, 1, 1 << 20)
+                cluster[1].manager.fetch(query, answers.noting(number))
+            entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
+            cluster[1].manager.produce([entry], -1, 30_000, lambda results: None)
+
+        await cluster[1].process.run(inside())
+        await until(lambda: len(answers.order) == 4)
+        assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
+        assert answers.order == [0, 1, 2, 3]
+
+    with_topic(scenario)
+
+
+def test_consumers_due_at_one_moment_are_answered_in_turns() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
+        answers = Answers(4)
+
+        async def inside() -> None:
+            for number in range(4):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 300, 1 << 20, 1 << 20)
+                cluster[1].manager.fetch(query, answers.noting(number))
+
+        await cluster[1].process.run(inside())
+        assert answers.order == []
+        await until(lambda: len(answers.order) == 4)
+        assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
+        assert answers.order == [0, 1, 2, 3]
+
+    with_topic(scenario)
+
+
+def test_one_that_is_due_while_it_stands_in_the_queue_is_answered_once() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        answered: list[int] = []
+
+        async def inside() -> None:
+            for number in range(3):
+                query = FetchQuery([FetchEntry(P0, 0, 1 << 20)], 300, 1, 1 << 20)
+                cluster[1].manager.fetch(query, noting(answered, number))
+            await asyncio.sleep(0.2999)
+            entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
+            cluster[1].manager.produce([entry], -1, 30_000, lambda results: None)
+            await asyncio.sleep(1)
+
+        await cluster[1].process.run(inside())
+        assert sorted(answered) == [0, 1, 2]
 
     with_topic(scenario)
 

@@ -138,6 +138,21 @@ def test_unknown_tagged_fields_are_skipped_in_headers_and_messages() -> None:
     assert wire.decode_request(tagged)[1] == message
 
 
+@pytest.mark.parametrize(("count", "is_taken"), [(1024, True), (1025, False)])
+def test_a_header_has_no_more_tagged_fields_than_one_turn_may_skip(
+    count: int, is_taken: bool
+) -> None:
+    message = init_producer_id.InitProducerIdRequest("t", 5)
+    plain = frame_of(wire.encode_request(init_producer_id.API, 2, 1, "c", message))
+    fields = bytes([count & 0x7F | 0x80, count >> 7]) + b"\x09\x00" * count
+    tagged = plain[:11] + fields + plain[12:]
+    if is_taken:
+        assert wire.decode_request(tagged)[1] == message
+    else:
+        with pytest.raises(wire.MalformedMessageError, match="1025 tagged fields"):
+            wire.decode_request(tagged)
+
+
 def test_a_tagged_field_that_overruns_its_size_is_refused() -> None:
     request = fetch.FetchRequest(cluster_id="abcdef")
     encoded = b"".join(fetch.API.encode_request(12, request))
