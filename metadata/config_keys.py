@@ -48,24 +48,24 @@ _AGREED = (
 
 NUM_PARTITIONS: Final = ConfigKey(
     "num.partitions", Type.INT, "1",
-    "How many partitions a topic has that does not say.", minimum=1,
+    "How many partitions a new topic has by default.", minimum=1,
     scope=Scope.CLUSTER_ONLY,
 )  # fmt: skip
 DEFAULT_REPLICATION_FACTOR: Final = ConfigKey(
     "default.replication.factor", Type.INT, "1",
-    "How many replicas a partition has whose topic does not say.", minimum=1,
+    "How many replicas the partitions of a new topic have by default.", minimum=1,
     maximum=32767, scope=Scope.CLUSTER_ONLY,
 )  # fmt: skip
 LEADER_THROTTLED_RATE: Final = ConfigKey(
     "leader.replication.throttled.rate", Type.LONG, str(LONG_MAX),
-    "How many bytes a second a broker sends at most of the replicas that a topic's "
-    "leader.replication.throttled.replicas names; followers in sync are sent more.",
+    "The most bytes per second that a broker sends from the replicas in a topic's "
+    "leader.replication.throttled.replicas. Followers that are in sync are not held back.",
     minimum=0, scope=Scope.CLUSTER,
 )  # fmt: skip
 FOLLOWER_THROTTLED_RATE: Final = ConfigKey(
     "follower.replication.throttled.rate", Type.LONG, str(LONG_MAX),
-    "How many bytes a second a broker fetches at most of the replicas that a topic's "
-    "follower.replication.throttled.replicas names; what is in sync is fetched all the same.",
+    "The most bytes per second that a broker fetches for the replicas in a topic's "
+    "follower.replication.throttled.replicas. Replicas that are in sync are not held back.",
     minimum=0, scope=Scope.CLUSTER,
 )  # fmt: skip
 
@@ -78,72 +78,73 @@ _NODE = (
     ),
     ConfigKey(
         "broker.rack", Type.STRING, "",
-        "Where the broker stands (a rack, a zone, a host): replicas are spread over the racks.",
+        "The location of the broker (a rack, a zone, a host). Replicas are spread over the racks.",
     ),
     ConfigKey(
         "log.dirs", Type.LIST, "/tmp/stele-logs",
-        "The directories that hold partitions.",
+        "The directories of the partitions.",
     ),
     ConfigKey(
         "metadata.log.dir", Type.STRING, "",
-        "The directory of the metadata log; the first of log.dirs when empty.",
+        "The directory of the metadata log. If empty, the first of log.dirs.",
     ),
     # How it is reached.
     ConfigKey(
         "listeners", Type.LIST, "PLAINTEXT://127.0.0.1:9092",
-        "Where a broker serves the Kafka protocol: NAME://host:port. An empty host is 127.0.0.1 "
-        "(Kafka: all interfaces), port 0 a free one.",
+        "The addresses at which a broker serves the Kafka protocol: NAME://host:port. An empty "
+        "host is 127.0.0.1 (Kafka: all interfaces). Port 0 is any free port.",
     ),
     ConfigKey(
         "advertised.listeners", Type.LIST, "",
-        "The addresses told to clients, by listener name; those of listeners when empty.",
+        "The addresses that clients get, by listener name. If empty, those of listeners.",
     ),
     ConfigKey(
         "grpc.listeners", Type.LIST, "PLAINTEXT://127.0.0.1:9192",
-        "Where a broker serves gRPC, under the same names as listeners.",
+        "The addresses at which a broker serves gRPC, under the same names as listeners.",
     ),
     ConfigKey(
         "grpc.advertised.listeners", Type.LIST, "",
-        "The gRPC addresses told to those who came in over the Kafka listener of that name; "
-        "those of grpc.listeners when empty.",
+        "The gRPC addresses for clients of the Kafka listener with the same name. If empty, those "
+        "of grpc.listeners.",
     ),
     ConfigKey(
         "inter.broker.listener.name", Type.STRING, "",
-        "The listener that brokers and controllers use towards brokers; the first when empty.",
+        "The listener that brokers and controllers use to reach brokers. If empty, the first one.",
     ),
     ConfigKey(
         "listener.security.protocol.map", Type.LIST,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener: NAME:PROTOCOL. Only PLAINTEXT is built: no node "
-        "starts with a listener that is mapped to another, nor with one that is not mapped and "
-        "has SSL, TLS or SASL in its name. All other names are PLAINTEXT (Kafka: must be mapped).",
+        "The security protocol of each listener: NAME:PROTOCOL. Only PLAINTEXT is built. A node "
+        "does not start if a listener is mapped to another protocol, or is not mapped and has "
+        "SSL, TLS or SASL in its name. All other names are PLAINTEXT (Kafka: must be mapped).",
     ),
     ConfigKey(
         "controller.listener", Type.STRING, "127.0.0.1:9093",
-        "Where a controller serves gRPC: host:port.",
+        "The host:port at which a controller serves gRPC.",
     ),
     ConfigKey(
         "controller.advertised.listener", Type.STRING, "",
-        "Where the other nodes reach this controller: host:port. When empty, its entry in "
+        "The host:port at which the other nodes reach this controller. If empty, its entry in "
         "controller.quorum.voters, or else controller.listener.",
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers", Type.LIST, "",
-        "Controllers to ask who leads the quorum: host:port, some of those that vote now.",
+        "Controllers to ask for the quorum's leader: the host:port of some of the current voters.",
     ),
     ConfigKey(
         "controller.quorum.voters", Type.LIST, "",
-        "The first voters of a new quorum: id@host:port, the same on every node. When they have "
-        "changed since, the metadata log says who votes. Empty: stele format says who begins.",
+        "The first voters of a new quorum: id@host:port, the same on every node. Once they have "
+        "changed, the metadata log decides. If empty, an option of stele format sets the first "
+        "voters.",
     ),
     ConfigKey(
         "metrics.listener", Type.STRING, "127.0.0.1:9404",
-        "Where /metrics is served: host:port; nowhere when empty.",
+        "The host:port at which /metrics is served. If empty, it is not served.",
     ),
     # Connections and requests.
     ConfigKey(
         "max.connections.per.ip.overrides", Type.LIST, "",
-        "Other limits for some addresses, as ADDRESS:COUNT; host names are not looked up.",
+        "Other limits for some addresses: ADDRESS:COUNT. Host names are not looked up.",
     ),
     # Topics.
     NUM_PARTITIONS,
@@ -167,7 +168,7 @@ def _coarser_synonyms(key: ConfigKey) -> Iterable[ConfigKey]:
     for name, factor in key.coarser:
         unit = name.rpartition(".")[2]
         yield ConfigKey(
-            name, Type.INT, "", f"{key.synonym} in {unit}; a finer spelling wins over it.",
+            name, Type.INT, "", f"{key.synonym} in {unit}. A key with a finer unit has precedence.",
             minimum=None if key.minimum is None else min(key.minimum, 1),
             maximum=LONG_MAX // factor if LONG_MAX // factor < INT_MAX else None,
         )  # fmt: skip

@@ -23,18 +23,18 @@ class NodeSettings:
     # Who this node is.
     node_id = integer(
         None,
-        "This node's number, unique in the cluster.",
+        "The number of this node, unique in the cluster.",
         minimum=0,
     )
     cluster_id = string(
         "",
-        "The cluster this node belongs to. When set, a directory of another cluster is refused; "
-        "else the directory's own id counts.",
+        "The cluster to which this node belongs. If it is set, a directory of another cluster is "
+        "refused. Otherwise the directory's own id counts.",
     )
     # Connections and requests.
     socket_request_max_bytes = integer(
         104857600,
-        "The largest request; a connection that sends a larger one is closed.",
+        "The largest request in bytes. A connection that sends a larger one is closed.",
         minimum=1,
     )
     queued_max_requests = integer(
@@ -45,67 +45,67 @@ class NodeSettings:
     )
     queued_max_request_bytes = long(
         268435456,
-        "How many bytes the requests and answers of all connections may take together before only "
-        "those connections are read from that hold little; -1: no limit, which is Kafka's default.",
+        "How many bytes the requests and answers of all connections may use together. Above it "
+        "only connections that use little are read. -1: no limit, which is Kafka's default.",
         minimum=-1,
     )
     max_connections = integer(
         2147483647,
-        "So many connections of the Kafka protocol at most; others are closed at once. Brokers may "
-        "still connect where they have a listener of their own: a client's connection makes way. "
+        "The most connections of the Kafka protocol. Others are closed at once. Brokers with "
+        "their own listener may still connect: a client's connection makes way. "
         "listener.name.NAME.max.connections limits one listener.",
         minimum=0,
     )
     max_connections_per_ip = integer(
         2147483647,
-        "So many connections of the Kafka protocol from one address at most.",
+        "The most connections of the Kafka protocol from one address.",
         minimum=0,
     )
     connections_max_idle_ms = long(
         600000,
-        "How long a connection may be silent before it is closed; -1: for ever.",
+        "How long a connection may be silent before it is closed. -1: for ever.",
         minimum=-1,
     )
     fetch_max_bytes = integer(
         57671680,
-        "The most bytes one answer to a client's fetch holds.",
+        "The most bytes of one answer to a client's fetch.",
         minimum=1024,
     )
     max_request_partition_size_limit = integer(
         2000,
-        "The most partitions that one answer to DescribeTopicPartitions holds.",
+        "The most partitions in one answer to DescribeTopicPartitions.",
         minimum=1,
     )
     # The quorum.
     controller_quorum_election_timeout_ms = integer(
         1000,
-        "How long a candidate waits for votes, and a voter without leader for one to appear.",
+        "How long a candidate waits for votes, and a voter without a leader for a leader.",
         minimum=1,
     )
     controller_quorum_fetch_timeout_ms = integer(
         2000,
-        "How long a voter does without an answer of the leader before it seeks election, and a "
-        "leader without fetches of a majority before it resigns.",
+        "How long a voter waits for an answer of the leader before it begins an election, and a "
+        "leader for fetches of a majority before it resigns.",
         minimum=1,
     )
     controller_quorum_election_backoff_max_ms = integer(
         1000,
-        "The longest random pause after an election without winner.",
+        "The longest random pause after an election without a winner.",
         minimum=0,
     )
     controller_quorum_request_timeout_ms = integer(
         2000,
-        "How long an answer of another node of the control plane is awaited.",
+        "How long a node waits for an answer of another node of the control plane.",
         minimum=1,
     )
     metadata_log_max_record_bytes_between_snapshots = long(
         20971520,
-        "After how many bytes of metadata records a snapshot is written.",
+        "After how many bytes of new metadata records a snapshot is written.",
         minimum=1,
     )
     metadata_log_max_snapshot_interval_ms = long(
         3600000,
-        "After how long a snapshot is written if there is anything new; 0: only by bytes.",
+        "After how long a snapshot is written if there are new records. 0: never by time.",
         minimum=0,
     )
     # Brokers and controllers.
@@ -116,13 +116,13 @@ class NodeSettings:
     )
     broker_session_timeout_ms = integer(
         9000,
-        "How long a silent broker counts as alive. One whose process ended is noticed at once.",
+        "How long a silent broker counts as alive. The end of its process is noticed at once.",
         minimum=1,
     )
     initial_broker_registration_timeout_ms = integer(
         60000,
-        "How long a broker goes on asking to be registered while another process holds its id;"
-        " then it stops.",
+        "How long a broker repeats its registration while another process has its id. Then it "
+        "stops.",
         minimum=1,
     )
     controlled_shutdown_enable = boolean(
@@ -131,28 +131,29 @@ class NodeSettings:
     )
     auto_leader_rebalance_enable = boolean(
         True,
-        "Whether leadership returns by itself to the preferred (first) replicas.",
+        "Whether leadership returns to the preferred (first) replicas by itself.",
     )
     leader_imbalance_check_interval_seconds = long(
         300,
-        "How often the controller looks for partitions led by another than the preferred replica.",
+        "How often the controller looks for partitions whose leader is not the preferred replica.",
         minimum=1,
     )
     leader_imbalance_per_broker_percentage = integer(
         10,
-        "The share of a broker's preferred partitions led elsewhere above which they return.",
+        "The share of a broker's preferred partitions, in percent, that other brokers may lead. "
+        "Above it, the broker gets their leadership back.",
         minimum=0,
         maximum=100,
     )
     # Topics.
     auto_create_topics_enable = boolean(
         True,
-        "Whether asking a broker for a topic that does not exist makes it.",
+        "Whether a topic is created when a client asks for its metadata and it does not exist.",
     )
     # Replication.
     replica_lag_time_max_ms = long(
         30000,
-        "How long a follower may lag behind the leader's end before it leaves the ISR.",
+        "How long a follower may be behind the leader's log end offset before it leaves the ISR.",
         minimum=1,
     )
     replica_fetch_max_bytes = integer(
@@ -177,30 +178,30 @@ class NodeSettings:
     )
     replica_socket_timeout_ms = integer(
         30000,
-        "How long a follower waits for a leader's answer before it connects anew.",
+        "How long a follower waits for a leader's answer before it connects again.",
         minimum=1,
     )
     replica_fetch_backoff_ms = integer(
         1000,
-        "How long a partition rests after an error in a follower's fetch.",
+        "How long a follower leaves a partition out of its fetches after an error.",
         minimum=0,
     )
     replica_high_watermark_checkpoint_interval_ms = integer(
         5000,
-        "How often high watermarks and recovery points are written to disk. What lies above them"
-        " is looked through after a crash.",
+        "How often high watermarks and recovery points are written to disk. After a crash "
+        "everything above them is checked.",
         minimum=1,
     )
     # The log.
     log_retention_check_interval_ms = long(
         300000,
-        "How often segments are looked through for those that may go.",
+        "How often segments are checked for those that retention may delete.",
         minimum=1,
     )
     log_flush_scheduler_interval_ms = long(
         1000,
-        "How often logs whose flush.messages is not 1 are looked through for those that flush.ms "
-        "wants on disk (Kafka's default: never).",
+        "How often the logs whose flush.messages is not 1 are checked for records older than "
+        "flush.ms that are not on disk (Kafka's default: never).",
         minimum=1,
     )
     producer_id_expiration_ms = integer(

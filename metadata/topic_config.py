@@ -12,8 +12,8 @@ from typing import Final
 from metadata.config_key import HOUR_MS, LONG_MAX, MINUTE_MS, ConfigKey, Value
 from metadata.setting import Setting, boolean, double, integer, long, string, strings
 
-_COMPACTED = "Accepted for topics that compaction would clean; compaction is not built."
-_TIERED = "Accepted as in Kafka while remote.storage.enable is false: it changes nothing then."
+_COMPACTED = "Accepted for topics that compaction would clean, but compaction is not built."
+_TIERED = "Accepted, as in Kafka, while remote.storage.enable is false. It has no effect then."
 _THROTTLED = (
     r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?",
     "* or a list of partition:broker, such as 0:1,0:2",
@@ -39,14 +39,16 @@ class TopicConfig:
     )
     compression_gzip_level = integer(
         -1,
-        "The level of compression.type=gzip. Accepted; batches are never compressed anew.",
+        "The level of compression.type=gzip. Accepted, but the broker never compresses batches "
+        "again.",
         allowed=("-1", *map(str, range(1, 10))),
         synonym="compression.gzip.level",
         is_inert=True,
     )
     compression_lz4_level = integer(
         9,
-        "The level of compression.type=lz4. Accepted; batches are never compressed anew.",
+        "The level of compression.type=lz4. Accepted, but the broker never compresses batches "
+        "again.",
         minimum=1,
         maximum=17,
         synonym="compression.lz4.level",
@@ -54,7 +56,7 @@ class TopicConfig:
     )
     compression_type = string(
         "producer",
-        "The codec on disk: what the producer chose. Batches are never compressed anew.",
+        "The codec on disk, which is the producer's. The broker never compresses batches again.",
         allowed=("producer",),
         synonym="compression.type",
         is_inert=True,
@@ -65,7 +67,8 @@ class TopicConfig:
     )
     compression_zstd_level = integer(
         3,
-        "The level of compression.type=zstd. Accepted; batches are never compressed anew.",
+        "The level of compression.type=zstd. Accepted, but the broker never compresses batches "
+        "again.",
         minimum=-131072,
         maximum=22,
         synonym="compression.zstd.level",
@@ -80,42 +83,44 @@ class TopicConfig:
     )
     file_delete_delay_ms = long(
         60000,
-        "How long a segment's files outlive it. Accepted; they go at once, since no read needs "
-        "them any more.",
+        "How long the files of a deleted segment are kept. Accepted, but they are removed at "
+        "once, since no read needs them.",
         minimum=0,
         synonym="log.segment.delete.delay.ms",
         is_inert=True,
     )
     flush_messages = long(
         1,
-        "A replica acknowledges only what is on disk when this is 1 (Kafka's default: never); a "
-        "larger number leaves flushing to the page cache until so many records have come.",
+        "After how many records a log is synced. With 1 a replica acknowledges only records that "
+        "are on disk (Kafka's default: never sync). With a larger number records in the page "
+        "cache count, too.",
         minimum=1,
         synonym="log.flush.interval.messages",
     )
     flush_ms = long(
         LONG_MAX,
-        "How long a record may stay in the page cache alone where flush.messages is not 1. Looked "
-        "after every log.flush.scheduler.interval.ms, which is no default of this key.",
+        "How long a record may be only in the page cache if flush.messages is not 1. Checked "
+        "every log.flush.scheduler.interval.ms, which is not a default of this key.",
         minimum=0,
         synonym="log.flush.interval.ms",
     )
     follower_replication_throttled_replicas = strings(
         "",
-        "The replicas that fetch at follower.replication.throttled.rate of their brokers at most "
+        "The replicas that fetch at most at their broker's follower.replication.throttled.rate "
         "while they are not in sync: partition:broker, or * for all.",
         pattern=_THROTTLED,
     )
     index_interval_bytes = integer(
         4096,
-        "How many bytes of log one entry of the offset index stands for.",
+        "How many bytes of the log there are between two entries of the offset index.",
         minimum=0,
         synonym="log.index.interval.bytes",
     )
     leader_replication_throttled_replicas = strings(
         "",
-        "The replicas whose brokers, as leaders, send at leader.replication.throttled.rate at most "
-        "to followers that are not in sync: partition:broker, or * for all.",
+        "The replicas whose brokers, as leaders, send at most at "
+        "leader.replication.throttled.rate to followers that are not in sync: partition:broker, "
+        "or * for all.",
         pattern=_THROTTLED,
     )
     local_retention_bytes = long(
@@ -141,20 +146,20 @@ class TopicConfig:
     )
     max_message_bytes = integer(
         1048588,
-        "The largest record batch that is accepted, in bytes as it is written.",
+        "The largest accepted record batch in bytes, as it is written (compressed).",
         minimum=0,
         synonym="message.max.bytes",
     )
     message_downconversion_enable = boolean(
         True,
-        "Accepted; as in Kafka since 4.0 nothing is converted to an older format.",
+        "Accepted, but as in Kafka since 4.0 nothing is converted to an older format.",
         synonym="log.message.downconversion.enable",
         is_inert=True,
     )
     message_format_version = string(
         "3.0-IV1",
-        "Accepted from tools older than Kafka 4.0, which has no such key; the format is always "
-        "that of version 2.",
+        "Accepted for tools older than Kafka 4.0, which no longer has this key. The format is "
+        "always version 2.",
         synonym="log.message.format.version",
         is_inert=True,
     )
@@ -172,7 +177,7 @@ class TopicConfig:
     )
     message_timestamp_type = string(
         "CreateTime",
-        "Whose time a record carries: the producer's or the leader's at the append.",
+        "The timestamp of a record: the producer's (CreateTime), or the leader's at the append.",
         allowed=("CreateTime", "LogAppendTime"),
         synonym="log.message.timestamp.type",
     )
@@ -193,15 +198,15 @@ class TopicConfig:
     )
     min_insync_replicas = integer(
         1,
-        "How many replicas must be in sync for acks=all to be accepted. In the cluster's state "
-        "from the first start, so that all brokers agree on it.",
+        "How many replicas must be in sync so that acks=all writes are accepted. The first start "
+        "writes it into the cluster's metadata, so that all brokers agree on it.",
         minimum=1,
         synonym="min.insync.replicas",
     )
     preallocate = boolean(
         False,
-        "Whether a segment's file gets its whole size when it is made. Accepted; files grow as "
-        "they are written.",
+        "Whether a segment's file gets its full size when it is created. Accepted, but files grow "
+        "as they are written.",
         synonym="log.preallocate",
         is_inert=True,
     )
@@ -223,47 +228,47 @@ class TopicConfig:
     )
     retention_bytes = long(
         -1,
-        "How large a partition may grow before its oldest segments are deleted; -1: unlimited.",
+        "How large a partition may grow before its oldest segments are deleted. -1: unlimited.",
         minimum=-1,
         synonym="log.retention.bytes",
     )
     retention_ms = long(
         168 * HOUR_MS,
-        "How long records are kept at least; -1: for ever.",
+        "How long records are kept at least. -1: for ever.",
         minimum=-1,
         synonym="log.retention.ms",
         coarser=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
     )
     segment_bytes = integer(
         1073741824,
-        "How large a segment file grows before the next one is begun.",
+        "How large a segment file grows before the next segment begins.",
         minimum=1024,
         synonym="log.segment.bytes",
     )
     segment_index_bytes = integer(
         10485760,
-        "How large a segment's index may grow before the next segment is begun.",
+        "How large a segment's index may grow before the next segment begins.",
         minimum=16,
         synonym="log.index.size.max.bytes",
     )
     segment_jitter_ms = long(
         0,
-        "By how much less than segment.ms a segment's time may be, so that not all roll at once. "
-        "It is the same on every replica (Kafka: random on each).",
+        "How much less than segment.ms the time of a segment may be, so that not all segments end "
+        "at once. It is the same on every replica of a partition (Kafka: random on each).",
         minimum=0,
         synonym="log.roll.jitter.ms",
         coarser=(("log.roll.jitter.hours", HOUR_MS),),
     )
     segment_ms = long(
         168 * HOUR_MS,
-        "How old a segment's first record may become before the next segment is begun.",
+        "How old a segment's first record may become before the next segment begins.",
         minimum=1,
         synonym="log.roll.ms",
         coarser=(("log.roll.hours", HOUR_MS),),
     )
     unclean_leader_election_enable = boolean(
         False,
-        "Whether a replica that may lack committed records may lead when no other can.",
+        "Whether a replica that may lack committed records may lead if no other replica can.",
         synonym="unclean.leader.election.enable",
     )
 

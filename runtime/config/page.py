@@ -11,21 +11,21 @@ _HEAD = """\
 
 <!-- Written by scripts/configuration-page from metadata/config_keys.py. Do not edit. -->
 
-A node reads `server.properties`, then environment variables, then `--set key=value`; later ones
-win. A variable is `STELE_` and the key in capitals with `_` for `.`: `STELE_LOG_RETENTION_HOURS`
-is `log.retention.hours`. A key that does not exist is reported with the nearest one that does.
-A key of Kafka's that is not built has no effect, and the log names it once. One that promises
-safety (`ssl.*`, `sasl.*`, `authorizer.class.name`, `super.users`, `principal.builder.class`,
-policies, tiered storage and the like) stops the start instead.
+A node reads `server.properties`, then environment variables, then `--set key=value`. Later values
+win. The variable of a key is `STELE_` and the key in capitals with `_` for `.`: that of
+`log.retention.hours` is `STELE_LOG_RETENTION_HOURS`. If a key does not exist, the log names the
+nearest one that does. A key of Kafka's that is not built has no effect, and the log names it once.
+But a key that promises safety (`ssl.*`, `sasl.*`, `authorizer.class.name`, `super.users`,
+`principal.builder.class`, policies, tiered storage and the like) stops the start.
 
-What is not set in the file can also be set in the running cluster, where the scope allows it:
+The running cluster can override these values, as far as the scope of a key allows:
 
 | scope | where it may be set |
 |---|---|
 | node | the file and its overrides; read when the node starts |
 | cluster | also dynamically, for all brokers or for a single one |
 | cluster only | also dynamically, but only for all brokers at once |
-| topic | on the topic, when it is made or later |
+| topic | on the topic, when it is created or later |
 
 The narrowest setting wins: topic, then broker, then cluster, then file, then default.
 Names and defaults are Apache Kafka's unless the description says otherwise.
