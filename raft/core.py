@@ -43,7 +43,7 @@ from raft.messages import (
 from raft.progress import Progress
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Call, HardState, Ready, Role, Status
-from raft.replica import InvariantError, Replica
+from raft.replica import InvariantError, RaftReplica
 from raft.roles import (
     NEVER,
     Candidate,
@@ -102,7 +102,7 @@ class RaftCore:
         if log.last_epoch > hard_state.epoch:
             # Records of an epoch can be durable before the epoch itself; no vote can.
             hard_state = HardState(log.last_epoch)
-        self._replica = Replica(local, voters, log, hard_state, timing, rng)
+        self._replica = RaftReplica(local, voters, log, hard_state, timing, rng)
         self._replica.snapshot = snapshot
         self._replica.bootstrap = tuple(bootstrap)
         self._replica.is_founder = is_founder

@@ -13,7 +13,7 @@ from raft.messages import (
     VoteResponse,
 )
 from raft.quorum import NO_DIRECTORY, ReplicaKey
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import (
     NEVER,
     Campaigner,
@@ -34,7 +34,9 @@ _log = logging.getLogger(__name__)
 # ------------------------------------------------------------------------------ requests
 
 
-def on_vote_request(replica: Replica, now: float, request_id: int, message: VoteRequest) -> None:
+def on_vote_request(
+    replica: RaftReplica, now: float, request_id: int, message: VoteRequest
+) -> None:
     """Any candidate may get the vote, even one that is no voter by this replica's log.
 
     This log may be behind. Example: a voter joins, and only a majority has its record; the new
@@ -56,7 +58,7 @@ def on_vote_request(replica: Replica, now: float, request_id: int, message: Vote
     replica.reply(request_id, VoteResponse(error, replica.known_leader, replica.epoch, granted))
 
 
-def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
+def _vote_error(replica: RaftReplica, candidate: ReplicaKey, message: VoteRequest) -> ErrorCode:
     """Whether this replica answers the request for a vote.
 
     A request that names this directory comes from a candidate for which this replica is a voter, so
@@ -75,7 +77,9 @@ def _vote_error(replica: Replica, candidate: ReplicaKey, message: VoteRequest) -
     return ErrorCode.NONE
 
 
-def _disturbs(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
+def _disturbs(
+    replica: RaftReplica, now: float, candidate: ReplicaKey, message: VoteRequest
+) -> bool:
     """Whether this is a pre-vote whose epoch must not be taken in.
 
     A removed voter does not hear of its removal from replicas that no longer count it, and may be
@@ -85,7 +89,7 @@ def _disturbs(replica: Replica, now: float, candidate: ReplicaKey, message: Vote
     return message.pre_vote and candidate not in replica.voters and _hears_a_leader(replica, now)
 
 
-def _vote(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
+def _vote(replica: RaftReplica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
     """Give the epoch's one vote, if it is free and the candidate's log is no worse."""
     if replica.voted is not None:
         return replica.voted == candidate
@@ -101,12 +105,12 @@ def _vote(replica: Replica, now: float, candidate: ReplicaKey, message: VoteRequ
     return True
 
 
-def _await_leader(replica: Replica, now: float, delay: float) -> None:
+def _await_leader(replica: RaftReplica, now: float, delay: float) -> None:
     if not isinstance(replica.state, Observer):  # which looks for one all the time
         replica.become_unattached(now, delay)
 
 
-def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
+def _would_vote(replica: RaftReplica, now: float, message: VoteRequest) -> bool:
     """Whether a vote would be given in the next epoch. Promises nothing (KIP-996).
 
     Not while this replica hears the leader: else a single voter that lost its connection would
@@ -124,7 +128,7 @@ def _would_vote(replica: Replica, now: float, message: VoteRequest) -> bool:
     return replica.log.is_up_to_date(*theirs)
 
 
-def _hears_a_leader(replica: Replica, now: float) -> bool:
+def _hears_a_leader(replica: RaftReplica, now: float) -> bool:
     """Whether this replica leads, or has no reason to doubt that its leader does."""
     state = replica.state
     if isinstance(state, Follower | Observer):
@@ -134,7 +138,7 @@ def _hears_a_leader(replica: Replica, now: float) -> bool:
     return replica.leading is not None
 
 
-def _defer(replica: Replica, now: float) -> None:
+def _defer(replica: RaftReplica, now: float) -> None:
     """Give the candidate that got our pre-vote the time to win."""
     state = replica.state
     if isinstance(state, Standby):
@@ -143,7 +147,7 @@ def _defer(replica: Replica, now: float) -> None:
 
 
 def on_begin_epoch_request(
-    replica: Replica, now: float, request_id: int, message: BeginQuorumEpochRequest
+    replica: RaftReplica, now: float, request_id: int, message: BeginQuorumEpochRequest
 ) -> None:
     asked = ReplicaKey(message.voter_id, message.voter_directory_id or NO_DIRECTORY)
     error = ErrorCode.NONE
@@ -157,7 +161,7 @@ def on_begin_epoch_request(
     replica.reply(request_id, response)
 
 
-def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> bool:
+def _accept_leader(replica: RaftReplica, now: float, leader_id: int, epoch: int) -> bool:
     if leader_id == replica.local.id:
         return False
     replica.observe(now, epoch, leader_id)
@@ -175,7 +179,7 @@ def _accept_leader(replica: Replica, now: float, leader_id: int, epoch: int) -> 
 
 
 def on_end_epoch_request(
-    replica: Replica, now: float, request_id: int, message: EndQuorumEpochRequest
+    replica: RaftReplica, now: float, request_id: int, message: EndQuorumEpochRequest
 ) -> None:
     error = ErrorCode.NONE
     if message.epoch < replica.epoch:
@@ -192,7 +196,7 @@ def on_end_epoch_request(
     replica.reply(request_id, response)
 
 
-def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ()) -> None:
+def leader_ended(replica: RaftReplica, now: float, successors: tuple[int, ...] = ()) -> None:
     """The leader of this epoch leads no more: stand for election, later if others are preferred."""
     known, replica.leader_gone = replica.leader_gone, True
     if known and not successors:
@@ -212,13 +216,13 @@ def leader_ended(replica: Replica, now: float, successors: tuple[int, ...] = ())
 # ---------------------------------------------------------------------------- contact
 
 
-def heard_from_leader(replica: Replica, now: float, state: Follower) -> None:
+def heard_from_leader(replica: RaftReplica, now: float, state: Follower) -> None:
     state.last_contact = now
     state.suspects = False
     state.stand_at = now + replica.timing.fetch_timeout_s
 
 
-def leader_unreachable(replica: Replica, now: float) -> None:
+def leader_unreachable(replica: RaftReplica, now: float) -> None:
     """The connection to the leader broke: unless it heals at once, ask for pre-votes."""
     state = replica.state
     if isinstance(state, Follower) and not state.suspects:
@@ -229,7 +233,7 @@ def leader_unreachable(replica: Replica, now: float) -> None:
 # ----------------------------------------------------------------------------- standing
 
 
-def ask_for_votes(replica: Replica, now: float, state: Campaigner) -> None:
+def ask_for_votes(replica: RaftReplica, now: float, state: Campaigner) -> None:
     """Call every voter that is due. A candidate's calls wait for its own vote to be durable."""
     for voter in state.asking.due(now):
         replica.call(
@@ -247,7 +251,7 @@ def ask_for_votes(replica: Replica, now: float, state: Campaigner) -> None:
         )
 
 
-def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResponse) -> None:
+def on_vote_response(replica: RaftReplica, now: float, voter: int, message: VoteResponse) -> None:
     _observe(replica, now, message)
     state = replica.state
     if isinstance(state, Campaigner):
@@ -262,7 +266,7 @@ def on_vote_response(replica: Replica, now: float, voter: int, message: VoteResp
 
 
 def _observe(
-    replica: Replica,
+    replica: RaftReplica,
     now: float,
     message: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse,
 ) -> None:
@@ -276,14 +280,14 @@ def _observe(
         replica.observe(now, message.epoch, message.leader_id)
 
 
-def on_vote_failed(replica: Replica, now: float, voter: int) -> None:
+def on_vote_failed(replica: RaftReplica, now: float, voter: int) -> None:
     state = replica.state
     if isinstance(state, Campaigner):
         state.asking.fail(voter, now, replica.timing)
         judge(replica, now)
 
 
-def judge(replica: Replica, now: float) -> None:
+def judge(replica: RaftReplica, now: float) -> None:
     """Draw the conclusion from the votes so far."""
     match replica.state:
         case Prospective() as state:
@@ -292,14 +296,14 @@ def judge(replica: Replica, now: float) -> None:
             _judge_vote(replica, now, state)
 
 
-def _judge_pre_vote(replica: Replica, now: float, state: Prospective) -> None:
+def _judge_pre_vote(replica: RaftReplica, now: float, state: Prospective) -> None:
     if state.tally.won:
         replica.become_candidate(now)
     elif state.tally.lost or state.asking.exhausted or now >= state.give_up_at:
         _give_up(replica, now, state)
 
 
-def _judge_vote(replica: Replica, now: float, state: Candidate) -> None:
+def _judge_vote(replica: RaftReplica, now: float, state: Candidate) -> None:
     if state.tally.won:
         replica.become_leader(now, sorted(state.tally.granted))
     elif now >= stand_at(replica, state.stand_again_at):
@@ -312,12 +316,12 @@ def _judge_vote(replica: Replica, now: float, state: Candidate) -> None:
         state.stand_again_at = min(state.stand_again_at, now + backoff + patience(replica))
 
 
-def _stalled(replica: Replica, state: Candidate) -> bool:
+def _stalled(replica: RaftReplica, state: Candidate) -> bool:
     """Every voter answered or is out of reach, and no majority granted: stop waiting."""
     return replica.promises_durable and state.asking.exhausted
 
 
-def _give_up(replica: Replica, now: float, state: Prospective) -> None:
+def _give_up(replica: RaftReplica, now: float, state: Prospective) -> None:
     if replica.leader_id is not None and not replica.leader_gone:
         replica.return_to_leader(now, state.last_contact)
     else:
@@ -325,7 +329,7 @@ def _give_up(replica: Replica, now: float, state: Prospective) -> None:
         replica.become_unattached(now, replica.timing.election_backoff(replica.losses, replica.rng))
 
 
-def stand_at(replica: Replica, due_at: float) -> float:
+def stand_at(replica: RaftReplica, due_at: float) -> float:
     """When a replica whose time has come stands: not while its epoch or vote is being written.
 
     Nobody would hear of the candidacy before the disk has it. If the replica gave up an epoch that
@@ -335,7 +339,7 @@ def stand_at(replica: Replica, due_at: float) -> float:
     return due_at if replica.promises_durable else NEVER
 
 
-def promise_kept(replica: Replica) -> None:
+def promise_kept(replica: RaftReplica) -> None:
     """The disk has the last epoch and vote. Only now do others hear of them, so only now do
     election timeouts begin.
 
@@ -348,13 +352,13 @@ def promise_kept(replica: Replica) -> None:
             state.stand_at += replica.sync_took_s
 
 
-def patience(replica: Replica) -> float:
+def patience(replica: RaftReplica) -> float:
     """The time that another replica's disk may take, estimated by this disk's last sync. It is
     bounded, because one stall says nothing about the next election."""
     return min(2 * replica.sync_took_s, 2 * replica.timing.election_timeout_s)
 
 
-def count_own_vote(replica: Replica, now: float) -> None:
+def count_own_vote(replica: RaftReplica, now: float) -> None:
     """A candidate's own vote counts once it would survive a crash."""
     state = replica.state
     if isinstance(state, Candidate) and replica.promises_durable:
@@ -362,7 +366,7 @@ def count_own_vote(replica: Replica, now: float) -> None:
         judge(replica, now)
 
 
-def tick(replica: Replica, now: float) -> None:
+def tick(replica: RaftReplica, now: float) -> None:
     """Take the steps of a voter that are due."""
     state = replica.state
     if isinstance(state, Standby) and now >= stand_at(replica, state.stand_at):
@@ -377,7 +381,7 @@ def tick(replica: Replica, now: float) -> None:
         replica.become_resigned(now)
 
 
-def check_quorum_at(replica: Replica, state: Leader) -> float:
+def check_quorum_at(replica: RaftReplica, state: Leader) -> float:
     """When the leader has to resign unless a majority fetches. A fetch proves that its sender has
     written and synced the last answer."""
     heard_at = state.quorum_heard_at(replica.voters)
@@ -387,14 +391,14 @@ def check_quorum_at(replica: Replica, state: Leader) -> float:
 # ------------------------------------------------------------------- announcing an epoch
 
 
-def announce_end(replica: Replica, now: float, state: Resigned) -> None:
+def announce_end(replica: RaftReplica, now: float, state: Resigned) -> None:
     """Tell voters of the end of the epoch."""
     for voter in state.asking.due(now):
         request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
         replica.call(voter, request)
 
 
-def announce_begin(replica: Replica, now: float, state: Leader) -> None:
+def announce_begin(replica: RaftReplica, now: float, state: Leader) -> None:
     """Tell those voters of the epoch that do not fetch in it."""
     for voter, progress in state.progress.items():
         if progress.begin_at > now:
@@ -414,12 +418,12 @@ def announce_begin(replica: Replica, now: float, state: Leader) -> None:
             progress.begin_at = _silent_at(replica, progress.last_contact)
 
 
-def _silent_at(replica: Replica, last_contact: float) -> float:
+def _silent_at(replica: RaftReplica, last_contact: float) -> float:
     return last_contact + replica.timing.fetch_timeout_s / 2
 
 
 def on_announced(
-    replica: Replica,
+    replica: RaftReplica,
     now: float,
     voter: int,
     message: BeginQuorumEpochResponse | EndQuorumEpochResponse | None,

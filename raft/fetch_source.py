@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from raft import election
 from raft.messages import FetchResponse, FetchSnapshotResponse
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import Fetching, Follower, Observer
 
 MAX_DOWNLOAD_FAILURES = 3  # in a row, until the leader is asked again what is to be fetched
 
 
-def heard(replica: Replica, now: float) -> None:
+def heard(replica: RaftReplica, now: float) -> None:
     """The leader answered."""
     match replica.state:
         case Follower() as state:
@@ -21,7 +21,7 @@ def heard(replica: Replica, now: float) -> None:
             state.doubt_at = now + replica.timing.fetch_timeout_s
 
 
-def unreachable(replica: Replica, now: float, target: int) -> None:
+def unreachable(replica: RaftReplica, now: float, target: int) -> None:
     """A fetch from ``target`` got no answer."""
     fetching = replica.fetching
     if fetching is None:
@@ -34,7 +34,7 @@ def unreachable(replica: Replica, now: float, target: int) -> None:
 
 
 def refused(
-    replica: Replica,
+    replica: RaftReplica,
     now: float,
     fetching: Fetching,
     sender: int,
@@ -54,7 +54,7 @@ def refused(
         _ask_next_voter(replica, sender)
 
 
-def _ask_next_voter(replica: Replica, after: int) -> None:
+def _ask_next_voter(replica: RaftReplica, after: int) -> None:
     """An observer asks other nodes; a voter waits for its leader, or stands for election."""
     if isinstance(replica.state, Observer):
         nodes = replica.whom_to_ask
@@ -62,7 +62,7 @@ def _ask_next_voter(replica: Replica, after: int) -> None:
         replica.state.fetching.target = nodes[position % len(nodes)]
 
 
-def tick(replica: Replica, now: float) -> None:
+def tick(replica: RaftReplica, now: float) -> None:
     """An observer that has not heard its leader for too long forgets it."""
     state = replica.state
     if isinstance(state, Observer) and now >= state.doubt_at:

@@ -6,14 +6,14 @@ import logging
 
 from raft import fetch_source, snapshots
 from raft.messages import Batch, EpochEnd, FetchRequest, FetchResponse
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import NEVER, Fetching, Follower, Unattached
 from stele.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
 
-def fetch_at(replica: Replica, fetching: Fetching) -> float:
+def fetch_at(replica: RaftReplica, fetching: Fetching) -> float:
     """When the next fetch is due: never while one is out, nor before the log is durable."""
     if fetching.request_id is not None:
         return NEVER
@@ -24,7 +24,7 @@ def fetch_at(replica: Replica, fetching: Fetching) -> float:
     return fetching.retry_at
 
 
-def fetch(replica: Replica, now: float, fetching: Fetching) -> None:
+def fetch(replica: RaftReplica, now: float, fetching: Fetching) -> None:
     """Send the next fetch if it is due. It acknowledges the whole log, so that must be durable."""
     if now < fetch_at(replica, fetching):
         return
@@ -37,7 +37,7 @@ def fetch(replica: Replica, now: float, fetching: Fetching) -> None:
     fetching.request_id = replica.call(fetching.target, _request(replica, max_wait_ms))
 
 
-def ask_for_leader(replica: Replica, state: Unattached) -> None:
+def ask_for_leader(replica: RaftReplica, state: Unattached) -> None:
     """A voter that has stood in vain asks a node that is no voter by its log, once before it stands
     again (KIP-853).
 
@@ -53,7 +53,7 @@ def ask_for_leader(replica: Replica, state: Unattached) -> None:
     replica.call(others[replica.losses % len(others)], _request(replica, max_wait_ms=0))
 
 
-def _request(replica: Replica, max_wait_ms: int) -> FetchRequest:
+def _request(replica: RaftReplica, max_wait_ms: int) -> FetchRequest:
     return FetchRequest(
         replica_id=replica.local.id,
         replica_directory_id=replica.local.directory_id,
@@ -66,7 +66,7 @@ def _request(replica: Replica, max_wait_ms: int) -> FetchRequest:
     )
 
 
-def on_response(replica: Replica, now: float, sender: int, message: FetchResponse) -> None:
+def on_response(replica: RaftReplica, now: float, sender: int, message: FetchResponse) -> None:
     news = replica.observe(now, message.epoch, message.leader_id)
     fetching, leader_id = replica.fetching, replica.leader_id
     if fetching is None or (news and leader_id is not None):
@@ -85,7 +85,7 @@ def on_response(replica: Replica, now: float, sender: int, message: FetchRespons
         fetching.failed(now, replica.timing)
 
 
-def _take_in(replica: Replica, fetching: Fetching, message: FetchResponse) -> bool:
+def _take_in(replica: RaftReplica, fetching: Fetching, message: FetchResponse) -> bool:
     """Truncate or append as the leader says; False when what it says does not fit this log."""
     if message.snapshot is not None:
         return snapshots.begin(replica, fetching, message.snapshot)
@@ -98,7 +98,7 @@ def _take_in(replica: Replica, fetching: Fetching, message: FetchResponse) -> bo
     return True
 
 
-def _truncate(replica: Replica, diverging: EpochEnd) -> bool:
+def _truncate(replica: RaftReplica, diverging: EpochEnd) -> bool:
     """Cut to the end of the greatest epoch that both logs have, as far as this step knows it."""
     own = replica.log.end_offset_for(diverging.epoch)
     offset = own.end_offset
@@ -112,7 +112,7 @@ def _truncate(replica: Replica, diverging: EpochEnd) -> bool:
     return True
 
 
-def _fits(replica: Replica, batches: tuple[Batch, ...]) -> bool:
+def _fits(replica: RaftReplica, batches: tuple[Batch, ...]) -> bool:
     offset, epoch = replica.log.end_offset, replica.log.last_epoch
     for batch in batches:
         if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch:

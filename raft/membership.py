@@ -29,7 +29,7 @@ from raft import replication
 from raft.messages import Batch, VotersChange
 from raft.progress import Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import NEVER, Adding, Candidate, Follower, Leader, Observer, Unattached
 from raft.voter_history import NO_RECORD
 from stele.errors import ErrorCode
@@ -72,7 +72,9 @@ class Refusal:
 # ------------------------------------------------------------------------- what is refused
 
 
-def refusal(replica: Replica, now: float, change: VoterChange, *, has_room: bool) -> Refusal | None:
+def refusal(
+    replica: RaftReplica, now: float, change: VoterChange, *, has_room: bool
+) -> Refusal | None:
     """Why ``change`` cannot begin now; None when it can, or is true already (an UpdateVoter)."""
     state = replica.leading
     if state is None:
@@ -85,7 +87,7 @@ def refusal(replica: Replica, now: float, change: VoterChange, *, has_room: bool
     return _refused_change(replica, state, now, change)
 
 
-def _refused_now(replica: Replica, state: Leader) -> Refusal | None:
+def _refused_now(replica: RaftReplica, state: Leader) -> Refusal | None:
     """A refusal that passes: ask again."""
     if state.transfer is not None:
         message = f"leadership is being handed to voter {state.transfer.to}; ask the next leader"
@@ -103,7 +105,7 @@ def _refused_now(replica: Replica, state: Leader) -> Refusal | None:
 
 
 def _refused_change(
-    replica: Replica, state: Leader, now: float, change: VoterChange
+    replica: RaftReplica, state: Leader, now: float, change: VoterChange
 ) -> Refusal | None:
     match change:
         case AddVoter(voter):
@@ -114,7 +116,7 @@ def _refused_change(
             return _refused_update(replica, state, voter)
 
 
-def _refused_add(replica: Replica, voter: Voter) -> Refusal | None:
+def _refused_add(replica: RaftReplica, voter: Voter) -> Refusal | None:
     if voter.key.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a new voter needs a directory id")
     if replica.voters.get(voter.id) is not None:
@@ -123,7 +125,9 @@ def _refused_add(replica: Replica, voter: Voter) -> Refusal | None:
     return None
 
 
-def _refused_remove(replica: Replica, state: Leader, now: float, key: ReplicaKey) -> Refusal | None:
+def _refused_remove(
+    replica: RaftReplica, state: Leader, now: float, key: ReplicaKey
+) -> Refusal | None:
     if key not in replica.voters:
         return _not_found(replica, key)
     if len(replica.voters) == 1:
@@ -137,7 +141,7 @@ def _refused_remove(replica: Replica, state: Leader, now: float, key: ReplicaKey
     return None
 
 
-def _is_heard(replica: Replica, state: Leader, now: float, voter: int) -> bool:
+def _is_heard(replica: RaftReplica, state: Leader, now: float, voter: int) -> bool:
     progress = state.progress.get(voter)
     if progress is None:
         return voter == replica.local.id
@@ -145,7 +149,7 @@ def _is_heard(replica: Replica, state: Leader, now: float, voter: int) -> bool:
     return progress.has_fetched and silence_s <= replica.timing.fetch_timeout_s
 
 
-def _refused_update(replica: Replica, state: Leader, voter: Voter) -> Refusal | None:
+def _refused_update(replica: RaftReplica, state: Leader, voter: Voter) -> Refusal | None:
     if voter.key.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "an update needs the voter's directory id")
     progress = state.progress.get(voter.id)
@@ -155,7 +159,7 @@ def _refused_update(replica: Replica, state: Leader, voter: Voter) -> Refusal | 
     return None
 
 
-def _not_found(replica: Replica, key: ReplicaKey) -> Refusal:
+def _not_found(replica: RaftReplica, key: ReplicaKey) -> Refusal:
     known = replica.voters.get(key.id)
     if known is None:
         message = f"node {key.id} is no voter; the voters are {list(replica.voters.ids)}"
@@ -170,7 +174,7 @@ def _not_found(replica: Replica, key: ReplicaKey) -> Refusal:
 # ------------------------------------------------------------------------ the leader's changes
 
 
-def begin(replica: Replica, now: float, change: VoterChange, *, has_room: bool) -> None:
+def begin(replica: RaftReplica, now: float, change: VoterChange, *, has_room: bool) -> None:
     """Begin a change that is not refused. Raises ValueError for one that is."""
     if (refused := refusal(replica, now, change, has_room=has_room)) is not None:
         raise ValueError(refused.message)
@@ -186,7 +190,7 @@ def begin(replica: Replica, now: float, change: VoterChange, *, has_room: bool) 
             _append(replica, now, state, replica.voters.with_voter(voter))
 
 
-def _append(replica: Replica, now: float, state: Leader, voters: VoterSet) -> None:
+def _append(replica: RaftReplica, now: float, state: Leader, voters: VoterSet) -> None:
     """Make ``voters`` the quorum, unless they are, and count by them from here on.
 
     Without room for that nothing happens, and ``advance`` will come again.
@@ -208,7 +212,7 @@ def _append(replica: Replica, now: float, state: Leader, voters: VoterSet) -> No
     replication.answer_parked(replica, state)
 
 
-def advance(replica: Replica, now: float, state: Leader) -> None:
+def advance(replica: RaftReplica, now: float, state: Leader) -> None:
     """Do what a leader does by itself: the first record, learning, adding who has caught up, and
     resigning when it is no voter any more."""
     if not replica.is_voter and not replica.voters_pending:
@@ -228,12 +232,12 @@ def advance(replica: Replica, now: float, state: Leader) -> None:
             _add_if_caught_up(replica, now, state, state.adding)
 
 
-def _is_established(replica: Replica, state: Leader) -> bool:
+def _is_established(replica: RaftReplica, state: Leader) -> bool:
     """Whether a record of this leader's own epoch is committed."""
     return replica.high_watermark > state.start_offset
 
 
-def _learned(replica: Replica, state: Leader) -> VoterSet:
+def _learned(replica: RaftReplica, state: Leader) -> VoterSet:
     """The voters, with the directory ids that were unknown and are known by now."""
     voters = replica.voters
     for voter in voters.voters:
@@ -244,7 +248,7 @@ def _learned(replica: Replica, state: Leader) -> VoterSet:
     return voters
 
 
-def _add_if_caught_up(replica: Replica, now: float, state: Leader, adding: Adding) -> None:
+def _add_if_caught_up(replica: RaftReplica, now: float, state: Leader, adding: Adding) -> None:
     """Let a voter to be catch up in rounds, each to the log's end at its begin, until a round is
     short (Ongaro, §4.2.1).
 
@@ -264,7 +268,7 @@ def _add_if_caught_up(replica: Replica, now: float, state: Leader, adding: Addin
         adding.round_end_offset, adding.round_began_at = end_offset, now
 
 
-def minds_room(replica: Replica) -> bool:
+def minds_room(replica: RaftReplica) -> bool:
     """Whether the next event may have this replica change the voters by itself.
 
     It leads, or may be elected, and somebody is to be added or there is something to learn.
@@ -286,13 +290,13 @@ def give_up_at(state: Leader) -> float:
 # -------------------------------------------------------------------------- everybody's role
 
 
-def settle_role(replica: Replica, now: float) -> None:
+def settle_role(replica: RaftReplica, now: float) -> None:
     """Become a voter or an observer, as the latest set says.
 
     A replica in the set takes part at once: it may be needed to commit that very record. A replica
     that is not in the set takes part until it knows that the set is committed: see
-    ``Replica.may_stand``. Neither matters for safety: candidates and leaders decide whose votes and
-    acknowledgements count.
+    ``RaftReplica.may_stand``. Neither matters for safety: candidates and leaders decide whose votes
+    and acknowledgements count.
     """
     match replica.state:
         case Observer(last_contact=last_contact) if replica.may_stand:

@@ -12,12 +12,12 @@ a BeginQuorumEpoch, which tells a voter nothing new; its answer belongs to this 
 from __future__ import annotations
 
 from raft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import NEVER, Asking, Leader, ReadRound
 from stele.errors import ErrorCode
 
 
-def begin(replica: Replica, now: float, state: Leader) -> int:
+def begin(replica: RaftReplica, now: float, state: Leader) -> int:
     """Ask for a confirmation; the number that ``confirmed`` reaches once it is there.
 
     A round that is under way began too early for this read: it waits for the next one.
@@ -31,11 +31,11 @@ def begin(replica: Replica, now: float, state: Leader) -> int:
     return reads.wanted
 
 
-def _new_round(replica: Replica, now: float) -> ReadRound:
+def _new_round(replica: RaftReplica, now: float) -> ReadRound:
     return ReadRound(Asking.all(replica.voters.others(replica.local.id), now))
 
 
-def advance(replica: Replica, now: float, state: Leader) -> None:
+def advance(replica: RaftReplica, now: float, state: Leader) -> None:
     """End the round that a majority has answered, begin the next, and ask whom it is time to."""
     reads = state.reads
     while reads.round is not None and _is_confirmed(replica, reads.round):
@@ -45,14 +45,14 @@ def advance(replica: Replica, now: float, state: Leader) -> None:
         _ask(replica, now, reads.round)
 
 
-def _is_confirmed(replica: Replica, current: ReadRound) -> bool:
+def _is_confirmed(replica: RaftReplica, current: ReadRound) -> bool:
     """Whether a majority of the present voters has answered. Any set that could elect another
     leader differs from this one by one voter at most."""
     heard = {*current.asking.answered, replica.local.id}
     return sum(voter in heard for voter in replica.voters.ids) >= replica.voters.majority
 
 
-def _ask(replica: Replica, now: float, current: ReadRound) -> None:
+def _ask(replica: RaftReplica, now: float, current: ReadRound) -> None:
     for voter in replica.voters.others(replica.local.id):
         current.asking.due_at.setdefault(voter, now)  # it has joined since the round began
     for voter in current.asking.due(now):
@@ -68,7 +68,7 @@ def _ask(replica: Replica, now: float, current: ReadRound) -> None:
 
 
 def on_answer(
-    replica: Replica, now: float, request_id: int, message: BeginQuorumEpochResponse | None
+    replica: RaftReplica, now: float, request_id: int, message: BeginQuorumEpochResponse | None
 ) -> None:
     """A voter answered one of these calls, or could not be reached (``None``)."""
     state = replica.leading

@@ -46,7 +46,7 @@ class InvariantError(SteleError):
     """An event that Raft rules out. The replica must stop: going on may lose data."""
 
 
-class Replica:
+class RaftReplica:
     """The state that all roles share, the role's own, and the work that has piled up."""
 
     def __init__(

@@ -6,14 +6,16 @@ from raft.messages import EpochEnd, FetchRequest, FetchResponse, SnapshotId
 from raft.progress import ParkedFetch, Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey
 from raft.ready import ReadRange
-from raft.replica import InvariantError, Replica
+from raft.replica import InvariantError, RaftReplica
 from raft.roles import Leader
 from stele.errors import ErrorCode
 
 OBSERVER_SESSION_S = 300.0  # an observer that has not fetched for so long is forgotten
 
 
-def on_fetch_request(replica: Replica, now: float, request_id: int, message: FetchRequest) -> None:
+def on_fetch_request(
+    replica: RaftReplica, now: float, request_id: int, message: FetchRequest
+) -> None:
     state = replica.leading
     if message.epoch < replica.epoch:
         replica.refuse_fetch(request_id, ErrorCode.FENCED_LEADER_EPOCH)
@@ -28,7 +30,7 @@ def on_fetch_request(replica: Replica, now: float, request_id: int, message: Fet
 
 
 def _serve_fetch(
-    replica: Replica, now: float, state: Leader, request_id: int, message: FetchRequest
+    replica: RaftReplica, now: float, state: Leader, request_id: int, message: FetchRequest
 ) -> None:
     for stale in state.parking.take_replaced(message.replica_id, message.replica_directory_id):
         _answer(replica, stale.request_id, stale.message)
@@ -57,7 +59,7 @@ def _serve_fetch(
     expire_parked(replica, now, state)
 
 
-def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) -> Progress:
+def progress_of(replica: RaftReplica, now: float, state: Leader, key: ReplicaKey) -> Progress:
     """The leader's knowledge of the replica that sent a request.
 
     If the record of the voters does not name a voter's directory, the first directory that fetches
@@ -74,7 +76,7 @@ def progress_of(replica: Replica, now: float, state: Leader, key: ReplicaKey) ->
 
 
 def _divergence(
-    replica: Replica, message: FetchRequest
+    replica: RaftReplica, message: FetchRequest
 ) -> tuple[EpochEnd | None, SnapshotId | None]:
     """The divergence of the fetcher's log (KIP-595), or the snapshot that it needs (KIP-630).
 
@@ -92,13 +94,13 @@ def _divergence(
     return None, replica.snapshot
 
 
-def answer_parked(replica: Replica, state: Leader) -> None:
+def answer_parked(replica: RaftReplica, state: Leader) -> None:
     """Advance the high watermark, and answer every fetch for which there is news."""
     for fetch in replica.commit(state):
         _answer(replica, fetch.request_id, fetch.message)
 
 
-def expire_parked(replica: Replica, now: float, state: Leader) -> None:
+def expire_parked(replica: RaftReplica, now: float, state: Leader) -> None:
     for fetch in state.parking.take_expired(now):
         _answer(replica, fetch.request_id, fetch.message)
 
@@ -113,7 +115,7 @@ def forget_observers(now: float, state: Leader) -> None:
         del state.observers[key]
 
 
-def _answer(replica: Replica, request_id: int, message: FetchRequest) -> None:
+def _answer(replica: RaftReplica, request_id: int, message: FetchRequest) -> None:
     read = None
     if message.fetch_offset < replica.log.end_offset:
         read = ReadRange(message.fetch_offset, message.max_bytes)
@@ -127,7 +129,7 @@ def _answer(replica: Replica, request_id: int, message: FetchRequest) -> None:
     replica.reply(request_id, response, read)
 
 
-def tick(replica: Replica, now: float) -> None:
+def tick(replica: RaftReplica, now: float) -> None:
     """Take the steps of a leader that are due."""
     if (state := replica.leading) is not None:
         expire_parked(replica, now, state)

@@ -13,7 +13,7 @@ from raft import fetch_source, replication
 from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse, SnapshotId
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from raft.ready import SnapshotPiece
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import Download, Fetching
 from stele.errors import ErrorCode
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def on_request(
-    replica: Replica, now: float, request_id: int, message: FetchSnapshotRequest
+    replica: RaftReplica, now: float, request_id: int, message: FetchSnapshotRequest
 ) -> None:
     """The driver adds the bytes to an answer without error, or says that there are none."""
     state, error = replica.leading, ErrorCode.NONE
@@ -54,7 +54,7 @@ def on_request(
 # ------------------------------------------------------------------------- the fetcher's side
 
 
-def begin(replica: Replica, fetching: Fetching, snapshot: SnapshotId) -> bool:
+def begin(replica: RaftReplica, fetching: Fetching, snapshot: SnapshotId) -> bool:
     """The leader names a snapshot to load; False if this replica cannot need it."""
     if snapshot.end_offset <= max(replica.high_watermark, replica.log.start_offset):
         _log.error("the leader offers %s for a log that has it: %s", snapshot, replica.log)
@@ -64,7 +64,7 @@ def begin(replica: Replica, fetching: Fetching, snapshot: SnapshotId) -> bool:
     return True
 
 
-def request_next(replica: Replica, fetching: Fetching, download: Download) -> None:
+def request_next(replica: RaftReplica, fetching: Fetching, download: Download) -> None:
     fetching.request_id = replica.call(
         fetching.target,
         FetchSnapshotRequest(
@@ -78,7 +78,9 @@ def request_next(replica: Replica, fetching: Fetching, download: Download) -> No
     )
 
 
-def on_response(replica: Replica, now: float, sender: int, message: FetchSnapshotResponse) -> None:
+def on_response(
+    replica: RaftReplica, now: float, sender: int, message: FetchSnapshotResponse
+) -> None:
     news = replica.observe(now, message.epoch, message.leader_id)
     fetching = replica.fetching
     if fetching is None or (news and replica.leader_id is not None):
@@ -103,7 +105,7 @@ def _fits(download: Download, message: FetchSnapshotResponse) -> bool:
     return same and download.position < end <= message.size
 
 
-def _take_in(replica: Replica, download: Download, message: FetchSnapshotResponse) -> None:
+def _take_in(replica: RaftReplica, download: Download, message: FetchSnapshotResponse) -> None:
     download.position += len(message.data)
     download.complete = download.position == message.size
     replica.take_piece(
@@ -112,7 +114,7 @@ def _take_in(replica: Replica, download: Download, message: FetchSnapshotRespons
 
 
 def checked(
-    replica: Replica, now: float, snapshot: SnapshotId, *, sound: bool, voters: VoterSet | None
+    replica: RaftReplica, now: float, snapshot: SnapshotId, *, sound: bool, voters: VoterSet | None
 ) -> None:
     """The driver has the whole snapshot on disk, and it is sound or not."""
     fetching = replica.fetching

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import NEVER, Leader, Transfer
 from stele.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
 
-def refusal(replica: Replica, now: float, to: int) -> ErrorCode:
+def refusal(replica: RaftReplica, now: float, to: int) -> ErrorCode:
     """Why leadership cannot go to ``to`` now; NONE when it can."""
     state = replica.leading
     if state is None:
@@ -32,7 +32,7 @@ def refusal(replica: Replica, now: float, to: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def begin(replica: Replica, now: float, to: int) -> None:
+def begin(replica: RaftReplica, now: float, to: int) -> None:
     """Start to hand over. A transfer to itself, or a second one to the same, changes nothing."""
     error = refusal(replica, now, to)
     if error is not ErrorCode.NONE:
@@ -43,7 +43,7 @@ def begin(replica: Replica, now: float, to: int) -> None:
         state.transfer = Transfer(to, now + replica.timing.election_timeout_s)
 
 
-def advance(replica: Replica, now: float, state: Leader) -> None:
+def advance(replica: RaftReplica, now: float, state: Leader) -> None:
     """Resign when the successor has everything; go on leading if it takes too long."""
     if state.transfer is None:
         return

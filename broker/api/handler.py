@@ -25,7 +25,8 @@ NO_OPERATIONS = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a handler knows of a request beside its content; requests of one connection share it."""
+    """What a handler knows of a request beside its content; requests of one connection may share
+    it."""
 
     version: int
     caller: Caller

@@ -12,7 +12,7 @@ from raft.log_view import LogView
 from raft.messages import Batch, SnapshotId
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet, VoteTally
 from raft.ready import HardState, Role
-from raft.replica import InvariantError, Replica
+from raft.replica import InvariantError, RaftReplica
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
 from tests.support.raft_core import voter
@@ -20,9 +20,9 @@ from tests.support.raft_core import voter
 VOTERS = VoterSet.of_ids(1, 2, 3)
 
 
-def replica(hard_state: HardState | None = None) -> Replica:
+def replica(hard_state: HardState | None = None) -> RaftReplica:
     """Voter 1 in epoch 5; its log ends at offset 10, all of it durable."""
-    return Replica(
+    return RaftReplica(
         ReplicaKey(1),
         VoterHistory(VOTERS, 0),
         LogView(end_offset=10, epochs=[(3, 0), (5, 6)]),
@@ -32,41 +32,41 @@ def replica(hard_state: HardState | None = None) -> Replica:
     )
 
 
-def leading() -> Replica:
+def leading() -> RaftReplica:
     leader = replica()
     leader.become_candidate(0.0)
     leader.become_leader(0.0, [1, 2])
     return leader
 
 
-def established() -> Replica:
+def established() -> RaftReplica:
     """It leads, and its driver has taken all that it was to do."""
     leader = leading()
     leader.take_ready(0.0, 9.0)
     return leader
 
 
-def voting() -> Replica:
+def voting() -> RaftReplica:
     return replica(HardState(5, None, 2, NO_DIRECTORY))
 
 
-def following() -> Replica:
+def following() -> RaftReplica:
     return replica(HardState(5, 3))
 
 
-def committed() -> Replica:
+def committed() -> RaftReplica:
     one = replica()
     one.advance_high_watermark(8)
     return one
 
 
-def written() -> Replica:
+def written() -> RaftReplica:
     one = replica()
     one.append([Batch(10, 1, 5, b"x")])
     return one
 
 
-def cut() -> Replica:
+def cut() -> RaftReplica:
     one = replica()
     one.truncate_to(9)
     return one
@@ -92,7 +92,7 @@ def cut() -> Replica:
     ],
 )
 def test_what_raft_rules_out(
-    before: Callable[[], Replica], step: Callable[[Replica], object]
+    before: Callable[[], RaftReplica], step: Callable[[RaftReplica], object]
 ) -> None:
     with pytest.raises(InvariantError):
         step(before())
@@ -109,7 +109,9 @@ def test_what_raft_rules_out(
         (following, lambda it: it.learn_leader(3)),
     ],
 )
-def test_what_it_allows(before: Callable[[], Replica], step: Callable[[Replica], object]) -> None:
+def test_what_it_allows(
+    before: Callable[[], RaftReplica], step: Callable[[RaftReplica], object]
+) -> None:
     step(before())
 
 

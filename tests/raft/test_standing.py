@@ -10,7 +10,7 @@ from raft.log_view import LogView
 from raft.messages import Batch
 from raft.quorum import ReplicaKey, VoterSet
 from raft.ready import HardState, Role
-from raft.replica import Replica
+from raft.replica import RaftReplica
 from raft.roles import Candidate, Unattached
 from raft.timing import Timing
 from raft.voter_history import VoterHistory
@@ -27,9 +27,9 @@ class Longest(random.Random):
         return b
 
 
-def replica(*voters: int) -> Replica:
+def replica(*voters: int) -> RaftReplica:
     """Voter 1 in epoch 5, all it has is durable."""
-    return Replica(
+    return RaftReplica(
         ReplicaKey(1),
         VoterHistory(VoterSet.of_ids(*voters), 0),
         LogView(end_offset=10, epochs=[(3, 0), (5, 6)]),
@@ -39,12 +39,12 @@ def replica(*voters: int) -> Replica:
     )
 
 
-def persisted(one: Replica, now: float) -> None:
+def persisted(one: RaftReplica, now: float) -> None:
     """What it has asked for at 0 is durable."""
     one.persisted(one.take_ready(0.0, 9.0).ticket, now)
 
 
-def candidate(*voters: int, durable: bool = True) -> tuple[Replica, Candidate]:
+def candidate(*voters: int, durable: bool = True) -> tuple[RaftReplica, Candidate]:
     """It stands since 0, and would stand again at 2."""
     one = replica(*voters)
     one.become_candidate(0.0)
@@ -55,7 +55,7 @@ def candidate(*voters: int, durable: bool = True) -> tuple[Replica, Candidate]:
     return one, one.state
 
 
-def waiting(delay_s: float) -> tuple[Replica, Unattached]:
+def waiting(delay_s: float) -> tuple[RaftReplica, Unattached]:
     """It waits since 0 for so long until it stands."""
     one = replica(1, 2, 3)
     one.become_unattached(0.0, delay_s)

@@ -68,7 +68,7 @@ class Witness:
         self.events.append(("resigned", epoch))
 
 
-class Replica:
+class QuorumNode:
     """One node's replica. Each start makes a new process and a new driver."""
 
     def __init__(self, cluster: QuorumCluster, node_id: int) -> None:
@@ -122,7 +122,7 @@ class Replica:
 
         return await self.process.run(propose())
 
-    async def call(self, target: Replica, method: str, request: bytes) -> bytes:
+    async def call(self, target: QuorumNode, method: str, request: bytes) -> bytes:
         async def call() -> bytes:
             channel = self.process.world.network.channel(target.machine, target.port)
             try:
@@ -142,13 +142,13 @@ class QuorumCluster:
         self.simulation = Simulation(seed)
         self.cluster_id = cluster_id
         self.voters = tuple(QuorumVoter(node, f"node{node}", PORT) for node in range(1, voters + 1))
-        self.replicas = {node: Replica(self, node) for node in range(1, voters + observers + 1)}
+        self.replicas = {node: QuorumNode(self, node) for node in range(1, voters + observers + 1)}
 
     @property
     def now(self) -> float:
         return self.simulation.now
 
-    async def start(self) -> Replica:
+    async def start(self) -> QuorumNode:
         """Start all replicas. Returns the leader once the log has the directory id of every
         voter."""
         for replica in self.replicas.values():
@@ -162,10 +162,10 @@ class QuorumCluster:
         await self.until(learned)
         return leader
 
-    async def leader(self, *, after_epoch: int = 0, timeout_s: float = 10.0) -> Replica:
+    async def leader(self, *, after_epoch: int = 0, timeout_s: float = 10.0) -> QuorumNode:
         """The leader of an epoch after ``after_epoch``, once it has claimed it."""
 
-        def claimed() -> Replica | None:
+        def claimed() -> QuorumNode | None:
             for replica in self.replicas.values():
                 if replica.up and replica.quorum.role is Role.LEADER:
                     epoch = replica.quorum.leader.epoch
@@ -184,7 +184,7 @@ class QuorumCluster:
             assert self.now < deadline, f"not within {timeout_s} s: {self.describe()}"
             await asyncio.sleep(0.001)
 
-    async def until_equal(self, *replicas: Replica, timeout_s: float = 10.0) -> None:
+    async def until_equal(self, *replicas: QuorumNode, timeout_s: float = 10.0) -> None:
         """Wait until these replicas (by default all that run) were delivered the same records, and
         all of them."""
         chosen = replicas or [replica for replica in self.replicas.values() if replica.up]
@@ -197,14 +197,14 @@ class QuorumCluster:
 
         await self.until(equal, timeout_s=timeout_s)
 
-    def others(self, replica: Replica) -> list[Replica]:
+    def others(self, replica: QuorumNode) -> list[QuorumNode]:
         return [
             other
             for other in self.replicas.values()
             if other is not replica and other.config.may_vote
         ]
 
-    def isolate(self, replica: Replica) -> None:
+    def isolate(self, replica: QuorumNode) -> None:
         names = [r.machine for r in self.replicas.values() if r is not replica]
         self.simulation.fabric.isolate(replica.machine, names)
 

@@ -12,7 +12,7 @@ import pytest
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.ready import Role
 from stele.errors import ApiError, ErrorCode
-from tests.support.raft_quorum import QuorumCluster, Replica
+from tests.support.raft_quorum import QuorumCluster, QuorumNode
 
 
 def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
@@ -361,7 +361,7 @@ def test_among_kills_power_losses_and_partitions(seed: int) -> None:
 
 
 async def _propose_some(
-    cluster: QuorumCluster, leader: Replica, round_number: int, committed: list[bytes]
+    cluster: QuorumCluster, leader: QuorumNode, round_number: int, committed: list[bytes]
 ) -> list[bytes]:
     """Propose, wait until some of it is committed, and check what was committed before."""
     seen = len(leader.witness.records)
@@ -379,7 +379,7 @@ async def _propose_some(
     return max(now, committed, key=len)
 
 
-async def _trouble(cluster: QuorumCluster, rng: random.Random, victim: Replica) -> None:
+async def _trouble(cluster: QuorumCluster, rng: random.Random, victim: QuorumNode) -> None:
     kind = rng.choice(["kill", "power", "isolate", "stop"])
     if kind == "isolate":
         cluster.isolate(victim)
@@ -440,7 +440,7 @@ def test_leadership_is_handed_over() -> None:
 def test_a_refused_transfer_changes_nothing() -> None:
     cluster = QuorumCluster()
 
-    async def refused(replica: Replica, to: int) -> ErrorCode:
+    async def refused(replica: QuorumNode, to: int) -> ErrorCode:
         with pytest.raises(ApiError) as refusal:
             await replica.process.run(replica.quorum.transfer_leadership(to))
         return refusal.value.code

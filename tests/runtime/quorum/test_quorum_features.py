@@ -14,7 +14,7 @@ from runtime.quorum.messages import ADD_VOTER, SUPPORTED_FEATURES, UPDATE_VOTER
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.metadata_pb2 import FeatureRange
-from tests.support.raft_quorum import PORT, QuorumCluster, Replica
+from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode
 from world.network import Service
 
 OLD, NEW = (("f", 1, 1),), (("f", 1, 2),)
@@ -30,7 +30,7 @@ def told(cluster: QuorumCluster) -> list[dict[int, Any]]:
     return [dict(each.quorum.controller_features) for each in running]
 
 
-async def add(asker: Replica, leader: Replica, **fields: Any) -> pb.VoterChangeResponse:
+async def add(asker: QuorumNode, leader: QuorumNode, **fields: Any) -> pb.VoterChangeResponse:
     request = pb.AddVoterRequest(**({"voter_id": 4, "timeout_ms": 5000} | fields))
     answer = await asker.call(leader, ADD_VOTER, request.SerializeToString())
     return pb.VoterChangeResponse.FromString(answer)
@@ -41,7 +41,7 @@ def fourth(cluster: QuorumCluster) -> dict[str, Any]:
     return {"voter_directory_id": replica.config.directory_id, "endpoint": f"node4:{PORT}"}
 
 
-async def start_fourth(cluster: QuorumCluster, **settings: Any) -> Replica:
+async def start_fourth(cluster: QuorumCluster, **settings: Any) -> QuorumNode:
     replica = cluster.replicas[4]
     bootstrap = tuple((f"node{node}", PORT) for node in (1, 2, 3))
     await replica.start(
@@ -50,7 +50,7 @@ async def start_fourth(cluster: QuorumCluster, **settings: Any) -> Replica:
     return replica
 
 
-async def start_three(cluster: QuorumCluster) -> Replica:
+async def start_three(cluster: QuorumCluster) -> QuorumNode:
     for node in (1, 2, 3):
         await cluster.replicas[node].start(features=NEW)
     return await cluster.leader()

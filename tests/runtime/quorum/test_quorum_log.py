@@ -13,7 +13,7 @@ from raft.ready import HardState
 from runtime.quorum import state as quorum_state
 from runtime.quorum.log import CorruptMetadataLogError
 from runtime.quorum.state import QuorumStateError
-from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
+from tests.support.raft_quorum import DIRECTORY, QuorumCluster, QuorumNode
 from world.disk import Disk
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
@@ -23,7 +23,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
     cluster.simulation.run(main)
 
 
-async def stopped_follower(cluster: QuorumCluster) -> Replica:
+async def stopped_follower(cluster: QuorumCluster) -> QuorumNode:
     """A voter with some records, orderly stopped."""
     leader = await cluster.start()
     for number in range(20):

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from raft.ready import Role
-from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
+from tests.support.raft_quorum import DIRECTORY, QuorumCluster, QuorumNode
 
 
 def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
     cluster.simulation.run(main)
 
 
-async def lose_disk(replica: Replica) -> None:
+async def lose_disk(replica: QuorumNode) -> None:
     """The node dies, and comes back one day with an empty disk."""
     if replica.up:
         replica.kill()
@@ -32,7 +32,7 @@ async def lose_disk(replica: Replica) -> None:
     replica.cluster.simulation.kill(process)
 
 
-def has_everything(replica: Replica, count: int) -> bool:
+def has_everything(replica: QuorumNode, count: int) -> bool:
     return replica.up and replica.witness.state == [b"%d" % number for number in range(count)]
 
 

@@ -19,14 +19,14 @@ from stele.errors import ErrorCode
 from stele.wire.batch import batches, decode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError
-from tests.support.raft_quorum import QuorumCluster, Replica
+from tests.support.raft_quorum import QuorumCluster, QuorumNode
 
 
 def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
     cluster.simulation.run(main)
 
 
-def fetch(replica: Replica, **fields: Any) -> bytes:
+def fetch(replica: QuorumNode, **fields: Any) -> bytes:
     request: dict[str, Any] = {
         "cluster_id": "cluster",
         "replica_id": 9,

@@ -19,7 +19,7 @@ from runtime.quorum.messages import FETCH_SNAPSHOT
 from runtime.quorum.snapshots import SnapshotError, encode, file_name, parse_name, read
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from tests.support.raft_quorum import DIRECTORY, QuorumCluster, Replica
+from tests.support.raft_quorum import DIRECTORY, QuorumCluster, QuorumNode
 from world.network import Peer
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
@@ -30,7 +30,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
     cluster.simulation.run(main)
 
 
-async def start(cluster: QuorumCluster, *replicas: Replica, **config: Any) -> Replica:
+async def start(cluster: QuorumCluster, *replicas: QuorumNode, **config: Any) -> QuorumNode:
     """With snapshots after very few bytes."""
     settings: dict[str, Any] = {"snapshot_after_bytes": 2_000, "snapshot_interval_ms": 0}
     for replica in replicas or cluster.replicas.values():
@@ -38,7 +38,7 @@ async def start(cluster: QuorumCluster, *replicas: Replica, **config: Any) -> Re
     return await cluster.leader()
 
 
-async def write(cluster: QuorumCluster, leader: Replica, count: int, size: int = 100) -> None:
+async def write(cluster: QuorumCluster, leader: QuorumNode, count: int, size: int = 100) -> None:
     """So many batches, over a time in which snapshots are written."""
     for number in range(count):
         await leader.propose(b"%06d" % number + b"." * size)
@@ -46,15 +46,15 @@ async def write(cluster: QuorumCluster, leader: Replica, count: int, size: int =
     await asyncio.sleep(4.0)
 
 
-def snapshots(replica: Replica) -> list[SnapshotId]:
+def snapshots(replica: QuorumNode) -> list[SnapshotId]:
     return [found for name in files(replica) if (found := parse_name(name)) is not None]
 
 
-def files(replica: Replica) -> list[str]:
+def files(replica: QuorumNode) -> list[str]:
     return sorted(disk_of(replica).directory(LOG).entries)
 
 
-def disk_of(replica: Replica) -> VirtualDisk:
+def disk_of(replica: QuorumNode) -> VirtualDisk:
     return replica.cluster.simulation.machines[replica.machine].disk
 
 
@@ -392,7 +392,7 @@ def test_what_a_leader_refuses() -> None:
         await write(cluster, leader, 60)
         asker, newest = cluster.others(leader)[0], snapshots(leader)[-1]
 
-        async def ask(target: Replica, **changed: Any) -> tuple[ErrorCode, bytes]:
+        async def ask(target: QuorumNode, **changed: Any) -> tuple[ErrorCode, bytes]:
             fields = {
                 "cluster_id": "cluster",
                 "replica_id": asker.id,

@@ -20,29 +20,29 @@ from runtime.quorum.peers import Peers
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
-from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, Replica
+from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, QuorumNode
 
 
 def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
     cluster.simulation.run(main)
 
 
-def voter(replica: Replica) -> Voter:
+def voter(replica: QuorumNode) -> Voter:
     key = ReplicaKey(replica.id, replica.config.directory_id)
     return Voter(key, f"{replica.machine}:{replica.port}")
 
 
-async def until_directories_are_known(cluster: QuorumCluster, leader: Replica) -> None:
+async def until_directories_are_known(cluster: QuorumCluster, leader: QuorumNode) -> None:
     await cluster.until(
         lambda: all(any(each.key.directory_id) for each in leader.quorum.voters.voters)
     )
 
 
-async def change(leader: Replica, what: VoterChange) -> None:
+async def change(leader: QuorumNode, what: VoterChange) -> None:
     await leader.process.run(leader.quorum.change_voters(what))
 
 
-async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> Replica:
+async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> QuorumNode:
     """A further controller, which knows nobody but the first one, votes."""
     replica = cluster.replicas[node_id]
     await replica.start(
@@ -188,7 +188,7 @@ def test_a_leader_that_removes_itself_hands_over() -> None:
 
 
 async def ask(
-    asker: Replica, target: Replica, method: str, **fields: Any
+    asker: QuorumNode, target: QuorumNode, method: str, **fields: Any
 ) -> pb.VoterChangeResponse:
     kind = pb.AddVoterRequest if method == ADD_VOTER else pb.RemoveVoterRequest
     answer = await asker.call(target, method, kind(**fields).SerializeToString())

@@ -24,8 +24,8 @@ RAFT = [
         "raft: forget the vote in a crash",
         "raft/core.py",
         "RaftCore.__init__",
-        "Replica(local, voters, log, hard_state, timing, rng)",
-        "Replica(local, voters, log, HardState(hard_state.epoch), timing, rng)",
+        "RaftReplica(local, voters, log, hard_state, timing, rng)",
+        "RaftReplica(local, voters, log, HardState(hard_state.epoch), timing, rng)",
         "two_candidates",
     ),
     bug(
@@ -39,14 +39,14 @@ RAFT = [
     bug(
         "raft: answer before the vote is durable",
         "raft/replica.py",
-        "Replica.take_ready",
+        "RaftReplica.take_ready",
         "self._promise_ticket <= self._persisted_ticket",
         "True",
     ),
     bug(
         "raft: leader counts itself before its log is durable",
         "raft/replica.py",
-        "Replica.durable_majority",
+        "RaftReplica.durable_majority",
         "self.log.durable_end_offset",
         "self.log.end_offset",
     ),
@@ -75,14 +75,14 @@ RAFT = [
     bug(
         "raft: commit without a majority",
         "raft/replica.py",
-        "Replica.commit",
+        "RaftReplica.commit",
         "self.durable_majority(leader)",
         "self.log.end_offset",
     ),
     bug(
         "raft: forget to write the epoch down",
         "raft/replica.py",
-        "Replica.enter_epoch",
+        "RaftReplica.enter_epoch",
         "self._promised()",
         "",
     ),
@@ -111,7 +111,7 @@ QUORUM = [
             ),
             Edit(
                 "raft/replica.py",
-                "Replica.install",
+                "RaftReplica.install",
                 "self.leading is not None or snapshot.end_offset <= self.high_watermark",
                 "False",
             ),
@@ -126,7 +126,7 @@ QUORUM = [
         (
             Edit(
                 "raft/replica.py",
-                "Replica.become_leader",
+                "RaftReplica.become_leader",
                 "self._enter(Leader(self.log.end_offset, progress))",
                 "if self.snapshot is not None and self.log.last_epoch >= 0:\n"
                 "    self.install(self.snapshot, self.history.at(self.snapshot.end_offset))\n"
@@ -135,7 +135,7 @@ QUORUM = [
             ),
             Edit(
                 "raft/replica.py",
-                "Replica.install",
+                "RaftReplica.install",
                 "self.leading is not None or snapshot.end_offset <= self.high_watermark",
                 "False",
             ),
@@ -153,7 +153,7 @@ QUORUM = [
     bug(
         "raft: count for a commit by the voters before the newest",
         "raft/replica.py",
-        "Replica.durable_majority",
+        "RaftReplica.durable_majority",
         "self.voters",
         "self.history.previous",
         "half_of_a_grown_quorum",

@@ -16,7 +16,7 @@ MAJORITIES = [
     bug(
         "raft: commit what earlier leaders left by counting alone",
         "raft/replica.py",
-        "Replica.commit",
+        "RaftReplica.commit",
         "offset > leader.start_offset",
         "True",
     ),
@@ -34,13 +34,13 @@ MAJORITIES = [
         (
             Edit(
                 "raft/replica.py",
-                "Replica.become_prospective",
+                "RaftReplica.become_prospective",
                 "VoteTally(self.voters)",
                 "VoteTally(self.history.previous)",
             ),
             Edit(
                 "raft/replica.py",
-                "Replica.become_candidate",
+                "RaftReplica.become_candidate",
                 "VoteTally(self.voters)",
                 "VoteTally(self.history.previous)",
             ),
