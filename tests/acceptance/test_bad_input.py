@@ -1,4 +1,5 @@
-"""What no client should send, to a running node: refused by name, and nobody else notices."""
+"""Invalid input to a running node: it is refused with the right error, and other clients do not
+notice."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ MAX_BATCH_BYTES = 50_000
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One process that is broker and controller; it is to outlive every test of this file."""
+    """One process that is broker and controller. It must survive every test of this file."""
     cluster = ProcessCluster(
         tmp_path_factory.mktemp("node"),
         brokers=1,
@@ -59,7 +60,7 @@ async def _create_topic(cluster: ProcessCluster) -> None:
 
 @pytest.fixture
 async def client(node: ProcessCluster) -> AsyncIterator[SimClient]:
-    """Somebody else's client: it wrote before the test, and writes and reads after it.
+    """Another client, which wrote before the test, and writes and reads after it.
 
     Everything in the topic is then exactly what was acknowledged, in this test and those before.
     """
@@ -186,7 +187,8 @@ async def test_an_unknown_key_or_version_closes_its_own_connection_only(
 async def test_a_newer_api_versions_request_is_answered_and_the_connection_goes_on(
     node: ProcessCluster, client: SimClient
 ) -> None:
-    """KIP-511: in version 0, UNSUPPORTED_VERSION, and which versions there are."""
+    """KIP-511: the answer is in version 0, with UNSUPPORTED_VERSION and the versions that there
+    are."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(node))
 
     async def ask(version: int, correlation_id: int) -> tuple[int, bytes]:
@@ -238,8 +240,9 @@ BATCH = a_batch(b"a value", b"another")
 async def test_a_bad_batch_is_refused_and_the_good_one_beside_it_is_not(
     client: SimClient, log: NodeLog, bad: bytes, code: ErrorCode
 ) -> None:
-    """Partition 0 of the request carries the bad one, partition 1 a good one."""
-    await asyncio.sleep(1)  # of each kind one line a second is logged, and we want ours
+    """Partition 0 of the request has the bad batch, partition 1 a good one."""
+    # The log has one line of each kind per second, and the test waits for its own.
+    await asyncio.sleep(1)
     ends = len(await client.fetch_all(TOPIC, 0)), len(await client.fetch_all(TOPIC, 1))
     refused, taken = await attempt(client, NODE, TOPIC, bad, bytes(a_batch(b"good")))
     assert ErrorCode(refused.error_code) is code
@@ -256,7 +259,7 @@ async def test_a_bad_batch_with_acks_1_and_0_is_refused_too(client: SimClient) -
     end = len(await client.fetch_all(TOPIC))
     (answer,) = await attempt(client, NODE, TOPIC, broken(BATCH, 17), acks=1)
     assert ErrorCode(answer.error_code) is ErrorCode.CORRUPT_MESSAGE
-    with pytest.raises(ApiError):  # nothing is answered to acks=0: the connection tells
+    with pytest.raises(ApiError):  # acks=0 has no answer: the end of the connection shows the error
         await attempt(client, NODE, TOPIC, broken(BATCH, 17), acks=0)
     assert len(await client.fetch_all(TOPIC)) == end
 

@@ -1,4 +1,4 @@
-"""The command line as its user meets it: real commands, a real cluster, Ctrl-C at any time."""
+"""The command line as a user runs it: real commands, a real cluster, Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_dev_refuses_a_setting_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """In a process group of its own, as a shell starts a command."""
+    """Start a command in its own process group, as a shell does."""
     return subprocess.Popen(
         [*STELE, *arguments],
         stdin=subprocess.DEVNULL,
@@ -263,7 +263,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 @pytest.fixture
 def leftovers(tmp_path: Path) -> Iterator[None]:
-    """Whatever a failed test has left running ends with it."""
+    """End whatever a failed test has left running."""
     yield
     for pid in processes_with(str(tmp_path)):
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Feature levels and request ids as an operator meets them: real commands, real processes."""
+"""Feature levels and request ids as an operator uses them: real commands, real processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def stele(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def level(bootstrap: str) -> int:
-    """Of metadata.version, once every controller has told what it supports."""
+    """The finalized metadata.version, once every controller has reported the levels that it
+    supports."""
     for _ in range(20):
         (feature,) = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
         assert feature["name"] == "metadata.version"

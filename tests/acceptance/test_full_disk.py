@@ -1,6 +1,6 @@
-"""A disk that is full: the node refuses what it cannot keep, lives, and goes on when there is room.
+"""A full disk: the node refuses what it cannot write, stays alive, and goes on when there is room.
 
-The disk is a small file system of its own, which needs root.
+The disk is a small file system, which needs root.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
 
 @pytest.fixture
 async def node(tmp_path: Path, small_disk: Path) -> AsyncIterator[ProcessCluster]:
-    """Broker and controller in one: both its records and the metadata log are on that disk."""
+    """A broker and controller in one: its records and the metadata log are both on that disk."""
     cluster = ProcessCluster(
         tmp_path / "node", brokers=1, combined=True, settings={"log.dirs": str(small_disk / "data")}
     )
@@ -57,7 +57,7 @@ async def node(tmp_path: Path, small_disk: Path) -> AsyncIterator[ProcessCluster
 
 
 def fill(disk: Path) -> Path:
-    """Somebody else's file takes every byte that is left."""
+    """Fill the disk with another file."""
     file = disk / "somebody-elses"
     with file.open("wb", buffering=0) as out:
         for size in (MIB, 4096, 1):
@@ -118,7 +118,7 @@ async def test_a_full_disk_refuses_and_recovers(node: ProcessCluster, small_disk
 async def test_a_node_killed_on_a_full_disk_starts_again_when_there_is_room(
     node: ProcessCluster, small_disk: Path
 ) -> None:
-    """Its vote in a new epoch needs room; until then it waits and says what for."""
+    """Its vote in a new epoch needs room. Until there is room it waits, and says for what."""
     (broker,) = node.broker_ids
     async with client_of(node) as client:
         await client.create_topic("t", replication_factor=1)

@@ -1,4 +1,4 @@
-"""Reflection and health, asked with gRPC's own Python tools as grpcurl would, of live processes."""
+"""Reflection and health of live processes, used with gRPC's own Python tools as grpcurl would."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_reflection_lists_and_describes_every_service(
 
 
 def test_a_method_called_by_what_reflection_told_alone(process_cluster: ProcessCluster) -> None:
-    """As grpcurl does it: no generated code, descriptors from the server."""
+    """As grpcurl does: without generated code, with descriptors from the server."""
     with grpc.insecure_channel(address_of(process_cluster, 102)) as channel:
         pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
         method = pool.FindServiceByName("stele.v1.Admin").FindMethodByName("DescribeCluster")

@@ -1,4 +1,4 @@
-"""Liveness and readiness of live processes: what they say when others stand still."""
+"""Liveness and readiness of live processes while others stand still."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Killed, paused and missing brokers, as processes. Each scenario starts with a whole cluster.
+"""Killed, paused and missing brokers as processes. Each scenario starts with a complete cluster.
 
-``tests/chaos/sim/cluster/test_cluster.py`` shows the same and more over many seeds, on virtual
-time.
+``tests/chaos/sim/cluster/test_cluster.py`` shows the same and more over many seeds on virtual time.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ async def until_leader(admin: Admin, *, other_than: int) -> int:
 
 
 async def a_topic(client: SimClient, admin: Admin, **configs: str) -> int:
-    """Three replicas in sync and one record; the leader."""
+    """Create a topic with three in-sync replicas and one record. Returns the leader."""
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     await client.create_topic(TOPIC, configs=settings)
     await client.produce_until_acknowledged(TOPIC, b"first")
@@ -95,7 +94,8 @@ def segment(cluster: ProcessCluster, broker: int) -> bytes:
 async def test_a_leader_stopped_past_its_session_acknowledges_nothing_when_it_goes_on(
     cluster: ProcessCluster, client: SimClient, admin: Admin
 ) -> None:
-    """SIGSTOP; what is sent meanwhile waits in its socket and is what it reads first."""
+    """The leader gets SIGSTOP. What is sent meanwhile waits in its socket, and is what it reads
+    first."""
     zombie = await a_topic(client, admin, min_insync_replicas="2")
     epoch = (await state(admin)).leader_epoch
     await client.connection(zombie)
@@ -150,7 +150,8 @@ async def test_with_two_of_three_brokers_down_writes_are_refused_until_one_is_ba
 async def only_the_laggard(
     cluster: ProcessCluster, client: SimClient, admin: Admin, leader: int
 ) -> int:
-    """One replica misses some records, then every other one is gone; the one that is there."""
+    """Let one replica miss some records, then stop every other one. Returns the one that still
+    runs."""
     behind, ahead = (each for each in cluster.broker_ids if each != leader)
     cluster.kill(behind)
     await until_isr(admin, 2)
@@ -203,7 +204,7 @@ async def test_with_unclean_election_the_partition_serves_and_the_loss_is_record
 async def test_a_replica_that_was_away_truncates_its_diverging_tail(
     cluster: ProcessCluster, client: SimClient, admin: Admin
 ) -> None:
-    """The leader writes on while its followers stand still for less than their session."""
+    """The leader goes on writing while its followers stand still for less than their session."""
     leader = await a_topic(client, admin, min_insync_replicas="2")
     followers = [each for each in cluster.broker_ids if each != leader]
     for follower in followers:

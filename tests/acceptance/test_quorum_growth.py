@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[QuorumProcesses]:
 
 @dataclass
 class IdleController:
-    """In the place of a controller: it says what it supports, and does nothing else."""
+    """A fake controller, which reports what it supports and does nothing else."""
 
     endpoint: str = ""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,7 +71,7 @@ async def start_with_one_controller(cluster: QuorumProcesses, brokers: int = 3) 
 
 
 async def join(cluster: QuorumProcesses, node_id: int) -> None:
-    """A new controller observes, and is made a voter on its own machine."""
+    """Start a new controller, which observes, and make it a voter on its own machine."""
     node = cluster.controller(node_id)
     await cluster.start(node, "--no-initial-controllers")
     await cluster.until_observed(node_id)
@@ -93,7 +93,7 @@ async def test_three_begin_together_and_learn_their_directories(
             while not (known := await cluster.directory_id(node.node_id)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         assert f"directory.id={known}\n" in meta
-    # The bootstrap server of all of them goes; nobody needs it any more.
+    # The bootstrap server of all nodes is removed. Nobody needs it any more.
     first = nodes[0]
     cluster.kill(first)
     await cluster.stele("topic", "create", TOPIC, "--replication-factor", "1", "--timeout", "60")
@@ -107,7 +107,7 @@ class Writing:
     failed: list[BaseException] = field(default_factory=list)
 
     async def goes_on(self) -> None:
-        """Records are acknowledged from now on."""
+        """Check that records are acknowledged from now on."""
         before = len(self.acknowledged)
         async with asyncio.timeout(30):
             while len(self.acknowledged) < before + 5:  # noqa: ASYNC110 - it is elsewhere
@@ -116,7 +116,7 @@ class Writing:
 
 @asynccontextmanager
 async def writing(cluster: QuorumProcesses) -> AsyncIterator[Writing]:
-    """Records with acks=all, one after the other, without a stop."""
+    """Write records with acks=all one after the other without a pause."""
     written = Writing()
 
     async def write() -> None:
@@ -216,7 +216,7 @@ async def test_what_is_refused_changes_nothing(cluster: QuorumProcesses) -> None
     assert "endpoint" in await refused("add-voter", 7, other, "--endpoint", "nowhere")
 
     assert "does not answer" in await refused("add-voter", 8, other, *at, "--timeout", "2")
-    # A controller that fetches nothing never catches up, and others wait for it meanwhile.
+    # A controller that fetches nothing never catches up, and other changes wait for it meanwhile.
     async with idle_controller(8, other) as idle, idle_controller(9, other) as next_one:
         at = ("--endpoint", idle.endpoint)
         pending = asyncio.create_task(refused("add-voter", 8, other, *at, "--timeout", "12"))

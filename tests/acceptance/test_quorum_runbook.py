@@ -1,4 +1,4 @@
-"""The commands of docs/quorum.md do what the page says: they are read from it and run."""
+"""The commands in docs/quorum.md do what the page says. The test reads them from the page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[QuorumProcesses]:
 async def follow(
     cluster: QuorumProcesses, node: NodeProcess, line: str, **variables: object
 ) -> str:
-    """Do what a line says on a node's machine; a server is started and left running."""
+    """Run a line on a node's machine. A server is started and left running."""
     if line.startswith("stele server"):
         node.spawn()
         return ""

@@ -50,7 +50,7 @@ def run(arguments: list[str], bootstrap: str) -> str:
 
 @pytest.mark.processes
 def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
-    """All but `stele dev`, which has tests of its own: here a cluster runs already."""
+    """All commands except `stele dev`, which has its own tests: here a cluster runs already."""
     outputs = {}
     for command in COMMANDS:
         words = shlex.split(command)

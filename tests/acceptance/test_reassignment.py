@@ -1,4 +1,5 @@
-"""Partitions move to other brokers, as processes: by command, under load, and by a Kafka client."""
+"""Partitions move to other brokers in a cluster of processes: by command, under load, and by a
+Kafka client."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ async def a_topic(admin: Admin, *replicas: int) -> None:
 
 
 class Load:
-    """Writes with acks=all to every partition in turn; what is acknowledged is remembered."""
+    """Writes with acks=all to all partitions in turn, and remembers what was acknowledged."""
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -110,7 +111,7 @@ async def read_everything(cluster: ProcessCluster, count: int) -> dict[tuple[int
 
 
 def logs(cluster: ProcessCluster, broker: int) -> list[str]:
-    """The partitions that a broker has, but for those that only wait to be deleted."""
+    """The partitions of a broker, without those that only wait to be deleted."""
     directory = Path(cluster.nodes[broker].settings["log.dirs"])
     found = (path.name for path in directory.glob(f"{TOPIC}-*"))
     return sorted(name for name in found if not name.endswith("-delete"))

@@ -1,4 +1,4 @@
-"""A move by command that is throttled, let go on faster, and cleared up after."""
+"""A move by command that is throttled, then gets a higher rate, and whose throttles are removed."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Mover:
             assert time.monotonic() < deadline
 
     def until_rates(self, wanted: set[str]) -> None:
-        """Each broker tells its own, as far as it knows."""
+        """Wait until each broker reports its own rate."""
         deadline = time.monotonic() + 30
         while (found := self.rates()) != wanted:
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
 
     def rates(self) -> set[str]:
-        """Of source and target, where they are set."""
+        """The rates of source and target, if they are set."""
         client = AdminClient({"bootstrap.servers": self._servers})
         found = set()
         for broker in (self.source, self.target):

@@ -1,4 +1,5 @@
-"""``stele server`` on what cannot be: it ends at once, with one line that says what to do."""
+"""``stele server`` with an impossible configuration ends at once, with one line that says what to
+do."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def refusal(directory: Path, settings: Mapping[str, str]) -> str:
 
 
 def refusal_of(file: Path) -> str:
-    """The one line of a server that does not start; what it logged before is not part of it."""
+    """The one line of a server that does not start, without what it logged before."""
     process = start_server(file)
     out, errors = process.communicate(timeout=30)
     assert process.returncode == 1, errors
@@ -285,7 +286,7 @@ async def test_a_broker_of_another_cluster(cluster: ProcessCluster, tmp_path: Pa
 
 
 async def test_a_second_broker_with_the_same_id(cluster: ProcessCluster, tmp_path: Path) -> None:
-    """It is refused for as long as the first one lives."""
+    """It is refused as long as the first one lives."""
     settings = a_second(cluster, tmp_path)
     format_for(settings, cluster.cluster_id)
     file = write_properties(tmp_path, settings)
@@ -308,7 +309,7 @@ async def test_a_second_broker_with_the_same_id(cluster: ProcessCluster, tmp_pat
 async def test_a_broker_without_the_listener_of_the_others(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
-    """Only the cluster knows by which listener its brokers look for one another."""
+    """Only the cluster knows by which listener its brokers reach one another."""
     alone = dict.fromkeys(("listeners", "grpc_listeners"), "ALONE://127.0.0.1:0")
     settings = a_second(cluster, tmp_path, node_id="102", **alone)
     format_for(settings, cluster.cluster_id)

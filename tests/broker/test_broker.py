@@ -1,6 +1,6 @@
-"""A broker put together: its start, what it answers when, bad input, its end.
+"""A complete broker: its start, its answers, bad input, its end.
 
-One simulated node that is both controller and broker, spoken to over the wire.
+One simulated node that is both controller and broker, used over the wire.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def test_a_port_in_use_is_one_line_that_names_the_key(key: str, value: str) -> N
         text = str(caught.value)
         assert text.startswith(key.replace("_", ".") + "=PLAINTEXT://")
         assert "\n" not in text
-        # Nothing is left open: the same directories and other ports work.
+        # Nothing stays open: another node can use the same directories and other ports.
         machine.simulation.kill(machine.process)
         await machine.start()
 
@@ -365,7 +365,7 @@ def test_any_request_of_the_data_plane(requests: list[tuple[Served, int, Any]]) 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.002, 0.01, 0.05])
 def test_an_end_that_is_interrupted_leaves_nothing_open(after_s: float) -> None:
-    """Whoever cancels it wants it to be over, not to be half done: locks, logs and ports."""
+    """An interrupted end must not be left half done: locks, logs and ports are released."""
 
     async def scenario(machine: OneNode) -> None:
         await machine.start()

@@ -1,6 +1,6 @@
-"""Everything advertised is answered in every version, as clients of Kafka expect it.
+"""Every advertised API answers in every version as Kafka's clients expect.
 
-What a client reads is decoded here by kio, which is made of Kafka's own message definitions.
+kio, which is made from Kafka's own message definitions, decodes the answers here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERSIONS = [
 
 
 def request_of(name: str) -> Any:
-    """What a client would ask; fields that a version lacks are left out by the encoder."""
+    """A request as a client would send it. The encoder leaves out fields that a version lacks."""
     match name:
         case "PRODUCE":
             data = produce.PartitionProduceData(0, bytes(make_batch()))
@@ -122,7 +122,7 @@ def test_every_version_is_answered_as_kafka_would(served: Any, version: int) -> 
     ids=lambda each: each.api.key.name,
 )
 def test_a_client_that_does_not_want_to_wait_is_answered(served: Any, timeout_ms: int) -> None:
-    """The controller is asked all the same, and nobody is told that there is none."""
+    """The controller is still asked, and no answer says that there is no controller."""
 
     async def main() -> None:
         edges = Edges()

@@ -79,7 +79,7 @@ def test_one_refused_refuses_all(version: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_our_levels_have_a_name_of_their_own(version: int) -> None:
-    """Kafka's tools take the levels of ``metadata.version`` for releases of Kafka."""
+    """Kafka's tools read the levels of ``metadata.version`` as releases of Kafka."""
 
     async def main() -> None:
         edges = Edges()

@@ -139,7 +139,7 @@ def test_hints_and_diverging_epochs() -> None:
 def _replicate(
     session_id: int, session_epoch: int, *topics: FetchTopic, broker_epoch: int = 2
 ) -> FetchRequest:
-    """Broker 2 has the epoch that ``Edges`` registers it with."""
+    """Fetch as broker 2, with the broker epoch that ``Edges`` registers."""
     return FetchRequest(
         replica_state=ReplicaState(2, broker_epoch),
         max_wait_ms=500,
@@ -225,7 +225,8 @@ def test_a_lost_connection_withdraws_what_waits() -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_answer_takes_no_memory_once_it_is_written(waits: bool) -> None:
-    """Without the collector: of answers of 1 MiB it lets 300 MiB come together."""
+    """This must not need the garbage collector, which would let 300 MiB of 1 MiB answers
+    accumulate."""
 
     async def main() -> None:
         edges = Edges()

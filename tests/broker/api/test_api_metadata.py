@@ -308,7 +308,8 @@ def test_endpoint_types_that_are_not_here(endpoint_type: int, error: ErrorCode) 
 
 
 def test_one_request_makes_no_more_topics_than_one_decision() -> None:
-    """The others are not available yet: a client asks again. Those that are there are told."""
+    """The other topics are not available yet, and the client asks again. Existing topics are
+    described."""
 
     async def main() -> None:
         edges = Edges()

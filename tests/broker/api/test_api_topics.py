@@ -61,7 +61,7 @@ def test_creates_and_answers_when_this_broker_knows(version: int) -> None:
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", [5, 6, 7])
 def test_tells_the_configuration_that_a_new_topic_has(version: int, validate_only: bool) -> None:
-    """Java's ``createTopics(...).all()`` reads it, and dies of a null."""
+    """Java's ``createTopics(...).all()`` reads it, and fails on a null."""
 
     async def main() -> None:
         edges = Edges(log_retention_ms="1234")

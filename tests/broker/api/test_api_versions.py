@@ -1,4 +1,4 @@
-"""ApiVersions, and requests of which nothing is served."""
+"""ApiVersions, and requests for APIs or versions that are not served."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_garbage_closes_that_connection_only(data: bytes) -> None:
 
 
 def test_every_api_can_refuse_every_version() -> None:
-    """A handler that fails must always leave something that can be encoded."""
+    """A failing handler must always leave an answer that can be encoded."""
     connection: Any = None
     caller = Caller(ANONYMOUS, None, "X", Plane.KAFKA, "10.0.0.9")
     for served in SERVED:

@@ -1,4 +1,4 @@
-"""Who may connect: limits of the broker, of a listener, of an address."""
+"""Limits of connections: of the broker, of a listener, of an address."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_limits_that_are_refused(key: str, value: str, reason: str) -> None:
 
 
 class _NoApis:
-    """Takes no requests."""
+    """Accepts no requests."""
 
     def forget(self, connection: object) -> None:
         pass

@@ -1,4 +1,5 @@
-"""Clients that take nothing, finish nothing or ask for everything, beside one that works."""
+"""Clients that read nothing, complete no request or ask for everything, beside a client that
+works."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ ATTACKS = {
 
 
 async def works(connection: KafkaConnection, world: World) -> None:
-    """A producer and consumer that notice nothing."""
+    """Check that a producer and a consumer work as usual."""
     for _ in range(5):
         began = world.clock.monotonic()
         answer = await connection.request(produce.API, 9, batch(1000), timeout_s=5)
@@ -120,7 +121,7 @@ async def fill(connection: KafkaConnection) -> None:
 
 
 def held_under(attack: str, limit_bytes: int) -> tuple[int, int]:
-    """The most bytes that all connections held, and how many hostile ones were closed."""
+    """The most bytes that all connections used, and how many hostile ones were closed."""
     most, closed = [0], [0]
     memories: set[ConnectionMemory] = set()
     change = ConnectionMemory.change
@@ -166,7 +167,7 @@ def test_what_hostile_clients_hold_is_bounded_and_others_go_on(attack: str) -> N
 
 
 def test_without_a_limit_they_hold_what_they_ask_for() -> None:
-    """So the test above tests something."""
+    """This shows that the test above tests something."""
     held, _ = held_under("answers that nobody reads", -1)
     assert held > 10 * LIMIT_BYTES
 

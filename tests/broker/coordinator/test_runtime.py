@@ -1,4 +1,4 @@
-"""Coordinators on real replicas: loaded by who leads, in the epoch in which it leads."""
+"""Coordinators on real replicas: the leader loads them, in the epoch in which it leads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMIT_TIMEOUT_MS = 5000
 
 
 def host_sums(node: Node) -> CoordinatorRuntime[Sums]:
-    """To be called in the broker's own process."""
+    """Host the sums. To be called in the broker's own process."""
     runtime = CoordinatorRuntime(
         TOPIC,
         host=node.manager,
@@ -35,7 +35,7 @@ class Coordinators:
         self.runtimes = {each.broker_id: host_sums(each) for each in cluster.nodes.values()}
 
     async def ask(self, broker_id: int, key: bytes, number: int | None = None) -> Any:
-        """Add a number and hear the sum, or just hear the sum."""
+        """Add a number and return the sum, or only return the sum."""
 
         async def inside() -> Any:
             heard = Heard()
@@ -94,7 +94,7 @@ def test_a_new_leader_has_everything_that_was_acknowledged() -> None:
 
 
 def test_a_deposed_leader_without_a_lease_tells_nothing() -> None:
-    """It has not heard that somebody else leads, and has moved on."""
+    """It does not know yet that another broker leads and has made progress."""
 
     async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
         await coordinators.ask(1, b"a", 1)
@@ -109,7 +109,7 @@ def test_a_deposed_leader_without_a_lease_tells_nothing() -> None:
 
 
 def test_leadership_lost_and_regained_loads_anew() -> None:
-    """In between, another leader has written."""
+    """Another leader has written in between."""
 
     async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
         await coordinators.ask(1, b"a", 1)

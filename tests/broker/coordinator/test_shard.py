@@ -1,4 +1,4 @@
-"""One hosted partition: what shares a batch, what waits for it, and what failures leave behind."""
+"""One hosted partition: what shares a batch, what waits for it, and the state after failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 5000
 
 
 class Bench:
-    """A shard over a log that the test holds."""
+    """A shard on a log of the test."""
 
     def __init__(self, **log: Any) -> None:
         self.clock = LoopClock()
@@ -354,7 +354,7 @@ def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
 
 
 class TickingSums(Sums):
-    """An addition that is due is done by its record."""
+    """Additions are done when they are due, by a record."""
 
     def replay(self, offset: int, record: Any, now: Any) -> None:
         super().replay(offset, record, now)

@@ -129,7 +129,7 @@ def test_features_are_described() -> None:
             await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         ).features
         assert (feature.name, feature.level) == ("metadata.version", 1)
-        # These brokers said nothing of features when they registered.
+        # These brokers reported no features when they registered.
         assert (feature.min_level, feature.max_level) == (1, 1)
         assert [each.node_id for each in feature.brokers] == [1, 2, 3]
 
@@ -305,7 +305,7 @@ def test_without_the_controllers_history_is_not_told_as_the_present(method: str)
 
 
 def test_what_was_changed_before_is_seen() -> None:
-    """A description waits until this broker has applied what its asker has changed."""
+    """A description waits until this broker has applied the changes that its caller has made."""
 
     async def main() -> None:
         edges = Edges()

@@ -42,7 +42,7 @@ class _Talk:
         await self.client.send(message.SerializeToString())
 
     async def end(self) -> None:
-        """Half-close, as a gRPC client does when it has said all."""
+        """Half-close the stream, as a gRPC client does after its last message."""
         self.client.peer.inbox.put_nowait(None)
 
     async def produced(self) -> pb.ProduceResponse:

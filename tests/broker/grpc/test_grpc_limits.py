@@ -1,4 +1,4 @@
-"""Lists of gRPC requests are as long as those of Kafka requests, at most."""
+"""Lists in gRPC requests have the same limits as arrays in Kafka requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that wants to go asks the controller to move its leaders away first."""
+"""A broker that shuts down first asks the controller to move its leaders away."""
 
 from __future__ import annotations
 

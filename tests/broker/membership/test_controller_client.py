@@ -1,4 +1,4 @@
-"""The way to the active controller."""
+"""How a broker finds the active controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Network(FakeNetwork):
 
 
 class _Controllers:
-    """Three controllers on one network; ``active`` answers, the others name it."""
+    """Three controllers on one network. ``active`` answers, and the others name it."""
 
     def __init__(self) -> None:
         self.network = _Network()
@@ -70,7 +70,7 @@ class _Controllers:
         self.network.services[VOTERS[voter_id]] = Service(unary={METHOD: allocate})
 
     def silence(self, voter_id: int) -> None:
-        """It takes requests and never answers."""
+        """Let a controller accept requests and never answer."""
 
         async def silent(payload: bytes, _: Peer) -> bytes:
             self.asked.append(voter_id)
@@ -85,7 +85,7 @@ class _Controllers:
         )
 
     async def ask_till_known(self, timeout_s: float = 10.0) -> AllocateProducerIdsResponse:
-        """Not content with an answer that does not know the outcome."""
+        """Ask again until the outcome is known."""
         return await self.client.call(
             METHOD,
             AllocateProducerIdsRequest(broker_id=4),
@@ -263,7 +263,7 @@ def test_a_leader_that_was_elected_meanwhile_is_asked_at_once() -> None:
 
 @pytest.mark.parametrize("named", [-1, 1, 9])
 def test_a_refusal_that_names_nobody_else_is_waited_out(named: int) -> None:
-    """It names no leader, itself, or one whose address nobody knows."""
+    """The refusal names no leader, the controller itself, or one whose address nobody knows."""
 
     async def main() -> None:
         controllers = _Controllers()

@@ -1,4 +1,4 @@
-"""What a broker shows of metadata in which it leads what others lead by now."""
+"""What a broker does with metadata in which it leads partitions that others lead by now."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_the_lease_sees_a_pause_that_the_loop_does_not() -> None:
 
 
 def test_an_answer_to_no_heartbeat_of_the_stream_is_no_acknowledgement() -> None:
-    """It does not tell when the session was renewed."""
+    """Such an answer does not show when the session was renewed."""
 
     async def body(cluster: Cluster) -> None:
         lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
@@ -171,7 +171,7 @@ def test_an_unfenced_broker_has_nothing_to_tell_of_metadata_at_once() -> None:
 def test_a_stream_is_left_when_its_heartbeats_are_refused(
     caplog: pytest.LogCaptureFixture, error: ErrorCode, warned: int
 ) -> None:
-    """Only where there is more to it than an election it is worth a warning."""
+    """A warning is logged only if the reason is more than an election."""
 
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -254,7 +254,7 @@ def test_a_stale_epoch_makes_it_register_again(error: ErrorCode) -> None:
 
 
 def test_the_epoch_of_a_registration_that_is_over_stays_until_there_is_another() -> None:
-    """Replicas go on asking under it, and are refused; a clean shutdown names it, too."""
+    """Replicas go on sending requests with it, and are refused. A clean shutdown also names it."""
 
     async def body(cluster: Cluster) -> None:
         controller, lifecycle = cluster.controllers[1], cluster.lifecycle
@@ -293,7 +293,7 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
 
 
 def test_a_report_takes_nothing_from_the_lease() -> None:
-    """It is the same registration: no answer to a heartbeat is needed to go on."""
+    """The registration is the same, so no new answer to a heartbeat is needed."""
 
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -408,7 +408,7 @@ def test_an_id_is_waited_for_as_long_as_the_setting_says() -> None:
 
 
 def test_a_refusal_that_may_pass_is_never_given_up_on(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said again every 15 s."""
+    """The warning is repeated every 15 s."""
 
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -451,7 +451,7 @@ def test_a_duplicate_id_is_said_at_once_and_then_rarely(caplog: pytest.LogCaptur
 
 
 def test_a_heartbeat_that_is_refused_for_good_fails_the_broker() -> None:
-    """As when a broker that it cannot reach was unfenced while it registered."""
+    """This happens if a broker that it cannot reach was unfenced while it registered."""
 
     async def body(cluster: Cluster) -> None:
         cluster.controllers[1].error = ErrorCode.INVALID_REGISTRATION

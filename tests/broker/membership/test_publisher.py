@@ -1,4 +1,4 @@
-"""Committed metadata reaches the replica manager once per delivery, and not too early."""
+"""Committed metadata reach the replica manager once per delivery, and not too early."""
 
 from __future__ import annotations
 

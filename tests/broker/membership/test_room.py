@@ -1,4 +1,4 @@
-"""When a broker says that it has no room, and when that it has room again."""
+"""When a broker reports that it has no room, and when it reports that it has room again."""
 
 from __future__ import annotations
 

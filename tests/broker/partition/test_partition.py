@@ -1,4 +1,4 @@
-"""The partition machine, rule by rule: what a replica is, whom it serves and what it answers."""
+"""The partition machine, rule by rule: its role, whom it serves and what it answers."""
 
 from __future__ import annotations
 
@@ -210,6 +210,6 @@ def test_a_leader_elected_uncleanly_says_that_it_has_recovered() -> None:
 def test_a_recovery_that_the_controller_was_not_told_of_is_proposed_again() -> None:
     bench = MachineBench(min_insync=1)
     proposal(bench.update(state(isr=(1,), leader_recovery_state=RECOVERING)))
-    # The partition changed before the proposal came; what it proposed counts for nothing.
+    # The partition changed before the proposal arrived, so the proposal does not count.
     bench.update(state(isr=(1,), partition_epoch=11, leader_recovery_state=RECOVERING))
     assert proposal(bench.tick(PROPOSAL_BACKOFF_MS)).isr == (Member(1, -1),)

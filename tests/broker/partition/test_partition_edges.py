@@ -1,4 +1,5 @@
-"""The partition machine where one more or one less, or who asks, changes the answer."""
+"""The partition machine in edge cases: an offset one higher or lower, or another caller, changes
+the answer."""
 
 from __future__ import annotations
 

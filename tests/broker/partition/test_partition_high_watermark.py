@@ -118,7 +118,7 @@ def test_a_caught_up_replica_outside_the_isr_is_waited_for_so_that_it_can_join()
     bench.append(5, durable=True)
     bench.fetch(2, 3)  # of HW 5
     bench.append(5, durable=True)
-    bench.fetch(2, 5)  # it had all at its last fetch, and the leader is at 10
+    bench.fetch(2, 5)  # it had everything at its last fetch, and the leader is at 10
     bench.append(5, durable=True)
     assert bench.machine.high_watermark == 10
     assert proposal(bench.fetch(2, 10)).isr == (Member(1, -1), Member(2, 102))

@@ -1,4 +1,4 @@
-"""The partition machine: who joins the ISR and who leaves it."""
+"""The partition machine: which replicas join the ISR and which leave it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def test_the_answer_may_come_before_the_metadata_and_after_it() -> None:
 
 
 def test_a_shrink_takes_effect_with_the_min_insync_replicas_that_decided_it() -> None:
-    """min.insync.replicas was raised before, and the controller keeps who left eligible."""
+    """min.insync.replicas was raised before, and the controller keeps replicas that left
+    eligible."""
     bench = leading(min_insync=2)
     bench.append(4, durable=True)
     bench.fetch(2, 4)
@@ -133,7 +134,8 @@ def test_a_shrink_takes_effect_with_the_min_insync_replicas_that_decided_it() ->
 
 
 def test_a_smaller_minimum_is_not_acted_on_with_the_leader_of_before() -> None:
-    """An eligible replica was elected, and the minimum lowered since: one image has both."""
+    """An eligible replica was elected, and the minimum was lowered since then: one image has both
+    changes."""
     bench = leading(min_insync=2, isr=(1,))
     bench.append(4, durable=True)
     deposed = state(leader=2, epoch=6, partition_epoch=11, isr=(2,))
@@ -236,7 +238,7 @@ def test_a_member_that_lost_its_tail_is_no_longer_caught_up() -> None:
 
 
 def moving(isr: tuple[int, ...], partition_epoch: int = 11) -> PartitionState:
-    """From 1 alone to 1, 2 and 3."""
+    """A partition that moves from broker 1 to brokers 1, 2 and 3."""
     return state(
         replicas=(1, 2, 3),
         isr=isr,
@@ -267,7 +269,7 @@ def test_an_added_replica_joins_when_it_has_caught_up() -> None:
 
 
 def test_an_answer_that_completes_a_move_is_left_to_the_metadata() -> None:
-    """The ISR alone would be acted on with the replicas, and their number, of before."""
+    """The leader would use the new ISR together with the old replicas and their number."""
     bench = MachineBench(min_insync=2)
     bench.update(moving((1, 2)))
     bench.append(5, durable=True)

@@ -1,4 +1,4 @@
-"""Random lives of a partition machine beside a twin that computes everything from scratch."""
+"""Random histories of a partition machine beside a twin that computes everything from scratch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLLOWERS = (2, 3)
 
 @dataclass
 class Twin:
-    """What must be true, by the plainest means: whole histories, no increments."""
+    """What must be true, computed in the simplest way: from whole histories, without increments."""
 
     isr: set[int]
     pending: set[int] = field(default_factory=set)  # members of a proposal of unknown outcome
@@ -39,12 +39,12 @@ class Twin:
     waiting: dict[str, int] = field(default_factory=dict)
 
     def ceiling(self) -> int:
-        """No high watermark may be above this."""
+        """The high watermark may not be above this offset."""
         return min(self.ends.get(member, -1) for member in self.isr | self.pending)
 
 
 class PartitionLife(RuleBasedStateMachine):
-    """The leader's life: appends, syncs, fetches, proposals, answers, time, metadata."""
+    """The events of a leader: appends, syncs, fetches, proposals, answers, time, metadata."""
 
     @initialize(
         isr=st.sets(st.sampled_from(FOLLOWERS)), min_insync=st.integers(1, 3), end=st.integers(0, 3)
@@ -119,7 +119,7 @@ class PartitionLife(RuleBasedStateMachine):
                 for each in FOLLOWERS
                 if each in twin.ends and each in twin.eligible and each not in machine.maximal_isr
             ]
-            # It stands as high as the maximal ISR allows, but for replicas about to join.
+            # It is as high as the maximal ISR allows, except for replicas that are about to join.
             floor = min([twin.ceiling(), *waited_for])
             assert machine.high_watermark >= floor
 
@@ -165,8 +165,8 @@ class PartitionLife(RuleBasedStateMachine):
 
     @rule(broker_id=st.sampled_from(FOLLOWERS), ahead=st.integers(-1, 4), behind=st.integers(0, 1))
     def fetch(self, broker_id: int, ahead: int, behind: int) -> None:
-        """Mostly forward, sometimes back, sometimes beyond the end; by one that may not have taken
-        over yet where the leader's log begins."""
+        """Fetch mostly forward, sometimes back, sometimes beyond the end. The replica may not have
+        taken over the leader's start yet."""
         offset = max(0, self.twin.ends.get(broker_id, 0) + ahead)
         start = max(0, self.twin.starts[1] - behind)
         if offset <= self.bench.log.end_offset:
@@ -232,7 +232,7 @@ class PartitionLife(RuleBasedStateMachine):
 
     @rule(leaving=st.sampled_from(FOLLOWERS))
     def the_controller_removes_one(self, leaving: int) -> None:
-        """By fencing: the metadata moves on, whatever is under way."""
+        """The controller fences one. The metadata change, whatever is under way."""
         if leaving not in self.twin.isr:
             return
         self.partition_epoch += 1
@@ -255,9 +255,9 @@ class PartitionLife(RuleBasedStateMachine):
 
 
 class FollowerLife(RuleBasedStateMachine):
-    """What a follower knows to be committed, whatever its log goes through.
+    """What a follower knows to be committed, while its log changes in any way.
 
-    The twin remembers every single offset of which it has heard that.
+    The twin remembers every single offset that the follower was told to be committed.
     """
 
     @initialize(checkpointed=st.integers(0, 6), end=st.integers(0, 4))
@@ -281,7 +281,7 @@ class FollowerLife(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 3), heard=st.integers(0, 20), later=st.integers(0, 2))
     def copy(self, count: int, heard: int, later: int) -> None:
-        """The leader's answer: records, its high watermark, and where its log begins."""
+        """The leader's answer: records, its high watermark, and its log start offset."""
         end = self.log.end_offset + count
         start = min(self.log.start_offset + later, end)
         self.bench.log = self.log._replace(start_offset=start, end_offset=end)
@@ -299,7 +299,7 @@ class FollowerLife(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def cut(self, share: float) -> None:
-        """After an unclean election below what was committed, too."""
+        """Truncate. After an unclean election also below what was committed."""
         start = self.log.start_offset
         end = start + round(share * (self.log.end_offset - start))
         self.bench.log = LogPosition(start, end, end, self.log.generation + 1)
@@ -308,14 +308,14 @@ class FollowerLife(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 12))
     def begin_anew(self, offset: int) -> None:
-        """Where the leader's log begins: what is before is committed."""
+        """Begin again at the leader's start: everything before it is committed."""
         self.bench.log = LogPosition(offset, offset, offset, self.log.generation + 1)
         self.committed = set(range(offset))
         self.bench.machine.truncated(self.log)
 
     @rule(leads=st.booleans())
     def elected(self, leads: bool) -> None:
-        """A leader shows nobody what it could still lose."""
+        """A leader shows nobody records that it could still lose."""
         self.epoch += 1
         leader = 1 if leads else 2
         self.bench.update(
@@ -331,7 +331,7 @@ class FollowerLife(RuleBasedStateMachine):
 
 
 def seen_at(machine: PartitionMachine, offset: int, *, is_follower: bool = False) -> int | None:
-    """Where what a reader is shown ends; None: nothing is there."""
+    """The end of what a reader may see; None if it sees nothing."""
     try:
         return machine.readable_end(offset, is_follower=is_follower)
     except ApiError:

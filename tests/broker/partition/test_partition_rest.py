@@ -1,4 +1,5 @@
-"""A machine that is told only of what changed in a session, beside one that hears every fetch."""
+"""A machine that is told only about changed partitions of a session, beside one that is told every
+fetch."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ FOLLOWERS = (2, 3)
 
 
 class Rest(RuleBasedStateMachine):
-    """Followers fetch in sessions. The twin's requests name every partition every time."""
+    """Followers fetch in sessions. The requests to the twin name every partition every time."""
 
     @initialize(end=st.integers(0, 3), isr=st.sets(st.sampled_from(FOLLOWERS)))
     def begin(self, end: int, isr: set[int]) -> None:
@@ -66,7 +67,7 @@ class Rest(RuleBasedStateMachine):
 
     @rule(broker_id=st.sampled_from(FOLLOWERS))
     def the_session_ends(self, broker_id: int) -> None:
-        """The next begins with a look at everything."""
+        """The next session begins with all partitions."""
         session, self.sessions[broker_id] = self.sessions[broker_id], Attendance()
         self.quiet.machine.left(broker_id, session)
         session.last_fetch_ms = float("inf")  # what it says no longer counts
@@ -123,7 +124,7 @@ TestRest.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def test_who_rested_was_caught_up_as_of_the_last_request_of_the_session() -> None:
-    """Else a follower of an idle partition would lag from the first append on."""
+    """Otherwise a follower of an idle partition would lag from the first append on."""
     bench, session = MachineBench(end=0), Attendance()
     bench.update(state(isr=(1, 2), replicas=(1, 2)))
     bench.machine.fetched(2, 0, bench.status(2), bench.now_ms, session)

@@ -1,4 +1,4 @@
-"""Waiting for offsets, beside a list that is searched."""
+"""Waiting for offsets, compared with a list that is searched."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_it_behaves_like_a_plain_list(steps: list[tuple[str, int]]) -> None:
 
 
 class Request:
-    """A token of which one can see whether it is still kept."""
+    """A token that shows whether it is still referenced."""
 
 
 def test_withdrawn_ones_do_not_pile_up() -> None:

@@ -176,7 +176,7 @@ def test_a_replica_that_is_down_is_not_waited_for_and_learns_it_when_it_is_back(
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_replica_that_begins_anew_within_a_batch_joins(is_lost: bool) -> None:
-    """The leader begins in the middle of a batch, and sends all of it."""
+    """The leader's log begins in the middle of a batch, and the leader sends the whole batch."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await write(cluster, 1)

@@ -1,4 +1,5 @@
-"""A follower's fetch costs what changed, and a tick what is not settled: counted, not timed."""
+"""The cost of a follower's fetch depends on what changed, and that of a tick on what is not
+settled. The tests count looks at partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.support.timing import until
 
 
 class Looks:
-    """How often partitions are looked at."""
+    """Counts the looks at partitions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entries = self.ticks = 0
@@ -41,7 +42,8 @@ class Looks:
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, partitions: int) -> tuple[int, int]:
-    """Of 20 produce requests to one of so many partitions, and of 20 idle seconds after them."""
+    """The looks of 20 produce requests to one of so many partitions, and of 20 idle seconds after
+    them."""
     counted: list[int] = []
 
     async def scenario(cluster: ReplicaCluster) -> None:
@@ -72,7 +74,7 @@ def test_idle_partitions_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is woken: else 1 MiB in pieces of 2 kB is read 250 times over."""
+    """Even if it is woken often. Otherwise 1 MiB in pieces of 2 kB would be read 250 times."""
     read_bytes: list[int] = []
     read = PartitionLog.read
 

@@ -121,7 +121,8 @@ def test_records_errors_and_divergence_are_always_news() -> None:
     diverging.diverging = EpochEnd(1, 3)
     answer = [result(0, records=b"r"), failed, diverging]
     assert numbers(session.changed(answer)) == [0, 1, 2]
-    # After an error the same state is news again, and until then it is looked at.
+    # After an error the same state must be sent again, and until then the partition is examined
+    # each time.
     assert numbers(session.to_look_at()) == [1, 2, 0]
     assert numbers(session.changed([result(1), result(2)])) == [1, 2]
 
@@ -176,7 +177,7 @@ def test_epochs_wrap_to_one() -> None:
 
 
 def test_a_session_belongs_to_its_connection_and_to_who_proves_to_be_the_broker() -> None:
-    """Anybody may say that he is broker 2."""
+    """Anybody may claim to be broker 2."""
     follower = Follower()
     real = follower.ask(0, 0, entry(0))
     assert follower.open(0, 0, entry(0), owner="another", is_proven=False) is None

@@ -1,4 +1,4 @@
-"""What a follower makes of one answer, without a leader at the other end."""
+"""What a follower does with one answer, without a leader at the other end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKOFF_S = 0.7
 
 
 def following(act: Callable[[Following], None]) -> None:
-    """Act on a follower whose leader is out of reach, inside of its process."""
+    """Act on a follower whose leader cannot be reached, inside of its process."""
 
     async def at_once(each: Following) -> None:
         act(each)

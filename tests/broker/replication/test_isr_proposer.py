@@ -24,7 +24,7 @@ def proposal(epoch: int = 3) -> Proposed:
 
 
 class Controller:
-    """Answers after a while, with what a test has put up."""
+    """Answers after a while with the answers that a test has prepared."""
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []

@@ -1,4 +1,4 @@
-"""A log's part of its topic's configuration."""
+"""The part of a topic's configuration that its logs use."""
 
 from __future__ import annotations
 

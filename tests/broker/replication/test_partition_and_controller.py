@@ -1,6 +1,7 @@
-"""A leader's machine beside the controller's: what each holds of the other's rules at any moment.
+"""A leader's machine together with the controller's: what each knows of the other's rules at any
+moment.
 
-Answers and metadata reach the leader each in their own time, and metadata in pieces of any size.
+Answers and metadata reach the leader at different times, and metadata in pieces of any size.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LAG_MS = 30_000.0
 
 
 class LeaderAndController(RuleBasedStateMachine):
-    """Broker 1 leads for ever; the controller decides, and broker 1 hears of it later."""
+    """Broker 1 leads for ever. The controller decides, and broker 1 hears of it later."""
 
     @initialize(min_insync=st.integers(1, 3))
     def begin(self, min_insync: int) -> None:
@@ -94,7 +95,7 @@ class LeaderAndController(RuleBasedStateMachine):
     @precondition(lambda self: self.decided)
     @rule(count=st.integers(1, 5))
     def hear_metadata(self, count: int) -> None:
-        """So many decisions at once, as ``MetadataApplier`` applies them."""
+        """Apply so many decisions at once, as ``MetadataApplier`` does."""
         before, self.image = self.image, self.decided[:count][-1]
         del self.decided[:count]
         state, needed = self.state(self.image), min_insync_replicas(self.image, TOPIC)
@@ -113,7 +114,7 @@ class LeaderAndController(RuleBasedStateMachine):
     @precondition(lambda self: self.proposal is not None)
     @rule(is_repeated=st.booleans())
     def decide_on_the_proposal(self, is_repeated: bool) -> None:
-        """An answer may be lost: then the same is asked for again."""
+        """An answer may be lost. Then the same request is sent again."""
         proposal = self.proposal
         assert proposal is not None
         topic = self.image.topic(TOPIC)
@@ -143,14 +144,14 @@ class LeaderAndController(RuleBasedStateMachine):
     @precondition(lambda self: self.copies)
     @rule(data=st.data())
     def decide_on_a_copy_that_comes_late(self, data: st.DataObject) -> None:
-        """Its answer goes to nobody."""
+        """Nobody gets its answer."""
         asked = data.draw(st.sampled_from(self.copies))
         self.controller.do(lambda context: isr.alter_partitions(context, asked))
         self.note_decision()
 
     @rule(value=st.integers(1, 3), of_topic=st.booleans())
     def change_min_insync_replicas(self, value: int, of_topic: bool) -> None:
-        """The topic's, or the cluster's and the topic's own is removed."""
+        """Change the topic's value, or change the cluster's and remove the topic's own."""
         change = admin.AlterConfigsRequest()
         resource = change.resources.add()
         resource.resource.type = ConfigResourceType.TOPIC

@@ -1,4 +1,4 @@
-"""Produced records are looked at before they are taken, large batches a slice at a time."""
+"""Produced records are checked before they are accepted, large batches in slices."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_record_s_time_is_bounded_whatever_the_header_claims() -> None:
 
 
 def test_what_comes_behind_a_large_batch_stays_behind_it() -> None:
-    """Else a producer's sequence numbers would be out of order."""
+    """Otherwise a producer's sequence numbers would be out of order."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[1]
@@ -102,7 +102,7 @@ def test_a_large_batch_that_is_unsound_at_its_end_is_refused_alone() -> None:
 def test_a_large_batch_is_not_appended_after_its_request_timed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Virtual time stands still during the check, so its deadline is brought about."""
+    """Virtual time stands still during the check, so the test moves the deadline itself."""
     timeout_ms = 31_234
     deadlines: dict[float, Callable[[], None]] = {}
     add = DeadlineWheel.add

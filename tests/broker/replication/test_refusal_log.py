@@ -1,4 +1,4 @@
-"""What is said of refused batches, and how often."""
+"""What is logged about refused batches, and how often."""
 
 import logging
 

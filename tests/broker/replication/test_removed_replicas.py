@@ -1,4 +1,4 @@
-"""Replicas that are taken from a broker while something of theirs waits for the disk."""
+"""Replicas that are removed from a broker while one of their operations waits for the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = "/data/orders-0/00000000000000000000.log"
 
 
 def move(cluster: ReplicaCluster, *replicas: int) -> None:
-    """Have these brokers replicate the partition, and the first of them lead it."""
+    """Assign the partition to these brokers. The first one leads."""
     change = pb.PartitionChangeRecord(
         topic_id=P0.topic_id,
         partition=P0.partition,

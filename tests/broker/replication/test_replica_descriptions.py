@@ -1,4 +1,4 @@
-"""What a broker tells of its directories and of the producers of its replicas."""
+"""A broker's descriptions of its directories and of the producers of its replicas."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_directories_with_the_sizes_of_their_logs() -> None:
 
 
 def test_what_is_being_deleted_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in Kafka: neither a replica that is removed while the description is under way, nor one
-    whose files could not be deleted yet."""
+    """As in Kafka: neither a replica that is removed during the description, nor one whose files
+    could not be deleted yet."""
     monkeypatch.setattr(descriptions, "TURN_REPLICAS", 1)
 
     def refuse(source: str, target: str) -> None:

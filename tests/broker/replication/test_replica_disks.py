@@ -1,4 +1,4 @@
-"""Disks of replicas that fill up, fail, lose and spoil what is on them."""
+"""Replicas on disks that fill up, fail, and lose or damage data."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_corrupt_replica_waits_until_nobody_counts_on_it() -> None:
 def test_a_minimum_is_gone_by_though_the_rest_of_a_configuration_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The controller goes by it: a leader that did not would commit what it must not."""
+    """The controller uses it. A leader that did not would commit what it must not."""
 
     def fails(self: RelaxedFlush, topic: str, partition: int) -> None:
         raise StorageError("no space left on the device")
@@ -267,7 +267,7 @@ def test_a_minimum_is_gone_by_though_the_rest_of_a_configuration_cannot_be(
 def test_one_change_of_the_metadata_writes_down_once_which_replicas_are_relaxed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each write waits for the device twice, on the event loop."""
+    """Each write waits for the device twice on the event loop."""
     written: list[int] = []
 
     def counted(relaxed: Mapping[TopicPartition, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""Fetch from three brokers: what consumers and followers are given, and when."""
+"""Fetch from three brokers: what consumers and followers get, and when."""
 
 from __future__ import annotations
 

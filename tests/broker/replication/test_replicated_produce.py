@@ -1,4 +1,4 @@
-"""Produce over three brokers: what is answered, and when."""
+"""Produce to three brokers: the answers, and when they come."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_afterwards() -> Non
 
 
 def test_a_new_leader_is_told_no_end_that_is_not_durable() -> None:
-    """What came from the leader before may still be on its way to the disk."""
+    """Records of the previous leader may still be on their way to the disk."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce()
@@ -142,7 +142,7 @@ def test_a_follower_below_the_leaders_start_begins_anew_there() -> None:
 
 
 def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may_be() -> None:
-    """Its records are older than by the default they might be, and are to be kept for ever."""
+    """The records are older than the default allows, but the topic keeps records for ever."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[1]
@@ -160,7 +160,7 @@ def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may_be() 
 
 
 def test_a_follower_that_ends_at_the_leaders_start_in_a_forgotten_epoch_begins_anew() -> None:
-    """Its last record never was committed, and the leader has deleted the one that was."""
+    """Its last record was never committed, and the leader has deleted the committed one."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce()
@@ -245,8 +245,8 @@ def test_stopping_answers_whoever_waits() -> None:
 
 
 def test_nothing_is_copied_any_more_while_the_log_is_closed() -> None:
-    """Metadata that comes during a stop must not have a partition followed again: what is then
-    written lies behind all that the clean shutdown notes of the log."""
+    """Metadata that arrive during a stop must not make a partition followed again: what is written
+    then is not covered by the files of the clean shutdown."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await cluster[1].produce()

@@ -1,4 +1,4 @@
-"""Random faults on three brokers, by seed: what was acknowledged stays, what was read stays."""
+"""Random faults on three brokers, by seed: what was acknowledged or read stays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION_S = 2.0
 
 
 class Chaos:
-    """Clients that write and read, and somebody who breaks things."""
+    """Clients that write and read, and faults."""
 
     def __init__(self, cluster: ReplicaCluster, seed: int) -> None:
         self.cluster = cluster
@@ -34,7 +34,7 @@ class Chaos:
 
     def leader(self) -> Node | None:
         leader = self.cluster.state().leader
-        # A client that has not heard of the newest leader asks an old one.
+        # A client that does not know the newest leader asks an old one.
         if self.rng.random() < 0.1:
             leader = self.rng.choice([1, 2, 3])
         return self.cluster.nodes.get(leader)
@@ -78,7 +78,8 @@ class Chaos:
     # ------------------------------------------------------------------------------ faults
 
     async def cut_off(self, node: Node) -> None:
-        """From everybody, the controller included, until its session is over, and longer."""
+        """Cut a broker off from everybody, including the controller, until its session is over, and
+        longer."""
         others = [other.name for other in self.cluster.nodes.values() if other is not node]
         self.cluster.simulation.fabric.isolate(node.name, others)
         await asyncio.sleep(self.rng.uniform(0, 1.5))
@@ -91,7 +92,7 @@ class Chaos:
         node.lease = True
 
     async def hiccup(self, node: Node) -> None:
-        """Shorter than a session: nobody is fenced."""
+        """Cut a broker off for less than a session: nobody is fenced."""
         other = self.rng.choice([n.name for n in self.cluster.nodes.values() if n is not node])
         self.cluster.simulation.fabric.cut(node.name, other)
         await asyncio.sleep(self.rng.uniform(0, SESSION_S))
@@ -134,7 +135,7 @@ class Chaos:
             await fault(node)
 
     async def watch(self) -> None:
-        """What the leaders do not look at must not need it, whatever happens."""
+        """Partitions that the leaders do not examine must not need it."""
         while not self.stopping:
             await asyncio.sleep(0.01)
             for node in self.cluster.nodes.values():

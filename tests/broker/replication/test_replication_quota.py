@@ -1,4 +1,4 @@
-"""The quota of throttled replicas, beside one that goes through every millisecond."""
+"""The quota of throttled replicas, compared with one that steps through every millisecond."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Quota(RuleBasedStateMachine):
 
     @rule()
     def pay_off(self) -> None:
-        """After the longest time that anything is remembered."""
+        """Wait for the longest time that anything is remembered."""
         self.now_ms += 11_000
         for _ in range(11_000):
             self.twin.millisecond()
@@ -101,7 +101,7 @@ TestQuota.settings = settings(max_examples=30, stateful_step_count=20)
 def test_no_span_of_time_gets_more_than_its_seconds_and_one_burst(
     rate: int, takes: list[tuple[int, int]]
 ) -> None:
-    """Of those who look first, and take no more than there is."""
+    """For callers that ask first and take no more than there is."""
     quota, now_ms = ReplicationQuota(), 1_000
     quota.set_rate(rate, now_ms)
     taken: list[tuple[int, int]] = []

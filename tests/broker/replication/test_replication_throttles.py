@@ -1,4 +1,5 @@
-"""Replication throttles: bytes per second of what is not in sync, and of nothing else."""
+"""Replication throttles limit the bytes per second for replicas that are not in sync, and for no
+others."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ VALUE = b"v" * 5_000
 
 
 def set_config(cluster: ReplicaCluster, name: str, value: object, *, topic: bool = False) -> None:
-    """For the topic, or for all brokers."""
+    """Set a config of the topic or of all brokers."""
     resource = ConfigResource.topic(TOPIC) if topic else CLUSTER
     record = pb.ConfigRecord(
         resource_type=resource.type,  # type: ignore[arg-type]
@@ -40,7 +41,7 @@ def throttle(cluster: ReplicaCluster, role: str, rate: int = RATE, replicas: str
 
 
 async def fall_behind(cluster: ReplicaCluster, batches: int = 60, *parts: PartitionId) -> None:
-    """Broker 3 is down while some 5 kB a batch are written; then it comes back."""
+    """Stop broker 3 while batches of some 5 kB are written, and start it again."""
     cluster.fence(3)
     cluster[3].kill()
     for part in parts or (P0,):
@@ -59,7 +60,7 @@ def copied_bytes(cluster: ReplicaCluster) -> int:
 
 
 async def check_rate(cluster: ReplicaCluster, seconds: int, rate: int = RATE) -> None:
-    """What broker 3 copies stays under the rate, and is not much less either."""
+    """Broker 3 copies less than the rate, but not much less."""
     began = copied_bytes(cluster)
     batch = len(make_batch(value=VALUE))
     for second in range(1, seconds + 1):
@@ -157,7 +158,7 @@ def test_partitions_that_are_not_named_go_on_while_others_wait() -> None:
 
 
 def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
-    """Fetches that bring records of one partition do not look at those put aside."""
+    """Fetches with records of one partition do not examine the partitions that wait."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await fall_behind(cluster)

@@ -1,4 +1,4 @@
-"""Replicas of which a part cannot be read, and files that find no handle: who gives up what."""
+"""Replicas that cannot be read in part, and files without a handle: which replicas are given up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = "/data/orders-0/00000000000000000000.log"
 def test_a_leader_with_an_unreadable_sector_gives_up_and_is_rebuilt(
     sync_s: tuple[float, float],
 ) -> None:
-    """A device tries for seconds before it gives a sector up, longer than a fetch waits."""
+    """A device tries to read a sector for seconds before it fails, longer than a fetch waits."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         for _ in range(3):

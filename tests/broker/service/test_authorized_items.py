@@ -1,4 +1,4 @@
-"""Requests of many items, of which a caller may see or change only some."""
+"""Requests with many items, of which a caller may see or change only some."""
 
 from __future__ import annotations
 

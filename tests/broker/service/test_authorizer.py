@@ -1,4 +1,4 @@
-"""What a caller may not do is refused on both planes, with Kafka's errors."""
+"""Both planes refuse what a caller may not do, with Kafka's errors."""
 
 from __future__ import annotations
 
@@ -479,7 +479,7 @@ def test_streams_over_grpc(
 
 
 def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:
-    """By broker 2, which names its epoch."""
+    """Fetch as broker 2, with its broker epoch."""
     return fetch.FetchRequest(
         topics=[fetch.FetchTopic("", topic_id("a"), [fetch.FetchPartition(0)])],
         replica_state=fetch.ReplicaState(2, 2),
@@ -489,7 +489,7 @@ def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:
 
 
 def test_the_epoch_of_a_broker_is_no_permission() -> None:
-    """Anybody may learn it. A session of a caller that was allowed before ends."""
+    """Anybody may find the epoch out. A session of a caller that was allowed before ends."""
 
     async def main() -> None:
         edges = edges_with_topics()

@@ -1,4 +1,4 @@
-"""What a broker tells the controller of the client for whom it asks."""
+"""What a broker tells the controller about the client for which it asks."""
 
 from __future__ import annotations
 
