@@ -1,4 +1,4 @@
-"""What all tests share: a cluster of real processes, started once on the first use, and gRPC."""
+"""What all tests share: a cluster of real processes, started on the first use, and gRPC."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.scheduling import FilesInGroups
 
 CreateTopic = Callable[..., str]
 
-# A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+# Processes that a shell starts in the background ignore Ctrl-C, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test is timed: on a busy machine any example may take long.
+# Tests have no deadlines: on a busy machine any example may take long.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -35,9 +35,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesInGroup
 
 @pytest.fixture(scope="session", autouse=True)
 def grpc_poller() -> Iterator[None]:
-    """gRPC's queue ends with the last channel and server, wherever the collector finds that, and
-    waits there for all that was asked of it: for ever if a failed test has left a server running.
-    With this channel the queue, and its thread, live as long as the tests."""
+    """Keep gRPC's queue alive as long as the tests.
+
+    The queue ends with the last channel and server, wherever the garbage collector finds that, and
+    then waits for everything under way: for ever, if a failed test has left a server running. With
+    this channel the queue and its thread do not end before the tests.
+    """
 
     async def open_channel() -> grpc.aio.Channel:
         return grpc.aio.insecure_channel("127.0.0.1:1")  # lazily: nothing is called
@@ -49,7 +52,7 @@ def grpc_poller() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def process_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """3 controllers and 3 brokers. Whoever kills a node starts it again."""
+    """3 controllers and 3 brokers. A test that kills a node starts it again."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     cluster = ProcessCluster(directory, settings={"auto.create.topics.enable": "false"})
     asyncio.run(cluster.start())
@@ -64,7 +67,7 @@ def bootstrap(process_cluster: ProcessCluster) -> str:
 
 @pytest.fixture(scope="session")
 def create_topic(bootstrap: str) -> Callable[..., str]:
-    """Make a topic with a name of its own; return the name."""
+    """Create a topic with its own name. Returns the name."""
     numbers = itertools.count()
 
     def create(partitions: int = 1, replication_factor: int = 3, **configs: str) -> str:

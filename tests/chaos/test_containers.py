@@ -1,4 +1,5 @@
-"""Drills on a compose cluster: a leader killed, a leader cut off, too few replicas left."""
+"""Drills on a compose cluster: a leader is killed, a leader is cut off, too few replicas are
+left."""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back(
         zombie = leader_of(admin, topic)
         assert zombie is not None
         cluster.isolate(SERVICES[zombie])
-        # Clients on the host still reach it, and it believes to lead until its lease runs out.
+        # Clients on the host still reach it, and it believes to lead until its lease ends.
         refused = produce_to_one_broker(9092 + zombie - 101, topic, b"zombie")
         others = ",".join(f"127.0.0.1:{9092 + each - 101}" for each in SERVICES if each != zombie)
         with Admin(others) as reachable:
@@ -127,7 +128,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back(
 
 
 def produce_to_one_broker(port: int, topic: str, value: bytes) -> bool:
-    """Whether a write that only this broker can take was refused or never answered."""
+    """Whether a write that only this broker can accept was refused or never answered."""
     command = ["kcat", "-b", f"127.0.0.1:{port}", "-P", "-t", topic, "-p", "0"]
     settings = ["-X", "acks=all", "-X", "message.timeout.ms=4000"]
     done = subprocess.run(
@@ -160,7 +161,7 @@ def test_too_few_replicas_refuse_and_recover(cluster: ComposeCluster, admin: Adm
 
 
 def test_every_node_tells_its_metrics(cluster: ComposeCluster) -> None:
-    """On the host, where a person and a Prometheus are."""
+    """The metrics are available on the host, where people and Prometheus use them."""
     pages = {service: page(cluster, service, "/metrics") for service in cluster.services()}
     active = [name for name, page in pages.items() if "stele_controller_active_count 1.0" in page]
     assert len(active) == 1

@@ -1,4 +1,4 @@
-"""What a cluster of processes says of a start that failed."""
+"""The messages of a cluster of processes about a failed start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What holds of every command: walked over the whole tree, so that a new one is held to it too."""
+"""What holds for every command. The test walks over the whole tree, so that it includes new
+commands."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def test_every_command_that_asks_a_cluster_is_tried_without_one() -> None:
 
 @pytest.fixture(params=["refuses", "is silent"])
 def dead_server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """An address at which no broker answers, at once or ever."""
+    """An address at which no broker answers: connections are refused at once, or never answered."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         if request.param == "is silent":

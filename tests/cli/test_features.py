@@ -1,4 +1,4 @@
-"""``stele features describe``: who supports which levels, for people and for programs."""
+"""``stele features describe``: which nodes support which levels, for people and for programs."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_server_refuses_bad_settings(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_server_dies_with_its_parent(tmp_path: Path) -> None:
-    """The parent starts it and is killed at once; the child notices on Linux."""
+    """The parent starts it and is killed at once. The child notices this on Linux."""
     config = properties(tmp_path)
     main.run(["format", "-c", str(config)])
     server = [sys.executable, "-m", "cli.main", "server", str(config), "--set", "metrics.listener="]

@@ -1,4 +1,4 @@
-"""``stele format`` of controllers and ``stele quorum``: what is said of options that do not fit."""
+"""``stele format`` of controllers and ``stele quorum``: messages about options that do not fit."""
 
 from __future__ import annotations
 

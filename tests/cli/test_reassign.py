@@ -1,4 +1,4 @@
-"""``stele reassign`` without a cluster: its files, how partitions are spread, its mistakes."""
+"""``stele reassign`` without a cluster: its files, the placement of replicas, its errors."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") 
 
 
 def workers(process: "subprocess.Popen[str]") -> list[int]:
-    """Those that run the simulator by now."""
+    """The processes that already run the simulator."""
     every = Path(f"/proc/{process.pid}/task").glob("*/children")
     children = [int(pid) for file in every for pid in file.read_text().split()]
     return [pid for pid in children if b"chaos.sim.runs.worker" in _command(pid)]

@@ -91,7 +91,7 @@ def test_confluent_adds_partitions_and_elects(
     topic = create_topic(partitions=2)
     (future,) = confluent.create_partitions([NewPartitions(topic, 4)]).values()
     future.result(30)
-    # Any broker may be asked, and may be a moment behind the one that forwarded.
+    # Any broker may be asked, and may be slightly behind the one that forwarded.
     until(lambda: len(confluent.list_topics(topic, timeout=30).topics[topic].partitions) == 4)
     (future,) = confluent.create_partitions([NewPartitions(topic, 4)]).values()
     with pytest.raises(KafkaException, match="4 partitions"):
@@ -111,8 +111,8 @@ def test_kafka_python_alters_and_describes_configs(
     topic = create_topic()
     change = Resource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "7000"})
     described = Resource(ConfigResourceType.TOPIC, topic)
-    # The client asks any broker which configs there are. A broker that has not heard of the topic
-    # yet knows none, as in Kafka.
+    # The client asks any broker for the configs. A broker that does not know the topic yet has
+    # none, as in Kafka.
     deadline = time.monotonic() + 20
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Unmodified Kafka clients against a cluster of real processes, partitions assigned by hand."""
+"""Unmodified Kafka clients with a cluster of real processes. Partitions are assigned by hand."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_confluent_kafka_produces_and_consumes(
             messages = consumer.consume(len(RECORDS) - len(read), timeout=30)
             assert messages, f"only {len(read)} of {len(RECORDS)} records came"
             if not read and messages[0].error() is not None:
-                # It asks for its group even so, once, and passes the answer on.
+                # It still asks for its group once, and passes the answer on.
                 error = messages.pop(0).error()
                 assert error is not None
                 assert error.code() == KafkaError.UNSUPPORTED_VERSION

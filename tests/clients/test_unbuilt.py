@@ -1,6 +1,6 @@
-"""Unmodified clients that want groups or transactions, which are not built, hear of it at once.
+"""Unmodified clients that use groups or transactions, which are not built, get an error at once.
 
-None may spin, hang or wait for its own time-out: the answer must end the matter for each of them.
+No client may spin, hang or wait for its own timeout: the answer must be final for each of them.
 """
 
 from __future__ import annotations

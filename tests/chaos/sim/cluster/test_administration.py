@@ -1,4 +1,4 @@
-"""What administrators are told while controllers die, stand still and come back."""
+"""The answers that administrators get while controllers die, stand still and come back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def active(cluster: SimCluster) -> SimNode:
 
 
 async def ask(cluster: SimCluster, node: SimNode, method: str, request: Any, answer: Any) -> Any:
-    """One call to a controller's own port."""
+    """Send one call to a controller's own port."""
     channel = cluster.client_world.network.channel(node.host, CONTROLLER_PORT)
     try:
         return answer.FromString(
@@ -54,7 +54,8 @@ async def another_active(cluster: SimCluster, than: SimNode) -> SimNode:
 
 @pytest.mark.parametrize("delay_ms", [0, 1, 2, 3, 5, 8, 20])
 def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms: int) -> None:
-    """The first request is under way when its controller dies; the second goes elsewhere."""
+    """The first request is under way when its controller dies. The second goes to another
+    controller."""
 
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
@@ -85,7 +86,7 @@ def test_a_topic_asked_for_twice_over_a_killed_controller_is_made_once(delay_ms:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_admin_client_never_doubles_and_never_lies(seed: int) -> None:
-    """Each call succeeds or says that it does not know; a repeat of the latter finds out."""
+    """Each call succeeds, or says that the outcome is unknown. Then the same call finds out."""
 
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
@@ -148,8 +149,8 @@ def test_without_controllers_nothing_is_done_and_that_is_said() -> None:
 
 
 async def depose(cluster: SimCluster) -> tuple[SimNode, SimNode]:
-    """The active controller is cut off from the others, whose connections to it break: they elect
-    another one, before the old one has missed enough fetches to doubt itself."""
+    """Cut the active controller off from the others, whose connections to it break. They elect
+    another one before the old one has missed enough fetches to resign."""
     old, fabric = active(cluster), cluster.simulation.fabric
     others = [node.host for node in cluster.controllers.values() if node is not old]
     server = old.machine.ports[CONTROLLER_PORT]
@@ -175,7 +176,8 @@ def thinks_it_is_active(node: SimNode) -> bool:
 @pytest.mark.parametrize("pause_s", [0.0, 0.3, 5.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_deposed_leader_never_answers_with_an_old_state(seed: int, pause_s: float) -> None:
-    """Whether it just does not know yet, or stood still while the questions came."""
+    """Both if it does not know yet that it was deposed, and if it stood still when the questions
+    came."""
 
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
@@ -203,7 +205,7 @@ def test_a_deposed_leader_never_answers_with_an_old_state(seed: int, pause_s: fl
         local, linearizable, found, described = await asyncio.gather(
             *questions, return_exceptions=True
         )
-        # Whoever does not ask for more gets the old state.
+        # A read that is not linearizable gets the old state.
         assert isinstance(local, pb.DescribeTopicsResponse)
         assert [topic.name for topic in local.topics] == [TOPIC]
         assert isinstance(linearizable, RpcError)
@@ -220,7 +222,7 @@ def test_a_deposed_leader_never_answers_with_an_old_state(seed: int, pause_s: fl
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(seed: int) -> None:
-    """Another client reads at once, through whatever broker, also one that is behind."""
+    """Another client reads at once through any broker, also one that is behind."""
 
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)

@@ -1,4 +1,5 @@
-"""Whole clusters on virtual time: three controllers, three brokers, the real code, every crash."""
+"""Whole clusters on virtual time: three controllers, three brokers, the real code, all kinds of
+crashes."""
 
 import asyncio
 import subprocess
@@ -140,7 +141,8 @@ def test_a_leader_paused_past_its_session_acknowledges_nothing_afterwards(seed: 
         zombie = cluster.leader(TOPIC)
         await cluster.client.connection(zombie.id)
         zombie.pause()
-        # These wait in the zombie's socket and are the first thing it reads when it wakes.
+        # These wait in the socket of the paused process and are the first thing that it reads when
+        # it wakes.
         late = [
             asyncio.create_task(
                 cluster.client.produce(
@@ -195,7 +197,7 @@ def test_too_few_replicas_refuse_and_recover(seed: int) -> None:
 
 
 async def lose_the_last_leader(cluster: JudgedCluster) -> tuple[SimNode, SimNode]:
-    """Leave one replica behind, then take the others away; (who lagged, who led last)."""
+    """Leave one replica behind, then stop the others. Returns (who lagged, who led last)."""
     first = cluster.leader(TOPIC)
     behind, ahead = (node for node in cluster.brokers.values() if node is not first)
     behind.kill()
@@ -287,7 +289,7 @@ def test_a_replica_that_was_away_truncates_its_diverging_tail(seed: int) -> None
 def test_a_leader_without_contact_acknowledges_nothing_past_its_session(
     seed: int, paused: bool
 ) -> None:
-    """Clients still reach it and nobody can tell it that it was replaced: only its clock can."""
+    """Clients still reach it, and nobody can tell it that it was replaced. Only its clock can."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)

@@ -1,4 +1,4 @@
-"""Whole clusters with bad disks: broken, full, and silently wrong ones."""
+"""Whole clusters with bad disks: broken, full, or silently wrong."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
-"""Partitions on the move in whole clusters: under load, and while machines fail.
+"""Reassignments in whole clusters, under load and while machines fail.
 
-Every acknowledged record is still there, nobody keeps a log that is not his, and the cluster's laws
-hold at every moment.
+Every acknowledged record is still there, no broker keeps the log of a partition that it does not
+have, and the cluster's laws hold at every moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS = {"replica.lag.time.max.ms": "2000"}
 
 
 async def load(cluster: JudgedCluster, done: asyncio.Event) -> None:
-    """Writes with acks=all, one after the other, until told to end."""
+    """Write with acks=all, one record after the other, until told to end."""
     number = 0
     while not done.is_set():
         number += 1
@@ -60,7 +60,8 @@ async def until_moved(cluster: JudgedCluster, target: tuple[int, ...]) -> None:
 
 
 async def reassign(cluster: JudgedCluster, target: Iterable[int] | None) -> None:
-    """Once more while the outcome is unknown: the same target twice is no other decision."""
+    """Reassign, and repeat it while the outcome is unknown: the same target again changes
+    nothing."""
     wanted = None if target is None else tuple(target)
     while True:
         try:
@@ -73,7 +74,7 @@ async def reassign(cluster: JudgedCluster, target: Iterable[int] | None) -> None
 
 
 async def until_logs(cluster: JudgedCluster, owners: Iterable[int]) -> None:
-    """Exactly these brokers have a log of it; of the others not even files remain."""
+    """Wait until exactly these brokers have a log of it, and the others have no files of it."""
     wanted = set(owners)
 
     def settled() -> bool:
@@ -88,7 +89,7 @@ def has_log(cluster: JudgedCluster, node: SimNode) -> bool:
 
 
 def others(cluster: JudgedCluster) -> tuple[int, ...]:
-    """The brokers without a replica, and one with."""
+    """The brokers without a replica, and one with a replica."""
     replicas = cluster.partition(TOPIC).replicas
     return (*(each for each in cluster.brokers if each not in replicas), replicas[-1])
 
@@ -145,7 +146,7 @@ def test_the_leader_dies_meanwhile(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_log_that_was_moved_away_while_its_broker_was_down(seed: int) -> None:
-    """It is deleted when the broker comes back."""
+    """The log is deleted when the broker comes back."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
@@ -180,7 +181,8 @@ def test_a_target_loses_power_meanwhile(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_cancelled_half_way(seed: int) -> None:
-    """One of the target is down, so it cannot be completed; what was added goes again."""
+    """One replica of the target is down, so the move cannot complete. The added replicas are
+    removed again."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
@@ -207,7 +209,7 @@ def test_it_is_cancelled_half_way(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_there_and_back_again(seed: int) -> None:
-    """Replicas that are removed and added anew begin with nothing."""
+    """Replicas that are removed and added again begin with an empty log."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         done, loading = await a_loaded_topic(cluster)
@@ -242,7 +244,7 @@ def test_the_active_controller_dies_meanwhile(seed: int) -> None:
 
 
 def test_one_replica_moves_though_two_must_be_in_sync_where_there_are_two() -> None:
-    """While it moves the partition needs no more in sync than before."""
+    """During the move the partition needs no more in-sync replicas than before."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         await cluster.client.create_topic(

@@ -1,4 +1,4 @@
-"""Whole clusters some of whose disks are full: whoever has room goes on."""
+"""Whole clusters with some full disks: brokers with room go on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.simulation import SimulationFailedError
 from tests.support.sim_cluster import TOPIC, a_topic, write
 
-WITHIN_S = 5.0  # less than any follower's lag: nobody waits for one that is full
+WITHIN_S = 5.0  # less than the time of any follower's lag: nobody waits for a full follower
 
 
 def fill(cluster: SimCluster, node: SimNode) -> None:
@@ -27,7 +27,7 @@ def empty(cluster: SimCluster, node: SimNode) -> None:
 
 
 def complaints(node: SimNode) -> list[str]:
-    """Why it is not ready."""
+    """The reasons why a node is not ready."""
     assert node.node is not None
     return [check.reason for check in node.node.readiness() if not check.ok]
 
@@ -62,7 +62,8 @@ def test_a_leader_without_room_leaves_its_partitions_to_others(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", range(4))
 def test_an_active_controller_without_room_leaves_that_to_others(seed: int) -> None:
-    """On a combined node: what it leads can only go when the decision can be written."""
+    """On a combined node. The partitions that it leads can move only when the decision can be
+    written."""
 
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
@@ -70,7 +71,7 @@ def test_an_active_controller_without_room_leaves_that_to_others(seed: int) -> N
         full = cluster.active_controller
         assert full is not None
         fill(cluster, full)
-        # Its session ends first, for it cannot write down that another controller leads.
+        # Its session ends first, because it cannot write that another controller leads.
         await write_large(cluster, 5, 30.0)
         assert cluster.active_controller is not full
         assert cluster.leader(TOPIC) is not full
@@ -152,7 +153,7 @@ def test_when_all_are_full_nothing_goes_back_and_forth(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whoever_is_full_writes_go_on_while_enough_have_room(seed: int) -> None:
-    """Disks of brokers fill up and are emptied in any order, one at a time of three replicas."""
+    """Disks of brokers fill up and are emptied in any order, one replica's of three at a time."""
     rng = random.Random(seed)
 
     async def scenario(cluster: SimCluster) -> None:

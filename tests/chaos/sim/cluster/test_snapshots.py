@@ -1,4 +1,4 @@
-"""Whole clusters whose metadata log is cut again and again: nobody misses anything."""
+"""Whole clusters whose metadata log is often cut behind snapshots: no node misses a record."""
 
 from __future__ import annotations
 

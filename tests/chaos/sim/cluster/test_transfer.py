@@ -1,4 +1,4 @@
-"""The active controller changes: as an administrator asks, and in the midst of a request."""
+"""The active controller changes: on request of an administrator, and during other requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_request_that_is_sent_again_makes_one_topic_and_says_so(delay_ms: int)
         active.kill()
         answers = [await first, await cluster.client.administrate("CreateTopics", request)]
         parsed = [admin_pb2.CreateTopicsResponse.FromString(answer) for answer in answers]
-        # Each answer is a success, or says that the topic is there, or that nobody knows.
+        # Each answer is a success, or says that the topic exists or that the outcome is unknown.
         known = [answer.topics[0].error for answer in parsed if not answer.error]
         assert known.count(ErrorCode.NONE) <= 1
         assert set(known) <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}

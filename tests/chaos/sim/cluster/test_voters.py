@@ -202,7 +202,7 @@ async def ask(cluster: SimCluster, method: str, request: Message) -> pb.VoterCha
 
 
 async def one_to_spare(cluster: SimCluster) -> SimNode:
-    """A voter that does not lead, of voters whose disks are all known."""
+    """A voter that does not lead, if the disks of all voters are known."""
     damage = Damage(cluster, random.Random(0))
     nodes = list(cluster.controllers.values())
     await cluster.until(lambda: damage.has_voter_to_spare(nodes[0]), "all disks are known")

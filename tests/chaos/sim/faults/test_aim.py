@@ -1,4 +1,4 @@
-"""Aimed faults: each happens, and the true source survives it."""
+"""Aimed faults: each of them is carried out, and the true source survives it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a storm may take from nodes that are controller and broker."""
+"""What a storm may destroy on nodes that are controller and broker."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ APART = {"metadata.log.dir": "/metadata"}
 
 
 async def a_damage(cluster: SimCluster) -> tuple[Damage, SimNode]:
-    """With a topic that is whole, and a voter that does not lead."""
+    """The damage of a cluster with a complete topic, and a voter that does not lead."""
     await a_topic(cluster)
     await write(cluster, 5, "before")
     await cluster.until_isr(TOPIC, 3)
-    # The voters' directories have to be known: until then, a lost disk may vote.
+    # The voters' directories must be known: until then a lost disk may vote.
     damage = Damage(cluster, random.Random(1))
     damage.voters_may_be_lost = True
     active = cluster.active_controller
@@ -161,7 +161,7 @@ def test_no_replica_is_spoiled_while_the_other_one_is_on_a_disk_that_fails_reads
         assert not damage.spoil_sector(second)
         assert not damage.fail_reads(second)
         assert not damage.fail_reads(third)
-        # A partition that was made on the failing disk later does not count as hurt.
+        # A partition that was created on the failing disk later does not count as hurt.
         damage.hurt.clear()
         assert not damage.spoil_sector(second)
         cluster.simulation.machine(first.host).disk.faults.failing_read = False

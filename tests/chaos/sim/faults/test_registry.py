@@ -27,7 +27,7 @@ def test_every_fault_is_a_kind_and_it_is_known_how_each_kind_is_seen() -> None:
 
 @pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name)
 def test_a_fault_strikes_and_the_cluster_gets_over_it(kind: type[Fault]) -> None:
-    """Some can do nothing in so young a cluster, and say so."""
+    """Some faults can do nothing in such a young cluster, and return that."""
 
     async def scenario(cluster: JudgedCluster) -> None:
         storm = Storm(cluster, kinds=(kind.name,))

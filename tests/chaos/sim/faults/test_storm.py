@@ -1,4 +1,4 @@
-"""Clusters in storms: whatever happens to nodes, disks and network, promises are kept."""
+"""Clusters in storms: they keep their promises, whatever happens to nodes, disks and network."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ SECONDS = 25.0
 
 
 class Writers:
-    """Four that write record by record, and one real idempotent producer."""
+    """Four clients that write record by record, and one real idempotent producer."""
 
     def __init__(self, cluster: JudgedCluster) -> None:
         self.cluster = cluster
@@ -34,7 +34,7 @@ class Writers:
             await asyncio.sleep(0.05)
 
     async def write_exactly_once(self) -> None:
-        """Keys are numbers 0 to 9, values count up within each key."""
+        """Write records whose keys are 0 to 9 and whose values count up within each key."""
         producer = Producer("b1:9092,b2:9092,b3:9092", world=self.world, on_wait=lambda _: None)
         number = 0
         while not self.done:
@@ -102,7 +102,7 @@ def test_a_storm_takes_nothing_that_was_promised(seed: int) -> None:
 
 
 def check_exactly_once(records: list[tuple[bytes, bytes]], delivered: int) -> None:
-    """Every number once, ascending within its key."""
+    """Check that every number is there once, rising within its key."""
     numbers = sorted(int(value) for _, value in records)
     assert numbers == list(range(delivered))
     for key in range(10):

@@ -1,4 +1,4 @@
-"""The laws of votes, commits and committed records: broken by what breaks them, and no more."""
+"""The laws of votes, commits and committed records: what breaks them, and what does not."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_on_another_disk_it_is_another_voter(bench: LawBench) -> None:
 
 
 def committed_to(bench: LawBench, high_watermark: int, *ends: int) -> None:
-    """101 leads; the voters have so much on disk."""
+    """Let 101 lead. The voters have so much on disk."""
     for node_id, end in zip(bench.controllers, ends, strict=True):
         core = bench.core(node_id)
         core.durable_end_offset = end
@@ -162,13 +162,14 @@ def hold(
     upto: int = 4,
     state: PartitionState = STATE,
 ) -> None:
-    """The broker has these, committed up to an offset."""
+    """Give the broker these batches, committed up to an offset."""
     bench.replica(broker_id, *batches, state=state, high_watermark=upto)
 
 
 @pytest.fixture
 def committed(bench: LawBench) -> CommittedRecordsStay:
-    """1 and 2 have two batches, which are committed, and 1 another one that is not."""
+    """Brokers 1 and 2 have two batches, which are committed. Broker 1 has another one, which is
+    not."""
     bench.commit(image(50, STATE))
     law = CommittedRecordsStay(CommittedMetadata(bench.cluster))
     hold(bench, 1, batch(0), batch(2), batch(4))
@@ -274,7 +275,7 @@ def test_other_records_there_are_not_what_is_committed(
 def test_a_controller_that_lacks_committed_metadata_judges_nobody(
     bench: LawBench, everything: SomeoneHasEverything
 ) -> None:
-    """It has just been elected; the topic may be deleted, and its logs with it."""
+    """It has just been elected. The topic may have been deleted together with its logs."""
     outdated = image(51, replace(STATE, isr=(3,)))
     bench.commit(image(52, STATE), *CONTROLLERS[1:])
     bench.commit(outdated, CONTROLLERS[0])

@@ -1,4 +1,4 @@
-"""Records that were deleted, and where logs begin."""
+"""The law of deleted records and of log start offsets."""
 
 from dataclasses import replace
 

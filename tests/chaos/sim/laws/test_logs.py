@@ -1,4 +1,4 @@
-"""The laws of what logs remember, and of what stands on disks: what breaks them, and no more."""
+"""The laws of what logs remember and of what is on disks: what breaks them, and what does not."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ SEGMENT = f"{DIRECTORY}/{0:020d}.log"
 def batch(
     offset: int, *, sequence: int | None = None, producer_epoch: int = 0, epoch: int = 5
 ) -> bytearray:
-    """Two records, of ``PRODUCER`` if they have a sequence."""
+    """A batch of two records, by ``PRODUCER`` if they have a sequence."""
     return make_batch(
         2,
         base_offset=offset,
@@ -74,7 +74,7 @@ def test_a_log_that_knows_its_producers_and_epochs_breaks_nothing(
 def test_a_batch_that_was_damaged_on_purpose_says_nothing(
     bench: LawBench, remember: LogsRememberWhatTheyHold
 ) -> None:
-    """No process may have looked at it since."""
+    """No process may have read it since then."""
     first = batch(0, sequence=0)
     bench.replica(1, first, batch(2, sequence=2), state=STATE)
     path = "/data/t-0/00000000000000000000.log"
@@ -121,7 +121,7 @@ def test_an_epoch_that_is_forgotten_breaks_it(
 
 @pytest.fixture
 def rolled(bench: LawBench) -> PartitionLog:
-    """A log of three segments, each of one batch."""
+    """A log of three segments with one batch each."""
     batches = batch(0, sequence=0), batch(2, sequence=2), batch(4, sequence=4, epoch=6)
     config = LogConfig(segment_bytes=len(batches[0]))
     log = bench.replica(1, *batches, state=STATE, config=config).log
@@ -174,7 +174,7 @@ def test_a_leader_that_has_written_nothing_yet_has_its_epoch_already(
 
 
 def cut(bench: LawBench, broker_id: int, offset: int) -> None:
-    """A replica truncates its log, and time goes on."""
+    """Truncate a replica's log, and let time pass."""
     bench.brokers[broker_id].node.broker.replicas[0].log.truncate_to(offset)
     bench.simulation.scheduler.run(asyncio.sleep(0.001))
 
@@ -227,7 +227,7 @@ def test_a_producer_that_outlives_its_records_breaks_it_at_the_cut(
 
 @pytest.fixture
 def members(bench: LawBench) -> MembersHaveEverything:
-    """Four records of the partition were seen committed."""
+    """Let the law see that four records of the partition are committed."""
     metadata = CommittedMetadata(bench.cluster)
     return MembersHaveEverything(metadata, {PARTITION: 4})
 

@@ -1,4 +1,5 @@
-"""What is wrong with answers about the metadata, by what was asked for, told and shown before."""
+"""The faults in answers about the metadata, compared with what was requested, confirmed and shown
+before."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ TOPIC = "topic"
 
 
 class Judged:
-    """A history with what it reports."""
+    """A history, and its reports."""
 
     def __init__(self) -> None:
         self.committed = MetadataImage(offset=0)
@@ -23,7 +24,7 @@ class Judged:
         self.history = MetadataHistory(lambda: [self.committed], self.violations.append)
 
     def read(self, *topics: TopicDescription) -> list[str]:
-        """One read of all topics; what it has brought to light."""
+        """Add one read of all topics. Returns what the history reports."""
         return self.answer(self.history.question("b1"), *topics)
 
     def answer(self, question: object, *topics: TopicDescription) -> list[str]:

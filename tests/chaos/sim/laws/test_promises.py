@@ -1,4 +1,4 @@
-"""What laws hold against whom: what is claimed of a cluster must have been promised."""
+"""Laws compare only with what the cluster has really promised."""
 
 import asyncio
 

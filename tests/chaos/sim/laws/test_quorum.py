@@ -1,4 +1,4 @@
-"""The laws of the quorum's voters and answers: broken by what breaks them, and by nothing else."""
+"""The laws of the quorum's voters and answers: what breaks them, and what does not."""
 
 import pytest
 
@@ -82,8 +82,8 @@ def test_who_is_down_is_not_looked_at(bench: LawBench) -> None:
 
 
 def leading(bench: LawBench, *, start: int = 10, high_watermark: int = 20, at: int = 20) -> Core:
-    """101 leads from ``start`` on and has just made 102 no voter at the offset ``at``; those before
-    were made at 7. Everybody has all of it on disk."""
+    """Let 101 lead from ``start`` on. At the offset ``at`` it has just removed 102 from the voters,
+    who were set at 7. All nodes have everything on disk."""
     for node_id in bench.controllers:
         bench.core(node_id).durable_end_offset = at
     core = bench.core(101)

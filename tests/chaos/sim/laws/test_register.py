@@ -1,4 +1,4 @@
-"""The judgement of reads of one value, against trying all orders."""
+"""The judgement of reads of one value, compared with trying all orders."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ OPEN = 1000
 
 
 def is_linearizable(operations: list[Operation]) -> bool:
-    """By brute force. An open write that nobody read may be left out, but need not be."""
+    """Decide by brute force. An open write that nobody read may be left out."""
     read = {value for _, _, value, writes in operations if not writes}
     needed = [each for each in operations if each[1] < OPEN or not each[3] or each[2] in read]
     return any(_holds(order) for order in permutations(needed))
@@ -93,7 +93,8 @@ def _holds(order: tuple[Operation, ...]) -> bool:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Operation]:
-    """One writer, some of whose writes stay open, and readers of anything written."""
+    """Histories of one writer, some of whose writes stay open, and of readers of any written
+    value."""
     moments = draw(st.permutations(range(14)))
     operations: list[Operation] = []
     names = ["a", "b", "c"][: draw(st.integers(1, 3))]
@@ -108,7 +109,7 @@ def histories(draw: st.DrawFn) -> list[Operation]:
 
 
 def judged(operations: list[Operation]) -> bool:
-    """The same history told as it happened."""
+    """The judgement of the same history, event by event."""
     register, wrong = Register(INITIAL), False
     events = [(began, "write", each) for each in operations if each[3] for began in [each[0]]]
     events += [(each[1], "end", each) for each in operations if each[1] < OPEN]

@@ -1,4 +1,4 @@
-"""How replicas of a partition fit together, and how they do not."""
+"""The law of the sets of replicas of a partition: what breaks it, and what does not."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,5 @@
-"""The laws of what is gone from logs, and of what checkpoints claim: what breaks them, no more."""
+"""The laws of deleted segments and of the claims of checkpoints: what breaks them, and what does
+not."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ STATE = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1, leader_epoch=5, parti
 
 
 def batch(offset: int, *, sequence: int | None = None) -> bytearray:
-    """Two records of long ago."""
+    """A batch of two old records."""
     producer = None if sequence is None else (7, 0, sequence)
     return make_batch(2, base_offset=offset, leader_epoch=5, producer=producer)
 
@@ -38,7 +39,8 @@ def bench() -> LawBench:
 
 
 def aged(bench: LawBench, **config: Any) -> Replica:
-    """With four records, a segment each two, all committed; ``config`` says what may go."""
+    """A replica with four committed records in segments of two. ``config`` says what may be
+    deleted."""
     replica = bench.replica(1, batch(0), state=STATE, high_watermark=4)
     replica.log.config = LogConfig(segment_bytes=1, **config)
     replica.log.append_as_follower(batch(2))
@@ -55,7 +57,7 @@ def committed(bench: LawBench) -> CommittedRecordsStay:
 def retention(
     bench: LawBench, committed: CommittedRecordsStay, high_watermark: int
 ) -> RetentionTakesNoMore:
-    """At the looks of this law all brokers have run. The replicas are there already."""
+    """The law of a bench on which all brokers have run and the replicas exist already."""
     scene = Scene(bench.cluster, bench.report)
     scene.look_at_nodes(bench.cluster.brokers.values())
     scene.look_at_replicas()
@@ -92,7 +94,8 @@ def test_only_what_is_old_or_too_much_may_go(
 def test_what_the_leader_took_is_judged_by_what_the_leader_has(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:
-    """A follower hears of the new start before it has fetched what made it necessary."""
+    """A follower may hear of the new start before it has fetched the records that made it
+    necessary."""
     config: dict[str, Any] = {"retention_ms": NO_LIMIT, "retention_bytes": 2 * len(batch(0))}
     follower = aged(bench, **config)
     leader = bench.replica(2, batch(0), state=STATE, high_watermark=4)
@@ -115,7 +118,7 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
 def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     bench: LawBench, committed: CommittedRecordsStay, second_ms: int, wrong: str
 ) -> None:
-    """Three segments of the same size, and two of them must stay; the second is too old."""
+    """There are three segments of the same size, of which two must stay. The second is too old."""
     first = make_batch(2, leader_epoch=5, timestamp_ms=EPOCH_MS)
     replica = bench.replica(1, first, state=STATE, high_watermark=6)
     replica.log.config = LogConfig(
@@ -149,7 +152,8 @@ def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedR
 def test_a_log_that_was_cut_from_the_front_is_compared_from_there_on(
     bench: LawBench, committed: CommittedRecordsStay
 ) -> None:
-    """Of a producer whose records are gone it may know; of the others it knows what stands."""
+    """It may know a producer whose records are deleted. Of other producers it knows what is in the
+    log."""
     metadata = CommittedMetadata(bench.cluster)
     law = LogsRememberWhatTheyHold(bench.cluster, metadata, committed, bench.report)
     replica = bench.replica(2, batch(0, sequence=0), state=STATE)

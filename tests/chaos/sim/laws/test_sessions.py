@@ -1,4 +1,4 @@
-"""The law that nothing goes unnoticed sees what it is there for."""
+"""The law that nothing goes unnoticed finds what it looks for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.timing import until
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
-    """What is overlooked by a leader that a part of it tells nothing any more."""
+    """What the law reports about a leader that part of its code no longer informs."""
     found: list[str] = []
 
     async def scenario(cluster: ReplicaCluster) -> None:
@@ -29,7 +29,8 @@ def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
             leader.manager.hosted.unsettled = Unheard()
         elif broken:
             monkeypatch.setattr(Replica, broken, lambda _: None)
-        # One acknowledges long before the other: the high watermark rises under a resting session.
+        # One follower acknowledges long before the other, so the high watermark rises under a
+        # resting session.
         cluster.simulation.fabric.cut(leader.name, cluster[3].name)
         await leader.produce(make_batch(), acks=1, timeout_ms=10)
         found.extend(unnoticed(leader.manager.hosted, leader.sessions))
@@ -48,7 +49,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
 
 
 class Unheard(dict):  # type: ignore[type-arg]
-    """Keeps nothing."""
+    """Remembers nothing."""
 
     def __setitem__(self, key: object, value: object) -> None:
         pass

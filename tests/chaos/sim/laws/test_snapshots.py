@@ -1,4 +1,4 @@
-"""The law of snapshots, where the log beside one was damaged after it was made."""
+"""The law of snapshots, if the log was damaged after the snapshot was made."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def producer_ids(following: int) -> bytes:
 
 
 def put_log(bench: LawBench, node_id: int, *, last_epoch: int = SNAPSHOT.epoch) -> None:
-    """Two batches, of which the second says 2000."""
+    """A log of two batches, the second of which has the value 2000."""
     log = b""
     for offset, epoch in enumerate((4, last_epoch)):
         builder = BatchBuilder(offset)

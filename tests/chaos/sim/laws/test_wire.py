@@ -1,4 +1,4 @@
-"""The laws of what is said: broken by what breaks them, and by nothing else."""
+"""The laws that listen to calls: what breaks them, and what does not."""
 
 import json
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def bench() -> LawBench:
 
 
 def say(bench: LawBench, stage: Stage, said: Said) -> list[str]:
-    """What the laws that listen report of it."""
+    """Send a call. Returns what the listening laws report."""
     bench.simulation.fabric.wire.tell(stage, said)
     return bench.broken()
 
@@ -69,8 +69,8 @@ def test_listeners_hear_what_they_asked_for_until_they_ignore_it() -> None:
 
 @pytest.fixture
 def votes(bench: LawBench) -> LawBench:
-    """101 to 103 on the disks of their numbers, in epoch 5 with a log of ten records; the law
-    listens."""
+    """Voters 101 to 103 on the disks of their numbers, in epoch 5 with a log of ten records. The
+    law listens."""
     for node_id in bench.controllers:
         bench.give_disk(node_id, node_id)
         bench.core(node_id).end_offset = 10
@@ -84,7 +84,7 @@ def vote_on_disk(bench: LawBench, voter: int, epoch: int, candidate: int) -> Non
 
 
 def asks(candidate: int, voter: int, epoch: int = 6, **more: Any) -> Said:
-    """For a vote, with a log as good as everybody's."""
+    """A request for a vote, with a log as good as the others'."""
     request = VoteRequest(
         candidate_id=candidate,
         voter_id=voter,
@@ -137,7 +137,7 @@ def test_a_voter_that_went_on_to_a_later_epoch_has_kept_its_vote(votes: LawBench
 
 
 def vote(bench: LawBench, voter: int, candidate: int, epoch: int = 6, **more: Any) -> list[str]:
-    """Given and told as it should be."""
+    """A vote that was given and sent as it should be."""
     vote_on_disk(bench, voter, epoch, candidate)
     return say(bench, Stage.ANSWERED, granted(asks(candidate, voter, epoch, **more)))
 
@@ -246,7 +246,7 @@ STATE = PartitionState((1, 2, 3), isr=(1, 2), leader=1, leader_epoch=5, partitio
 
 @pytest.fixture
 def proposals(bench: LawBench) -> LawBench:
-    """Three records were committed, which all brokers have; the law listens."""
+    """All brokers have three committed records. The law listens."""
     bench.commit(image(50, STATE))
     for broker_id in BROKERS:
         bench.replica(broker_id, make_batch(3), state=STATE)
@@ -263,7 +263,7 @@ def proposes(
     partition: PartitionId = PARTITION,
     broker_epochs: Iterable[int] = (),
 ) -> Said:
-    """To 101, each member under its registration."""
+    """A proposal to 101, with each member under its registration."""
     epochs = [*broker_epochs] or [100 + each for each in isr]
     request = AlterPartitionRequest(
         broker_id=leader,
@@ -393,7 +393,7 @@ def test_to_take_a_member_under_another_registration_breaks_it(
 
 @pytest.fixture
 def fenced(bench: LawBench) -> FencedBrokersAcknowledgeNothing:
-    """2 is seen fenced at ten seconds; a session lasts for six."""
+    """Broker 2 is seen fenced at ten seconds. A session lasts for six."""
     law = FencedBrokersAcknowledgeNothing(bench.cluster, bench.report)
     look(bench, law, 10, image(50, fenced=[2]))
     return law

@@ -1,4 +1,4 @@
-"""Many runs over several processes, and what is left of them on disk."""
+"""Many runs in several processes, and their results on disk."""
 
 from contextlib import closing
 from dataclasses import replace

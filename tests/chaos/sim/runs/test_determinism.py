@@ -1,4 +1,4 @@
-"""One seed, one transcript: in one process, in two, and whatever the hash seed."""
+"""One seed gives one transcript: in one process, in two, and with any hash seed."""
 
 import subprocess
 import sys

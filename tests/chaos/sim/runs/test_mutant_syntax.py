@@ -1,4 +1,4 @@
-"""Code that takes the place of other code in a syntax tree."""
+"""Replacing code in a syntax tree."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Planted bugs: caught by the seeds that caught them before, which the true source survives."""
+"""Planted bugs: the recorded seeds catch them, and the true source survives these seeds."""
 
 import ast
 from pathlib import Path
@@ -27,7 +27,7 @@ LONGEST_S = 10.0  # those whose run took longer are left to scripts/sim --mutant
 QUICK = sorted(
     name for name, catch in RECORDED.items() if name in BY_NAME and catch.real_s <= LONGEST_S
 )
-# Where a change of the source has made the recorded seed another run.
+# If a change of the source has changed the run of the recorded seed.
 FALLBACK_SEEDS, FALLBACK_SECONDS = range(16), 30.0
 
 

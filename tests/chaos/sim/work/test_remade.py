@@ -1,4 +1,4 @@
-"""The work on a name that comes again: what its writer sends, and what its judge calls wrong."""
+"""The work on a topic name that comes again: what its writer sends, and what its judge reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC_ID = bytes(16)
 
 
 class ForgetfulProducer:
-    """Writes every record, and tells of the first ones that it does not know whether it did."""
+    """Writes every record, and says of the first ones that it does not know whether it did."""
 
     def __init__(self, unknown: int) -> None:
         self.written: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Virtual disks: what survives which crash, and every fault."""
+"""Virtual disks: what survives each kind of crash, and every fault."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from world.disk import Disk
 
 
 def after_power_loss(seed: int, prepare: Callable[[Disk], None]) -> Disk:
-    """The disk as a new process finds it."""
+    """The disk as the next process finds it."""
     sim = Simulation(seed)
     prepare(sim.process("a").world.disk)
     sim.power_off("a")
@@ -203,7 +203,7 @@ def test_a_failed_sync_loses_what_it_covered_even_if_tried_again() -> None:
     disk.sync_now("/f")
     sim.power_off("a")
     sim.power_on("a")
-    # A page that is written to again is written whole.
+    # A page that is written again is written as a whole.
     assert sim.process("a").world.disk.read_file("/f") == bytes(PAGE_BYTES) + b"bcdef"
 
 

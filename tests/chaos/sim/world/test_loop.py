@@ -185,7 +185,8 @@ def test_a_paused_process_goes_on_later_and_its_clock_has_moved() -> None:
 
 
 def test_after_a_pause_the_loops_own_time_is_stale_at_first() -> None:
-    """uvloop reads its time once per turn: what was ready before a SIGSTOP sees the old one."""
+    """uvloop reads the time once per turn: events that were ready before a SIGSTOP see the old
+    time."""
     sim = Simulation(1)
     seen: list[tuple[float, float]] = []
 
@@ -279,6 +280,6 @@ def test_a_watcher_sees_the_state_at_each_multiple_after_which_something_ran() -
 
     sim.scheduler.watch(0.01, lambda: seen.append((sim.now, list(state))))
     sim.run(main())
-    # Called before time goes on, so with what was so at 0, at 10, and at 20 to 290 ms.
+    # Called before time goes on, with the state of 0, of 10, and of 20 to 290 ms.
     assert [told for _, told in seen] == [[], [0.004, 0.006], [0.004, 0.006, 0.013]]
     assert [now for now, _ in seen] == [0.0, 0.006, 0.013]

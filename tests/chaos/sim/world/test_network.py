@@ -1,4 +1,4 @@
-"""The simulated data plane: what real TCP does, and what it does when things break."""
+"""The simulated data plane: it does what real TCP does, also when connections break."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from world.network import Service
 
 
 class Recorder(asyncio.Protocol):
-    """Keeps what it gets; an ``echo`` one sends it back."""
+    """Records what it gets. With ``echo`` it sends that back."""
 
     def __init__(self, *, echo: bool = False) -> None:
         self.echo = echo
@@ -101,7 +101,7 @@ def test_bytes_arrive_in_order_after_a_while() -> None:
 
 
 class Pieces(Recorder):
-    """Keeps how its bytes came."""
+    """Records the pieces in which its bytes came."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def test_a_buffered_protocol_is_filled_through_its_buffer() -> None:
 
 
 def test_bytes_changed_after_writing_arrive_changed() -> None:
-    """As with uvloop, which keeps a reference instead of a copy."""
+    """As with uvloop, which keeps a reference and no copy."""
     sim = Simulation(1)
 
     async def main() -> None:

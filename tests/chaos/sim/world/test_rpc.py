@@ -1,4 +1,4 @@
-"""The simulated control plane: how calls and streams go, and how they break as gRPC's do."""
+"""The simulated control plane: calls and streams work, and break, like gRPC's."""
 
 import asyncio
 from typing import cast

@@ -1,4 +1,4 @@
-"""Logs on disks that lose power: what was synced is there again, and nothing passes for corrupt."""
+"""Logs on disks that lose power: what was synced is still there, and nothing looks corrupt."""
 
 from unittest import mock
 
@@ -40,7 +40,7 @@ def power_cycled(sim: Simulation) -> World:
 
 
 def fail_a_sync_under_way(sim: Simulation, log: PartitionLog) -> None:
-    """Something more is written while it fails."""
+    """Let a sync fail while more is written."""
     disk = sim.machine("a").disk
     disk.faults.failing_sync = True
     finish = disk.begin_sync(log.begin_sync().paths)
@@ -92,7 +92,7 @@ def test_a_bit_flipped_before_a_whole_batch_is_never_taken_for_a_torn_write(
         ends.append(len(sim.machine("a").disk.file(FILE).data))
     log.sync_now()
     number = data.draw(st.integers(0, len(sizes) - 2))
-    # Behind what is not under the CRC.
+    # After the bytes that are not under the CRC.
     position = data.draw(st.integers(ends[number] + 21, ends[number + 1] - 1))
     sim.machine("a").disk.flip_bit(FILE, position, data.draw(st.integers(0, 7)))
     with pytest.raises(CorruptLogError):
@@ -118,7 +118,8 @@ def reopened(world: World, recovery_point: int) -> PartitionLog:
 
 
 def found_by_index(log: PartitionLog) -> list[int]:
-    """Each record's batch, looked up for itself: the last first, or a reader's place would tell."""
+    """The batch of each record, looked up by itself: from the last to the first, because otherwise
+    a reader's place would be used."""
     found = []
     for offset in reversed(range(log.end_offset)):
         result = log.read(offset, 1)
@@ -144,8 +145,8 @@ def found_by_index(log: PartitionLog) -> list[int]:
 def test_recovery_from_the_recovery_point_on_finds_what_a_whole_scan_finds(
     steps: list[int | str | tuple[str, int]], seed: int, torn_page: float, replay_batches: int
 ) -> None:
-    """Indexes and producer snapshots that are written now and then are torn like all else; what is
-    cut off and written anew lies at the same places as what was indexed before."""
+    """Indexes and producer snapshots are written now and then and torn like everything else.
+    Batches that replace truncated ones are at the same positions as the indexed ones."""
     sim = Simulation(seed)
     sim.machine("a").disk.faults = DiskFaults(torn_page=torn_page)
     with mock.patch.object(producer_files, "REPLAY_BATCHES", replay_batches):
