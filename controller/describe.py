@@ -46,39 +46,37 @@ def describe_topics(
     image: MetadataImage,
     request: admin.DescribeTopicsRequest,
     refusal: Callable[[str], ApiError | None],
+    shows_configs: Callable[[str], bool],
 ) -> admin.DescribeTopicsResponse:
     """The topics that the request names, in its order. All topics in order of their names if it
     names none.
 
     ``refusal`` says why the caller may not see a topic of that name. A list of all topics leaves
     such topics out. A topic that the request names is refused, whether it exists or not.
+    ``shows_configs`` says whether the caller may see what is set on a topic.
     """
+    answer = admin.DescribeTopicsResponse()
     if not request.names:
-        topics = [
-            _topic(image, topic) for topic in image.sorted_topics() if refusal(topic.name) is None
-        ]
-        return admin.DescribeTopicsResponse(topics=topics)
-    return admin.DescribeTopicsResponse(
-        topics=[_named(image, name, refusal(name)) for name in request.names]
-    )
+        for topic in image.sorted_topics():
+            if refusal(topic.name) is None:
+                answer.topics.append(_topic(image, topic, shows_configs(topic.name)))
+        return answer
+    for name in request.names:
+        why, found = refusal(name), image.topic(name)
+        if why is not None:
+            answer.topics.add(name=name, error=why.code, message=why.message)
+        elif found is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.topics.add(name=name, error=missing, message=f"there is no topic {name}")
+        else:
+            answer.topics.append(_topic(image, found, shows_configs(name)))
+    return answer
 
 
-def _named(
-    image: MetadataImage, name: str, why: ApiError | None
+def _topic(
+    image: MetadataImage, topic: Topic, shows_configs: bool
 ) -> admin.DescribeTopicsResponse.Topic:
-    if why is not None:
-        return admin.DescribeTopicsResponse.Topic(name=name, error=why.code, message=why.message)
-    topic = image.topic(name)
-    if topic is not None:
-        return _topic(image, topic)
-    return admin.DescribeTopicsResponse.Topic(
-        name=name,
-        error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        message=f"there is no topic {name}",
-    )
-
-
-def _topic(image: MetadataImage, topic: Topic) -> admin.DescribeTopicsResponse.Topic:
+    configs = image.config(ConfigResource.topic(topic.name)) if shows_configs else {}
     return admin.DescribeTopicsResponse.Topic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -97,5 +95,5 @@ def _topic(image: MetadataImage, topic: Topic) -> admin.DescribeTopicsResponse.T
             )
             for number, state in enumerate(topic.partitions)
         ],
-        configs=dict(image.config(ConfigResource.topic(topic.name))),
+        configs=dict(configs),
     )

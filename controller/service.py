@@ -503,6 +503,9 @@ class ControllerService:
             image,
             request,
             lambda name: self._refusal(caller, Operation.DESCRIBE, topic_resource(name)),
+            lambda name: self._port.authorizer.allows(
+                caller, Operation.DESCRIBE_CONFIGS, topic_resource(name)
+            ),
         )
 
     def _describe_cluster(

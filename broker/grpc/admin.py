@@ -18,11 +18,10 @@ from google.protobuf.message import Message
 from broker.grpc.messages import unary
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
-from broker.service.config_view import describe_resource
+from broker.service.config_view import describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
-from metadata.configs import ConfigResource
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
@@ -177,7 +176,12 @@ class AdminService:
         else:
             found = await all_topics(self._context, caller)
         return pb.DescribeTopicsResponse(
-            topics=[_topic(found.image, each) for each in found.topics]
+            topics=[
+                _missing(each)
+                if isinstance(each, MissingTopic)
+                else _topic(each, set_on_topic(self._context, caller, found.image, each.name))
+                for each in found.topics
+            ]
         )
 
     async def _describe_features(
@@ -235,17 +239,18 @@ def _broker(listener: str, registration: BrokerRegistration) -> pb.BrokerDescrip
     )
 
 
-def _topic(image: MetadataImage, topic: Topic | MissingTopic) -> pb.DescribeTopicsResponse.Topic:
-    if isinstance(topic, MissingTopic):
-        message = explain(topic.error)
-        if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            message = f"there is no topic {topic.name}"
-        return pb.DescribeTopicsResponse.Topic(name=topic.name, error=topic.error, message=message)
-    configs = image.config(ConfigResource.topic(topic.name))
+def _missing(topic: MissingTopic) -> pb.DescribeTopicsResponse.Topic:
+    message = explain(topic.error)
+    if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        message = f"there is no topic {topic.name}"
+    return pb.DescribeTopicsResponse.Topic(name=topic.name, error=topic.error, message=message)
+
+
+def _topic(topic: Topic, configs: dict[str, str]) -> pb.DescribeTopicsResponse.Topic:
     return pb.DescribeTopicsResponse.Topic(
         name=topic.name,
         topic_id=topic.topic_id,
-        configs=dict(sorted(configs.items())),
+        configs=configs,
         partitions=[
             pb.PartitionDescription(
                 partition=number,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from broker.service.context import BrokerContext
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
-from metadata.configs import CLUSTER
+from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
+from metadata.image import MetadataImage
 from runtime.authorization.authorizer import Operation, config_resource, refusal, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
@@ -62,6 +63,16 @@ def _describe_topic(context: BrokerContext, topic: str) -> list[DescribedKey]:
         found = layers(image, key, static=static, topic=topic, broker_id=context.broker_id)
         described.append(DescribedKey(key, found, read_only=False))
     return described
+
+
+def set_on_topic(
+    context: BrokerContext, caller: Caller, image: MetadataImage, topic: str
+) -> dict[str, str]:
+    """What is set on a topic itself, by key; nothing for a caller that may not see it."""
+    resource = topic_resource(topic)
+    if not context.authorizer.allows(caller, Operation.DESCRIBE_CONFIGS, resource):
+        return {}
+    return dict(sorted(image.config(ConfigResource.topic(topic)).items()))
 
 
 class NewTopicConfigs:

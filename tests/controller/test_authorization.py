@@ -198,6 +198,25 @@ def test_described_topics_are_those_that_may_be_seen() -> None:
     run(scenario)
 
 
+def test_a_described_topic_shows_its_configuration_to_who_may_see_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        configs = {"retention.ms": "5"}
+        topic = pb.NewTopic(name="a", partitions=1, replication_factor=1, configs=configs)
+        request = pb.CreateTopicsRequest(topics=[topic])
+        await bench.ask("CreateTopics", request, pb.CreateTopicsResponse)
+        for shown in (configs, {}):
+            for names in ((), ("a",)):
+                answer = await bench.ask(
+                    "DescribeTopics",
+                    pb.DescribeTopicsRequest(names=names),
+                    pb.DescribeTopicsResponse,
+                )
+                assert (answer.topics[0].name, answer.topics[0].configs) == ("a", shown)
+            bench.authorizer.denied.add((Operation.DESCRIBE_CONFIGS, topic_resource("a")))
+
+    run(scenario)
+
+
 def test_described_configurations_are_those_that_may_be_seen() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.create("a", "b")

@@ -11,6 +11,7 @@ from stele.wire.kafka.messages import (
     metadata,
 )
 from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2
 from tests.support.authorization import A, call_admin, edges_with_topics, told_errors
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.timing import run_virtual
@@ -155,6 +156,25 @@ def test_topics_that_may_not_be_seen_are_not_listed() -> None:
             admin.DescribeTopicsResponse,
         )
         assert [topic.name for topic in described.topics] == ["b"]
+
+    run_virtual(main())
+
+
+def test_a_described_topic_shows_its_configuration_to_who_may_see_it() -> None:
+    async def main() -> None:
+        edges = edges_with_topics()
+        record = metadata_pb2.ConfigRecord(
+            resource_type=metadata_pb2.TOPIC, resource_name="a", name="retention.ms", value="9"
+        )
+        edges.commit(metadata_pb2.MetadataRecord(config=record))
+        for shown in ({"retention.ms": "9"}, {}):
+            for names in ((), ("a",)):
+                request = admin.DescribeTopicsRequest(names=names)
+                answer = await call_admin(
+                    edges, "Admin/DescribeTopics", request, admin.DescribeTopicsResponse
+                )
+                assert (answer.topics[0].name, answer.topics[0].configs) == ("a", shown)
+            edges.authorizer.denied.add((Operation.DESCRIBE_CONFIGS, A))
 
     run_virtual(main())
 
