@@ -419,11 +419,8 @@ class PartitionMachine:
         if offset > self._log.end_offset:
             return []
         is_member = broker_id in self._state.isr
-        is_news = (
-            offset != progress.end_offset
-            or status.epoch != progress.broker_epoch
-            or status.eligible != progress.eligible
-        )
+        # A member binds the high watermark by its end alone, whatever its incarnation.
+        is_news = offset != progress.end_offset
         progress.fetched(
             broker_epoch=status.epoch,
             offset=offset,
