@@ -13,6 +13,7 @@ from stele.errors import ErrorCode
 from tests.support.broker import MachineBench, refused, state, taken
 
 FOLLOWERS = (2, 3)
+LATER_MS = (1.0, 400.0, 16_000.0, 31_000.0)
 
 
 class Rest(RuleBasedStateMachine):
@@ -65,6 +66,14 @@ class Rest(RuleBasedStateMachine):
             self.agree(ours, theirs)
         session.last_fetch_ms = bench.now_ms
 
+    @rule(broker_id=st.sampled_from(FOLLOWERS), elapsed_ms=st.sampled_from(LATER_MS))
+    def rest(self, broker_id: int, elapsed_ms: float) -> None:
+        """A follower that has everything joins the ISR, and asks again later."""
+        self.fetch(broker_id, "whole")
+        self.the_controller_answers(is_taken=True)
+        self.time_passes(elapsed_ms)
+        self.fetch(broker_id, "not")
+
     @rule(broker_id=st.sampled_from(FOLLOWERS))
     def the_session_ends(self, broker_id: int) -> None:
         """The next session begins with all partitions."""
@@ -72,7 +81,7 @@ class Rest(RuleBasedStateMachine):
         self.quiet.machine.left(broker_id, session)
         session.last_fetch_ms = float("inf")  # what it says no longer counts
 
-    @rule(elapsed_ms=st.sampled_from([1.0, 400.0, 16_000.0, 31_000.0]))
+    @rule(elapsed_ms=st.sampled_from(LATER_MS))
     def time_passes(self, elapsed_ms: float) -> None:
         self.quiet.now_ms += elapsed_ms
         self.twin.now_ms += elapsed_ms
