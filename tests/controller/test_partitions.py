@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller import configs, elections
-from controller.partitions import Election, Rules, change
+from controller.partitions import Election, Rules, change, prefers_another
 from metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, PartitionState, changed_state
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
@@ -205,6 +205,34 @@ class TestElectLeaders:
         assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 1
         assert machine.partition("t", 0).leader == 1
         assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
+
+
+def test_rebalance_leaves_alone_what_the_preferred_replica_may_not_lead() -> None:
+    """Also under rules by which another decision would let it lead."""
+    machine = Machine()
+    machine.brokers(1, 2)
+    machine.create("t", {0: [1, 2]})
+    machine.fence(1)
+    machine.fence(2)
+    machine.heartbeat(1)
+    machine.static["unclean.leader.election.enable"] = "true"
+    assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
+    assert machine.do(elections.elect_leaderless) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (isr_of(1, 2), False),
+        (isr_of(1, 2, leader=2), True),
+        (isr_of(2, 3, leader=2), False),
+        (isr_of(2, 3, leader=NO_LEADER), False),
+    ],
+)
+def test_another_is_preferred_only_if_it_is_in_the_isr(
+    state: PartitionState, expected: bool
+) -> None:
+    assert prefers_another(state) is expected
 
 
 @pytest.mark.parametrize(
