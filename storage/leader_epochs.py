@@ -75,7 +75,7 @@ class LeaderEpochs:
         """The log now begins at ``start_offset``. Drop older epochs, and let the epoch of this
         offset begin there."""
         at = bisect_right(self._starts, start_offset) - 1
-        if at < 0 or (at == 0 and self._starts[0] == start_offset):
+        if at < 0 or self._starts[0] == start_offset:
             return
         del self._epochs[:at]
         del self._starts[:at]

@@ -37,7 +37,7 @@ class FollowerProgress:
     # member of the ISR gets the moment of election as a grace.
     caught_up_ms: float = NEVER
     # When and against which leader end the last fetch came: the follower that now fetches from
-    # that end was caught up then, however fast the leader appends.
+    # that end was caught up then, however fast the leader appends. NEVER while the end is unknown.
     last_fetch_ms: float = NEVER
     last_fetch_leader_end: int = UNKNOWN_OFFSET
     # Where its log begins, on disk: records that were deleted stay deleted on it.
@@ -70,7 +70,7 @@ class FollowerProgress:
             self.last_fetch_leader_end = UNKNOWN_OFFSET
         if offset >= leader_end:
             self.caught_up_ms = now_ms
-        elif self.last_fetch_leader_end != UNKNOWN_OFFSET and offset >= self.last_fetch_leader_end:
+        elif offset >= self.last_fetch_leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
         self.end_offset = offset
         self.start_offset = start_offset

@@ -40,8 +40,6 @@ class OffsetWaiters:
     def reach(self, offset: int) -> tuple[Token, ...]:
         """Take out every token whose offset is not above ``offset``."""
         heap = self._heap
-        if not heap or heap[0][0] > offset:
-            return ()
         tokens = []
         while heap and heap[0][0] <= offset:
             _, number, token = heapq.heappop(heap)
