@@ -1,4 +1,4 @@
-"""What holds of the source's structure, beside the floors that import-linter checks."""
+"""The structure of the source, besides the floors that import-linter checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Imports = Mapping[str, set[str]]
 
 
 def imports_of_rooms() -> Imports:
-    """Those under TYPE_CHECKING and within functions included."""
+    """All imports, including those under TYPE_CHECKING and within functions."""
     paths = {_dotted(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     return {name: set(_named_by(path, paths)) - {name} for name, path in paths.items()}
 

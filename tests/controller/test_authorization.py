@@ -1,4 +1,4 @@
-"""Who asks on a controller's port, and what is refused there."""
+"""Callers on a controller's port, and what is refused to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALICE = OnBehalfOf(principal="User:alice", client_id="laptop", address="10.1.1.1
 
 
 class Bench:
-    """An active controller and a broker that is registered there."""
+    """An active controller, and a broker that is registered with it."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.controller = Controller(simulation)
@@ -264,7 +264,7 @@ def test_described_configurations_are_those_that_may_be_seen() -> None:
 def test_descriptions_of_the_cluster(
     leads: bool, method: str, request_type: Any, response_type: Any, named: dict[str, int]
 ) -> None:
-    """Whoever leads: these are answered from the metadata that a controller has."""
+    """Every controller answers these from its own metadata."""
 
     async def scenario(bench: Bench) -> None:
         bench.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))

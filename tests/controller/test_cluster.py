@@ -144,7 +144,7 @@ class TestLostRecords:
     def test_what_a_corrupt_replica_fetched_counts_no_more(
         self, machine: Machine, member: bool
     ) -> None:
-        """A fetch of the log that was may reach the leader after the log is begun anew."""
+        """A fetch of the old log may reach the leader after the log was begun again."""
         machine.create("t", {0: [1, 2, 3]})
         if not member:
             machine.fence(3)

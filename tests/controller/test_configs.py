@@ -1,4 +1,4 @@
-"""Dynamic configuration altered and described."""
+"""Changes and descriptions of the dynamic configuration."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ OPERATIONS = st.tuples(
 
 
 class ConfigTwin:
-    """What is set on one topic, key by key."""
+    """The values that are set on one topic, key by key."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
 
     def apply(self, operations: Sequence[tuple[str, str, str]], *, replace_all: bool) -> bool:
-        """Whether it was allowed; if not, nothing is changed."""
+        """Apply changes. Returns whether they were allowed; otherwise nothing is changed."""
         after = {} if replace_all else dict(self.values)
         if len({name for name, _, _ in operations}) < len(operations):
             return False

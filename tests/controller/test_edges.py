@@ -1,4 +1,4 @@
-"""Partitions in the controller where one member, one broker or one record changes the answer."""
+"""Partitions in the controller in edge cases: one member, broker or record changes the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def machine() -> Machine:
 
 
 def recovering() -> Machine:
-    """2 leads after an unclean election, and has not recovered."""
+    """A partition that broker 2 leads after an unclean election, and has not recovered."""
     machine = Machine()
     machine.brokers(1, 2)
     machine.create(T, {0: [1, 2]}, unclean_leader_election_enable="true")

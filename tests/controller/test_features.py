@@ -1,4 +1,4 @@
-"""Feature levels are finalized only where every broker supports them and nothing is lost."""
+"""Feature levels are finalized only if every broker supports them and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who counts as alive, as a table of what is heard and what follows."""
+"""Which brokers count as alive, as a table of events and results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STREAM = 5
 
 @pytest.fixture
 def liveness() -> Liveness:
-    """Broker 1 has its stream open, with a heartbeat at 100.0."""
+    """Broker 1 has an open stream, with a heartbeat at 100.0."""
     liveness = Liveness(SESSION_S)
     liveness.heartbeat(100.0, BROKER, STREAM)
     return liveness

@@ -1,8 +1,8 @@
-"""Random histories: whatever happens, every state and every step keeps the invariants.
+"""Random histories: every state and every step keeps the invariants.
 
-The checks are in ``tests.support.controller``: ``Machine.do`` makes them for each decision, and
-replays its records to see that the log leads to the same image. Here a data model runs along: it
-knows which replica holds every committed record.
+The checks are in ``tests.support.controller``. ``Machine.do`` makes them for each decision, and
+replays its records to check that the log leads to the same image. Here a data model knows which
+replica holds every committed record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOPIC = "t"
 
 
 class Data:
-    """What replicas hold, as dumbly as can be: the set of commits each has seen."""
+    """The content of replicas in the simplest form: the set of commits that each has seen."""
 
     def __init__(self) -> None:
         self.committed = 0
@@ -74,7 +74,7 @@ class History:
             self.completed += 1
             assert state.isr == tuple(sorted(state.replicas))
         if state.unclean_elections != self.unclean_elections:
-            # Loss is recorded: what counts from here on is what the new leader has.
+            # The loss is recorded. From here on the new leader's records count.
             self.unclean_elections = state.unclean_elections
             self.data.lose_all_but(state.isr[0])
         for replica in (*state.isr, *state.elr):
@@ -102,7 +102,8 @@ class History:
             self.machine.heartbeat(broker, want_shutdown=True)
 
     def unregister(self) -> None:
-        """Gone for good, with its disks: whoever comes back under the id has nothing."""
+        """Remove a broker for good, with its disks. A broker that comes back under the id has
+        nothing."""
         broker = self.broker()
         before = self.machine.partition(TOPIC)
         registration = self.machine.image.broker(broker)
@@ -141,12 +142,12 @@ class History:
             self.machine.alter(TOPIC, *{state.leader, *kept})
 
     def grow(self) -> None:
-        """A follower that has caught up joins."""
+        """Let a follower that has caught up join."""
         state = self.machine.partition(TOPIC)
         joining = self.random.choice(state.replicas)
         if state.leader == NO_LEADER or joining in state.isr:
             return
-        # Following the leader, it holds what the leader holds, no more and no less.
+        # A follower has exactly what the leader has.
         self.data.has[joining] = self.data.has[state.leader]
         self.machine.alter(TOPIC, *state.isr, joining)
 

@@ -1,4 +1,4 @@
-"""CreatePartitions and requested elections, against twins as dumb as can be."""
+"""CreatePartitions and requested elections, compared with very simple twins."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def elect(machine: Machine, *named: tuple[str, int], unclean: bool) -> dict[tupl
 
 
 def judge(state: PartitionState, active: set[int], *, unclean: bool) -> tuple[ErrorCode, int]:
-    """What an election answers, and who leads after it."""
+    """The answer of an election, and the leader after it."""
     if unclean:
         if state.leader != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED, state.leader

@@ -33,14 +33,14 @@ def isr_of(*replicas: int, leader: int = 1, elr: tuple[int, ...] = ()) -> Partit
         (isr_of(1, 3), {2, 3}, 1, {"leaving": frozenset({1})}, 3, (3,), ()),
         # Nobody else: the last one stays, without leading.
         (isr_of(1), {2, 3}, 1, {"leaving": frozenset({1})}, NO_LEADER, (1,), ()),
-        # Leaving below min.insync.replicas keeps a replica eligible; above it does not.
+        # A replica that leaves below min.insync.replicas stays eligible; above it does not.
         (isr_of(1, 2, 3), {1, 2, 3}, 2, {"isr": [1, 2]}, 1, (1, 2), ()),
         (isr_of(1, 2), {1, 2, 3}, 2, {"isr": [1]}, 1, (1,), (2,)),
         (isr_of(1, 2, 3), {1, 2, 3}, 2, {"isr": [1]}, 1, (1,), (2, 3)),
         (isr_of(1, elr=(2,)), {1, 2, 3}, 2, {"isr": [1, 3]}, 1, (1, 3), ()),
         # min.insync.replicas above the number of replicas means all of them.
         (isr_of(1, 2, 3), {1, 2, 3}, 9, {"isr": [1, 2]}, 1, (1, 2), (3,)),
-        # An eligible replica leads before anybody has to wait for the last of the ISR.
+        # An eligible replica leads, so nobody has to wait for the last member of the ISR.
         (isr_of(1, elr=(3,)), {2, 3}, 2, {"leaving": frozenset({1})}, 3, (3,), (1,)),
         (isr_of(1, leader=-1, elr=(3,)), {3}, 2, {}, 3, (3,), (1,)),
         # Lost records: out of both, even as the last one.
@@ -238,10 +238,10 @@ def test_another_is_preferred_only_if_it_is_in_the_isr(
 @pytest.mark.parametrize(
     ("state", "full", "min_isr", "leader", "isr"),
     [
-        # Others with room lead, and nobody waits for the one without.
+        # Others with room lead, and writes do not wait for the one without.
         (isr_of(1, 2, 3), {1}, 2, 2, (2, 3)),
         (isr_of(1, 2, 3), {2}, 2, 1, (1, 3)),
-        # Too few have room: the ISR keeps who has everything; who has room leads.
+        # Too few have room: the ISR keeps all complete replicas, and one with room leads.
         (isr_of(1, 2, 3), {1, 2}, 2, 3, (1, 2, 3)),
         (isr_of(1, 2), {1}, 2, 2, (1, 2)),
         # Nobody has room: leadership stays where it is.

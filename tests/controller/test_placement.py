@@ -1,4 +1,4 @@
-"""Where replicas go: spread over brokers and racks, leaders equally often."""
+"""Placement: replicas are spread over brokers and racks, and brokers lead equally often."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_completion_is_one_decision_with_the_election(machine: Machine) -> None:
         leader_epoch=before.leader_epoch + 1,
         partition_epoch=before.partition_epoch + 1,
     )
-    # The old leader hears of an epoch that is not its own, and leaves the rest to the metadata.
+    # The old leader hears of an epoch that is not its own, and waits for the metadata.
     assert (answer.error, answer.leader, answer.leader_epoch) == (
         ErrorCode.NONE,
         3,
@@ -279,7 +279,7 @@ def test_a_fenced_target_is_waited_for(machine: Machine) -> None:
 
 
 def test_it_is_completed_when_a_target_that_holds_everything_comes_back(machine: Machine) -> None:
-    """The last member stays in the ISR when it is fenced: until it is back nobody is dropped."""
+    """The last member stays in the ISR when it is fenced. Nobody is dropped until it is back."""
     machine.create("u", {0: [1, 2]}, min_insync_replicas="1")
     machine.alter("u", 1)
     machine.fence(1)

@@ -1,4 +1,4 @@
-"""A request with an id takes effect once, and is answered the same however often it comes."""
+"""A request with an id takes effect once, and gets the same answer however often it comes."""
 
 from __future__ import annotations
 
@@ -179,13 +179,13 @@ def test_before_level_2_nothing_is_remembered(machine: Machine) -> None:
 
 @dataclass
 class Quorum:
-    """A log of decisions, of which those behind ``committed`` may yet be lost."""
+    """A log of decisions. Those after ``committed`` may still be lost."""
 
     rng: random.Random
     image: MetadataImage  # committed
     next_offset: int
     under_way: list[tuple[list[bytes], MetadataImage, int]] = field(default_factory=list)
-    # Dumb twin: by request, every answer that was given, and how often it took effect.
+    # The dumb twin: by request, all its answers, and how often it took effect.
     answers: dict[bytes, list[bytes]] = field(default_factory=dict)
     effects: Counter[bytes] = field(default_factory=Counter)
     waiting: list[tuple[int, bytes, bytes]] = field(default_factory=list)
@@ -219,14 +219,15 @@ class Quorum:
         self.settle()
 
     def settle(self) -> None:
-        """What waits for nothing any more is answered."""
+        """Answer the requests that need not wait any more."""
         for position, request_id, answer in self.waiting:
             if position <= 0:
                 self.answers.setdefault(request_id, []).append(answer)
         self.waiting = [each for each in self.waiting if each[0] > 0]
 
     def lose_leadership(self) -> None:
-        """The next leader has some of what was under way; nobody who waits is answered."""
+        """Lose the leadership. The next leader has some of the decisions under way, and waiting
+        requests get no answer."""
         self.waiting = []
         self.commit(self.rng.randint(0, len(self.under_way)))
         self.under_way = []

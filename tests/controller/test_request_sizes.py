@@ -1,4 +1,5 @@
-"""A request's size bounds what the controller does for it: one decision is one step of its loop."""
+"""The work of the controller is bounded by the size of a request: one decision is one turn of its
+loop."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def test_a_request_that_names_too_much_is_refused_as_a_whole(machine: Machine, n
 
 
 class Name(str):
-    """Counts how often names are compared with one another."""
+    """Counts comparisons of names."""
 
     __slots__ = ()
     compared = 0
@@ -95,7 +96,8 @@ class Name(str):
 
 
 def comparisons(machine: Machine, count: int) -> int:
-    """Names no topic may have: nothing but the looking at names is counted."""
+    """Count comparisons with names that no topic may have, so that only the check of names is
+    counted."""
     wanted = [
         SimpleNamespace(name=Name(f"{number} is no name"), configs={}, assignments=[])
         for number in range(count)

@@ -1,4 +1,4 @@
-"""The controller over a quorum, with brokers that come, go, die and fall silent."""
+"""The controller on a quorum, with brokers that come, go, die and fall silent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class World:
         return self.controller.service.image.brokers[broker_id].fenced
 
     async def fenced_after(self, broker_id: int, limit_s: float) -> float:
-        """How long it takes until a broker is fenced."""
+        """The time until a broker is fenced."""
         begin = self.simulation.now
         while not self.fenced(broker_id):
             await asyncio.sleep(0.005)
@@ -72,7 +72,7 @@ def run(scenario: Scenario) -> None:
 
 
 def simulated(scenario: Scenario) -> Callable[[], None]:
-    """Make a test of a coroutine that gets a simulated world."""
+    """Make a test from a coroutine that gets a simulated world."""
 
     def test() -> None:
         run(scenario)
@@ -147,7 +147,8 @@ async def test_a_repetition_waits_for_the_first_one_that_is_under_way(world: Wor
 
 @simulated
 async def test_a_repetition_knows_as_little_as_the_first_one(world: World) -> None:
-    """Not "refused": what it repeats was proposed, and may be committed by the next leader."""
+    """The answer is not "refused": the repeated decision was proposed, and the next leader may
+    commit it."""
     await world.start(1)
     quorum = world.controller.quorum
     quorum.held = True

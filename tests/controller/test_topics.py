@@ -1,4 +1,4 @@
-"""Topics made and deleted, good input and bad."""
+"""Creation and deletion of topics, with good and bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The declared keys, their values and what they come to."""
+"""The declared keys, their values and what these mean."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ KAFKA = {
     "segment.ms": ("604800000", "log.roll.ms"),
     "unclean.leader.election.enable": ("false", "unclean.leader.election.enable"),
 }
-# What tools of older versions still set.
+# Keys that tools of older versions still set.
 OLDER = {"message.downconversion.enable", "message.format.version"}
 
 

@@ -256,7 +256,7 @@ _NAMES = [f"name{number // 2}{'._'[number % 2]}" for number in range(120)]  # on
 
 
 class Twin:
-    """The same in plain dicts, changed in place."""
+    """The same content in plain dicts, which are changed in place."""
 
     def __init__(self) -> None:
         self.topics: dict[int, tuple[str, list[dict[str, Any]]]] = {}

@@ -1,4 +1,4 @@
-"""Outcomes of requests: a bounded memory that every node forgets alike."""
+"""Outcomes of requests: a bounded memory, from which all nodes forget the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_id_has_one_outcome() -> None:
 
 @given(sizes=st.lists(st.integers(0, 60), max_size=30))
 def test_it_is_a_queue_with_two_bounds(sizes: list[int]) -> None:
-    """The dumb twin: a list that is cut at its front. A snapshot keeps what it remembers."""
+    """Compared with a list that is cut at its front. A snapshot keeps what it remembers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "OUTCOMES_MAX", 5)
         patch.setattr(module, "OUTCOME_BYTES_MAX", 100)

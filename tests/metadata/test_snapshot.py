@@ -1,4 +1,4 @@
-"""A snapshot's records lead to the image they were made from."""
+"""The records of a snapshot lead to the image from which they were made."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ OUTCOMES = st.dictionaries(
 def images(draw: st.DrawFn) -> MetadataImage:
     names = draw(st.lists(TEXT, unique=True, max_size=4))
     topics = [
-        # A topic deleted and made again has another id; one id never has another name.
+        # A topic that is deleted and created again has another id. An id never gets another name.
         Topic(
             name,
             f"{name}{draw(st.booleans()):d}".encode().ljust(16),

@@ -1,4 +1,4 @@
-"""Who may ask the quorum something on a controller's port."""
+"""Which callers may send requests about the quorum to a controller's port."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ async def ask(asker: Process, node_id: int, method: str, request: Any, answer: A
 def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
     operation: Operation, name: str, request_type: Any, answer_type: Any, service: str
 ) -> None:
-    """Under administrators' name and under that of voters. What a broker forwards is its
-    client's request, and is judged as that."""
+    """As an administrator and as a voter. A request that a broker forwards is judged as its
+    client's."""
     sim = Simulation(1)
     authorizer = FakeAuthorizer()
 

@@ -1,4 +1,4 @@
-"""Whose directory it is: formatting, and the refusals that save somebody's data."""
+"""The owner of a directory: formatting, and refusals that protect data."""
 
 import random
 from typing import Any, cast
@@ -184,7 +184,7 @@ class _PowerLossError(Exception):
 
 
 class _Failing:
-    """A disk that has power for so many writes."""
+    """A disk that loses power after so many writes."""
 
     def __init__(self, disk: Disk, writes: int) -> None:
         self._disk = disk

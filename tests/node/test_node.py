@@ -1,4 +1,4 @@
-"""Nodes put together: in the real world on loopback, and their refusals to start."""
+"""Complete nodes: in the real world on loopback, and their refusals to start."""
 
 import asyncio
 import gc

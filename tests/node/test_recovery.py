@@ -1,4 +1,4 @@
-"""A node whose logs take long to open: its quorum goes on meanwhile, and it can be stopped."""
+"""A node whose logs take long to open: its quorum works meanwhile, and the node can be stopped."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert errors == "stele: interrupted: the node did not stop in good order\n"
-    # The signal ends the step under way. The logs are closed all the same, and marked as clean if
-    # it was not their step.
+    # The signal ends the step under way. The logs are still closed, and marked as clean unless it
+    # was their step.
     again = start(combined_settings(tmp_path, free_ports(1)[0]))
     assert again.stdout is not None
     assert again.stdout.readline() == "ready\n"

@@ -1,4 +1,4 @@
-"""Rules of single requests, asked of one core directly."""
+"""The rules of single requests, tested on one core."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_log_that_lacks_its_beginning_and_has_no_snapshot_stops_its_leader() -
 
 
 def behind_a_snapshot() -> RaftCore:
-    """A leader that has committed everything, and whose log begins at 6, behind epoch 3."""
+    """A leader that has committed everything. Its log begins at 6, after epoch 3."""
     core = leader()
     ask(core, replace(FETCH, fetch_offset=11, last_fetched_epoch=6, max_wait_ms=0))
     core.snapshot_taken(SnapshotId(6, 3), 6)
@@ -216,7 +216,7 @@ def test_a_forged_acknowledgement_commits_nothing() -> None:
 
 
 def follower() -> tuple[RaftCore, Call]:
-    """Replica 1 follows 3 in epoch 5; its fetch is out."""
+    """Replica 1 follows 3 in epoch 5, and has sent a fetch."""
     core = voter(leader_id=3)
     return core, _fetch_of(core)
 

@@ -1,4 +1,5 @@
-"""Votes and epochs where one more or one less, or who asks, changes the answer."""
+"""Votes and epochs in edge cases: a number one higher or lower, or another caller, changes the
+answer."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def fetch_call(ready: Ready) -> Call:
 
 
 def hearing(node: int = 1) -> tuple[RaftCore, Call]:
-    """Replica ``node`` has just heard from leader 3 of epoch 5; also its next fetch."""
+    """Replica ``node``, which has just heard from leader 3 of epoch 5, and its next fetch."""
     core, ready = started(leader_id=3, node=node)
     call = fetch_call(ready)
     answer = FetchResponse(ErrorCode.NONE, 3, 5, high_watermark=10)
@@ -51,12 +52,12 @@ def hearing(node: int = 1) -> tuple[RaftCore, Call]:
 
 
 def end(core: RaftCore, *successors: int, now: float = 0.2) -> Ready:
-    """Leader 3 of epoch 5 leads no more."""
+    """Tell it that leader 3 of epoch 5 leads no more."""
     return core.step(RequestReceived(8, EndQuorumEpochRequest(3, 5, successors)), now)
 
 
 def standing(core: RaftCore, now: float = 5.0) -> list[Call]:
-    """Its calls for pre-votes."""
+    """The calls for pre-votes of a replica that stands."""
     ready = core.tick(now)
     assert core.status.role is Role.PROSPECTIVE
     return [call for call in calls(ready) if isinstance(call.message, VoteRequest)]
@@ -130,7 +131,7 @@ def test_a_leader_is_heard_for_less_than_the_fetch_timeout() -> None:
 
 
 def suspecting() -> tuple[RaftCore, dict[int, Call]]:
-    """Follower of 3 in epoch 5, to which its connection broke; its calls for pre-votes."""
+    """A follower of 3 in epoch 5 whose connection to it broke, and its calls for pre-votes."""
     core, _ = hearing()
     ready = core.leader_unreachable(0.2)
     return core, {call.to: call for call in standing(core, ready.deadline)}
@@ -236,7 +237,7 @@ def test_successors_stand_one_after_the_other(
 
 
 def test_successors_are_taken_in_after_a_refused_fetch_and_put_nothing_off() -> None:
-    """The refusal of a fetch may come before the EndQuorumEpoch, and does not name them."""
+    """The refusal of a fetch may come before the EndQuorumEpoch, and does not name successors."""
     core, call = hearing()
     refused = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, 5)
     core.step(ResponseReceived(call.request_id, refused), 0.2)

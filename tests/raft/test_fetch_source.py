@@ -1,4 +1,5 @@
-"""Whom a follower and an observer fetch from when an answer is none, or not the leader's."""
+"""From whom a follower and an observer fetch after a failure, or an answer that is not the
+leader's."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def answered(core: RaftCore, call: Call, answer: FetchResponse, now: float = 0.2
 
 
 def hearing(node: int = 1) -> tuple[RaftCore, Call]:
-    """Replica ``node`` has just heard from leader 3 of epoch 5; also its next fetch."""
+    """Replica ``node``, which has just heard from leader 3 of epoch 5, and its next fetch."""
     core, ready = started(leader_id=3, node=node)
     (call,) = calls(ready)
     heard = FetchResponse(ErrorCode.NONE, 3, 5, high_watermark=10)
@@ -44,7 +45,7 @@ def hearing(node: int = 1) -> tuple[RaftCore, Call]:
 
 
 def asking_around() -> tuple[RaftCore, Call]:
-    """Observer 4 asks another voter, since leader 3 of epoch 5 could not be reached."""
+    """Observer 4, which asks another voter, because it could not reach leader 3 of epoch 5."""
     core, call = hearing(node=4)
     ready = core.step(CallFailed(call.request_id), 0.1)
     (call,) = calls(core.tick(ready.deadline))
@@ -195,7 +196,7 @@ def test_after_some_failures_the_leader_is_asked_anew_what_is_to_be_fetched() ->
 
 
 def test_a_piece_of_a_download_that_was_given_up_is_not_taken() -> None:
-    """A late answer that names the leader has the observer ask it anew what is to be fetched."""
+    """After a late answer that names the leader, the observer asks that one again what to fetch."""
     core, late = asking_around()
     begin = BeginQuorumEpochRequest(3, 5, 4, NO_DIRECTORY)
     (call,) = calls(core.step(RequestReceived(7, begin), 0.2))

@@ -1,4 +1,4 @@
-"""The log view against a twin that is a list with one epoch per record."""
+"""The log view, compared with a list of one epoch per record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of changing voters, asked of one core directly."""
+"""The rules for changes of voters, tested on one core."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_who_does_not_say_which_disk_it_has_is_no_voter_whose_disk_is_known() ->
 
 
 def test_learning_waits_for_a_record_of_the_own_epoch_to_be_committed() -> None:
-    """Also where all records of earlier epochs are, those of the voters among them."""
+    """Even if all records of earlier epochs are committed, including those of the voters."""
     leading = Leading(VoterSet.of_ids(1, 2, 3), committed=True)
     assert not pending(leading)
     assert leading.voters_appended() == []
@@ -154,7 +154,7 @@ def test_records_of_earlier_epochs_that_are_committed_do_not_make_a_leader_ready
 
 
 def test_an_update_comes_from_the_disk_that_fetches() -> None:
-    """Also while the record does not say which one that is, or none has fetched."""
+    """Even while the record does not have the disk's id, or none has fetched."""
     leading = Leading(VoterSet.of_ids(1, 2, 3), full=True).established(2)
     leading.full = False
     assert leading.refused(UpdateVoter(voter(2, "b"))) is ErrorCode.VOTER_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Vote arithmetic against a twin that tries every subset."""
+"""Vote arithmetic, compared with trying every subset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZES = st.integers(1, 7)
 
 
 def majorities(ids: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The dumb twin: every subset of more than half."""
+    """The dumb twin: every subset with more than half of the voters."""
     return [
         chosen
         for size in range(len(ids) + 1)

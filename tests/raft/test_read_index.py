@@ -31,7 +31,7 @@ from tests.support.raft_simulation import Simulation
 
 
 def leader(*voters: int) -> RaftCore:
-    """Voter 1, just elected by all the others."""
+    """Voter 1, which all others have just elected."""
     core = RaftCore(
         ReplicaKey(1),
         VoterHistory(VoterSet.of_ids(*voters)),
@@ -171,7 +171,7 @@ class Read:
 
 
 class Readers:
-    """Every leader reads now and then: an invariant of the simulation."""
+    """An invariant of the simulation: every leader reads now and then."""
 
     def __init__(self) -> None:
         self.newest = -1
@@ -200,7 +200,7 @@ class Readers:
                 self.reads.append(read)
 
     def sending(self, simulation: Simulation, node: FakeNode, item: object) -> None:
-        """Nothing to look at."""
+        """Nothing to check."""
 
     def read(self, simulation: Pausing) -> None:
         for node in simulation.leaders():
@@ -224,7 +224,7 @@ class Readers:
 class Pausing(Simulation):
     """Leaders stand still for a while, and then go on as if nothing had happened.
 
-    What reaches a paused node waits, and comes after the read with which it wakes up.
+    Messages to a paused node wait, and arrive after the read with which it wakes up.
     """
 
     def __init__(self, seed: int, voters: int) -> None:

@@ -1,4 +1,4 @@
-"""A replica stops rather than do what Raft rules out."""
+"""A replica stops before it does what Raft rules out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VOTERS = VoterSet.of_ids(1, 2, 3)
 
 
 def replica(hard_state: HardState | None = None) -> RaftReplica:
-    """Voter 1 in epoch 5; its log ends at offset 10, all of it durable."""
+    """Voter 1 in epoch 5. Its log ends at offset 10, and all of it is durable."""
     return RaftReplica(
         ReplicaKey(1),
         VoterHistory(VOTERS, 0),
@@ -40,7 +40,7 @@ def leading() -> RaftReplica:
 
 
 def established() -> RaftReplica:
-    """It leads, and its driver has taken all that it was to do."""
+    """Let it lead. Its driver has carried out everything."""
     leader = leading()
     leader.take_ready(0.0, 9.0)
     return leader

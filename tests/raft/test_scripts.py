@@ -1,6 +1,6 @@
-"""Golden interaction scripts: ``testdata/*.txt`` run again must print what they hold.
+"""Golden interaction scripts: ``testdata/*.txt``, run again, must print what they contain.
 
-To take in a change of behaviour: ``STELE_REWRITE=1 pytest tests/raft/test_scripts.py``, then read
+To accept a change of behaviour: ``STELE_REWRITE=1 pytest tests/raft/test_scripts.py``, then read
 the diff.
 """
 

@@ -28,7 +28,7 @@ def run(seed: int, voters: int, observers: int) -> Simulation:
 
 @pytest.mark.parametrize("voters", [1, 3, 5])
 def test_a_leader_is_elected_though_a_sync_outlasts_an_election_timeout(voters: int) -> None:
-    """Election timeouts are 1 to 2 s, a silent leader is doubted after 2 s."""
+    """Election timeouts are 1 to 2 s, and a follower suspects a silent leader after 2 s."""
     for seed in range(SEEDS_PER_TEST):
         simulation = Simulation(seed, voters)
         simulation.slow_syncs_s = 1.1, 1.7
@@ -47,7 +47,7 @@ def histories(simulation: Simulation) -> list[list[Batch]]:
 
 
 def check_recovered(simulation: Simulation) -> None:
-    """Once the faults are over there is one leader, and all follow it closely."""
+    """Check that after the faults there is one leader, and all replicas follow it closely."""
     status = {node.id: node.running.status for node in simulation.nodes.values()}
     leaders = simulation.leaders()
     assert len(leaders) == 1, f"seed {simulation.seed}: {status}"
@@ -80,7 +80,7 @@ def test_faults(voters: int, observers: int) -> None:
 
 
 def change_voters(seed: int) -> tuple[Simulation, Counter[str]]:
-    """Seven nodes, one to five of them voters, which an operator changes among the faults."""
+    """Seven nodes, one to five of them voters. An operator changes the voters among the faults."""
     simulation = Simulation(seed, seed % 3 + 1, 6 - seed % 3)
     operator = Operator(simulation)
     simulation.start_all()

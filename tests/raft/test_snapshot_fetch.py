@@ -1,4 +1,5 @@
-"""A snapshot on its way: which questions a leader answers, and which pieces a follower takes."""
+"""The transfer of a snapshot: which requests a leader answers, and which pieces a follower
+accepts."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_who_asks_is_heard_by_its_directory(told: bytes, known: bytes) -> None:
 
 
 def offered(node: int = 1) -> tuple[RaftCore, Call]:
-    """A follower of 3 in epoch 5 whose log ends at 10; its question for the snapshot is out."""
+    """A follower of 3 in epoch 5 whose log ends at 10, and which has asked for the snapshot."""
     core, ready = started(leader_id=3, node=node)
     (call,) = calls(ready)
     offer = FetchResponse(ErrorCode.NONE, 3, 5, snapshot=SNAPSHOT)

@@ -1,4 +1,5 @@
-"""A replica that stands, or waits to: when it gives up, what puts it off, what counts as a loss."""
+"""A replica that stands for election, or waits to: when it gives up, what delays it, what counts as
+a loss."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ PRE_VOTE = replace(VOTE, epoch=5, pre_vote=True)
 
 
 class Longest(random.Random):
-    """Draws the greatest of every range: election timeouts are 2 s, suspicions 0.15 s."""
+    """Draws the greatest number of every range: election timeouts are 2 s, suspicions 0.15 s."""
 
     def uniform(self, a: float, b: float) -> float:
         return b
 
 
 def replica(*voters: int) -> RaftReplica:
-    """Voter 1 in epoch 5, all it has is durable."""
+    """Voter 1 in epoch 5. Its whole log is durable."""
     return RaftReplica(
         ReplicaKey(1),
         VoterHistory(VoterSet.of_ids(*voters), 0),
@@ -40,12 +41,12 @@ def replica(*voters: int) -> RaftReplica:
 
 
 def persisted(one: RaftReplica, now: float) -> None:
-    """What it has asked for at 0 is durable."""
+    """Make durable what it asked for at 0."""
     one.persisted(one.take_ready(0.0, 9.0).ticket, now)
 
 
 def candidate(*voters: int, durable: bool = True) -> tuple[RaftReplica, Candidate]:
-    """It stands since 0, and would stand again at 2."""
+    """A replica that stands since 0, and would stand again at 2."""
     one = replica(*voters)
     one.become_candidate(0.0)
     if durable:
@@ -56,7 +57,7 @@ def candidate(*voters: int, durable: bool = True) -> tuple[RaftReplica, Candidat
 
 
 def waiting(delay_s: float) -> tuple[RaftReplica, Unattached]:
-    """It waits since 0 for so long until it stands."""
+    """A replica that waits since 0 for so long before it stands."""
     one = replica(1, 2, 3)
     one.become_unattached(0.0, delay_s)
     assert isinstance(one.state, Unattached)

@@ -1,4 +1,4 @@
-"""How long a replica waits: pauses that grow, and have a bound."""
+"""How long a replica waits: pauses grow up to a bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMING = Timing(retry_min_s=0.05, retry_max_s=0.3, suspicion_min_s=0.05, electio
 
 
 class Ends(random.Random):
-    """Draws the one or the other end of every range."""
+    """Draws one or the other end of every range."""
 
     def __init__(self, *, greatest: bool) -> None:
         super().__init__(0)

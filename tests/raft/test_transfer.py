@@ -1,4 +1,4 @@
-"""Handing leadership over: to whom it may go, and what a second request changes."""
+"""Transfer of leadership: to which voters it may go, and the effect of a second request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMING = Timing()
 
 
 def fetched_from(*voters: int) -> RaftCore:
-    """A leader that these voters, which lack its last batch, fetched from at 0.25."""
+    """A leader from which these voters, which lack its last batch, fetched at 0.25."""
     core = leader()
     for each in voters:
         ask(core, replace(FETCH, replica_id=each, max_wait_ms=0), now=0.25)

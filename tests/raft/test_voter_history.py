@@ -1,4 +1,4 @@
-"""The history of voters against a twin that is a list with the voters after each record."""
+"""The history of voters, compared with a list of the voters after each record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = st.lists(
 def test_against_a_list(steps: list[tuple[str, int]]) -> None:
     config = VoterSet.of_ids(0)
     history = VoterHistory(config)
-    # The twin: after[n] are the voters and their offset once the log has n records.
+    # The twin: after[n] has the voters and their offset once the log has n records.
     after, start = [(config, NO_RECORD)], 0
     for kind, number in steps:
         end = len(after) - 1

@@ -1,4 +1,4 @@
-"""What the voters in its log mean to a replica that does not lead: votes, roles, whom it asks."""
+"""What the voters in its log mean for a replica that does not lead: votes, roles, whom it asks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replica(
     leader_id: int | None = None,
     **kwargs: Any,
 ) -> RaftCore:
-    """Node 1 in epoch 5; its log ends at offset 10, epoch 5, and says who the voters are."""
+    """Node 1 in epoch 5. Its log ends at offset 10, epoch 5, and contains the voters."""
     core = RaftCore(
         local or key(1),
         VoterHistory(voters, 0) if isinstance(voters, VoterSet) else voters,
@@ -68,7 +68,7 @@ def replica(
 
 
 def hearing(voters: VoterSet | VoterHistory, **kwargs: Any) -> RaftCore:
-    """The same, having just heard from leader 3; everything in its log is committed."""
+    """The same, but it has just heard from leader 3, and everything in its log is committed."""
     core = replica(voters, leader_id=3, **kwargs)
     answer(core, FetchResponse(ErrorCode.NONE, 3, 5, high_watermark=10))
     return core
@@ -83,7 +83,7 @@ def fetch_of(core: RaftCore) -> Call:
 def answer(
     core: RaftCore, response: FetchResponse | FetchSnapshotResponse, now: float = 0.1
 ) -> Ready:
-    """Answer the fetch that is out; what comes of it is durable at once."""
+    """Answer its fetch. The result is durable at once."""
     ready = core.step(ResponseReceived(fetch_of(core).request_id, response), now)
     if ready.ticket:
         core.persisted(ready.ticket, now)
@@ -177,7 +177,7 @@ def test_an_emptied_disk_does_not_answer_for_the_one_before_it() -> None:
 
 @pytest.mark.parametrize("observer", [True, False])
 def test_a_removed_voter_deposes_nobody(observer: bool) -> None:
-    """Not even by a later epoch, in which it once stood in vain."""
+    """Not even by a later epoch, in which it stood in vain."""
     core = hearing(known(3, 4) if observer else known(1, 3))
     assert role(core) is (Role.OBSERVER if observer else Role.FOLLOWER)
     _, response = ask(core, replace(VOTE, epoch=9, pre_vote=True, last_epoch=9))
@@ -188,7 +188,7 @@ def test_a_removed_voter_deposes_nobody(observer: bool) -> None:
 
 
 def test_a_voter_of_a_later_epoch_is_heard() -> None:
-    """It could follow nobody else."""
+    """Otherwise it could follow nobody."""
     core = hearing(known(1, 2, 3))
     ask(core, replace(VOTE, epoch=9, pre_vote=True))
     assert core.epoch == 9
@@ -423,13 +423,13 @@ def test_a_leader_is_in_touch_with_itself() -> None:
 
 
 def fail_all(core: RaftCore, now: float) -> None:
-    """Nobody who was called is there."""
+    """Let every call fail."""
     for request_id in list(core.outstanding):
         core.step(CallFailed(request_id), now)
 
 
 def stood_in_vain(**kwargs: Any) -> tuple[RaftCore, float]:
-    """A voter whose fellow voters have been replaced, and are gone, while it was away."""
+    """A voter whose fellow voters were replaced, and are gone, while it was away."""
     core = replica(known(1, 2, 3), bootstrap=(-2, 3, 4), **kwargs)
     now = core.tick(1.0).deadline
     assert {call.to for call in core.outstanding.values()} == {2, 3}

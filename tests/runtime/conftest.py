@@ -1,4 +1,5 @@
-"""Tests of network and connections run on uvloop, as nodes do, and on asyncio's, as clients may."""
+"""Tests of network and connections run on uvloop, as nodes do, and on asyncio's loop, as clients
+may."""
 
 import asyncio
 from collections.abc import Callable, Mapping

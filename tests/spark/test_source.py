@@ -1,4 +1,4 @@
-"""The data source over a real cluster and a real Spark, as queries see it: one session for all."""
+"""The data source with a real cluster and a real Spark. All tests share one session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def results(
     create_topic: Callable[..., str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, int | str]:
-    """What each query gave: a count, or the text of its error."""
+    """The result of each query: a count, or the text of its error."""
     empty, full = create_topic(), create_topic(partitions=1)
     with Producer(bootstrap) as producer:
         for number in range(100):

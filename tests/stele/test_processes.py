@@ -83,7 +83,8 @@ async def test_a_leader_killed_while_producing_costs_and_doubles_nothing(tmp_pat
 
 
 async def test_a_paused_leader_is_left_behind(tmp_path: Path) -> None:
-    """SIGSTOP for longer than the session: nothing is lost, nothing doubled when it comes back."""
+    """SIGSTOP for longer than the session. When the leader comes back, no record is lost or
+    doubled."""
     settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     cluster = ProcessCluster(tmp_path, controllers=1, brokers=3, settings=settings)
     await cluster.start()

@@ -1,4 +1,4 @@
-"""The clients in the deterministic simulation: whole clusters, every kind of failure, one seed."""
+"""The clients in the deterministic simulation: whole clusters, all kinds of failures, one seed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ async def trouble(cluster: SimCluster, rng: random.Random) -> None:
 
 
 async def through_trouble(cluster: SimCluster) -> tuple[int, int]:
-    """Write while things break, then read all back. Returns how many epochs rose, and the time."""
+    """Write while things break, then read everything. Returns how many epochs rose, and the
+    time."""
     rng = random.Random(cluster.simulation.seed)
     servers, world = servers_of(cluster), world_of(cluster)
     options = {"world": world, "on_wait": lambda _: None}

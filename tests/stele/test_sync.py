@@ -1,4 +1,4 @@
-"""The parts of the synchronous face that need no cluster."""
+"""The parts of the synchronous clients that need no cluster."""
 
 from __future__ import annotations
 

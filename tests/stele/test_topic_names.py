@@ -1,4 +1,4 @@
-"""Which names topics may have, and what is said of the others."""
+"""Valid names of topics, and the messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's wheel: installed without the servers', it is all that a client needs."""
+"""The client's wheel: without the servers' wheel it has everything that a client needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the wheel, what the wheel requires, and nothing else.
 
-    What it requires is linked from the environment of the tests, by name: nothing is downloaded,
+    What it requires is linked by name from the environment of the tests. So nothing is downloaded,
     and neither the checkout nor a package that is not required can be imported by mistake.
     """
     home = tmp_path_factory.mktemp("environment")
@@ -48,7 +48,7 @@ def client_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def _required_by(wheel: Path) -> set[Path]:
-    """Modules, packages and metadata of all that the wheel requires, directly or not."""
+    """Modules, packages and metadata of everything that the wheel requires, directly or not."""
     (metadata,) = importlib.metadata.distributions(path=[str(wheel)])
     found: dict[str, set[Path]] = {}
     missing = list(metadata.requires or [])
@@ -68,7 +68,7 @@ def _required_by(wheel: Path) -> set[Path]:
 
 
 def run(python: Path, program: str, directory: Path, *arguments: str) -> str:
-    """What the program prints."""
+    """Run a program. Returns what it prints."""
     done = subprocess.run(
         [python, "-I", "-c", program, *arguments],
         cwd=directory,
@@ -97,7 +97,8 @@ def test_it_holds_the_client_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_two_wheels_are_the_project() -> None:
-    """Every room and every dependency is in one of them, and the servers' needs the client's."""
+    """Each room and each dependency is in one of the wheels, and the servers' wheel needs the
+    client's."""
     client, server = wheels.client(), wheels.server()
     rooms = {path.parent.name for path in wheels.ROOT.glob("*/__init__.py")}
     assert {*client.rooms, *server.rooms} == rooms - {"tests", "bench"}
@@ -120,7 +121,7 @@ print(stele.__file__)
 
 
 def test_every_module_can_be_imported_without_servers(client_python: Path, tmp_path: Path) -> None:
-    """``stele.spark`` apart, which needs the extra of that name."""
+    """Except ``stele.spark``, which needs the extra of that name."""
     *modules, file = run(client_python, IMPORT_ALL, tmp_path, *ROOMS_OF_SERVERS).splitlines()
     assert Path(file).is_relative_to(client_python.parent.parent)
     assert {"stele.aio", "stele.sync", "stele.wire.v1.data_pb2", "stele.real"} <= set(modules)

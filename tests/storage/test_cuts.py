@@ -1,4 +1,4 @@
-"""Cuts that take several segments: what they cost, and what a crash in the middle leaves."""
+"""Truncations of several segments: their cost, and a crash in the middle."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_recovery_goes_on_with_a_cut_whichever_segments_are_gone(
 
 
 def test_a_snapshot_of_producers_at_a_cut_is_kept() -> None:
-    """It describes what stands below. Of producers whose records are gone it alone tells."""
+    """It describes what is below. Only it knows producers whose records are deleted."""
     disk, log = written()
     append(log, make_batch(producer=(5, 0, 0)))
     append(log, make_batch())

@@ -39,7 +39,7 @@ def open_directory(disk: MemoryDisk) -> LogDirectory:
 
 
 def kill_process(disk: MemoryDisk) -> None:
-    """Its lock is gone, too."""
+    """Kill the process. Its lock is released."""
     disk.locks.clear()
 
 
@@ -190,8 +190,8 @@ async def test_a_deleted_partition_may_come_again_under_its_name(disk: MemoryDis
 
 
 async def make_anew_during_a_checkpoint(disk: MemoryDisk, waits_for: str) -> LogDirectory:
-    """``t-0`` has three records and goes, and comes again as another with two, while the
-    checkpoint of three syncs the file that ``waits_for`` is a part of the name of."""
+    """Delete ``t-0``, which has three records, and create it again with two, while the checkpoint
+    with the three syncs the file whose name contains ``waits_for``."""
     directory = open_directory(disk)
     log = directory.create("t", 0, TOPIC_ID)
     for _ in range(3):
@@ -233,7 +233,7 @@ async def test_a_checkpoint_of_a_deleted_log_says_nothing_of_one_made_anew(
 async def test_epochs_that_found_no_room_are_written_by_the_next_checkpoint(
     disk: MemoryDisk,
 ) -> None:
-    """Those of the logs before the one that found none, too."""
+    """Including those of the logs before the one that found none."""
     directory = open_directory(disk)
     for partition in (0, 1):
         append(directory.create("t", partition, TOPIC_ID), make_batch(), epoch=7)
@@ -252,7 +252,7 @@ async def test_epochs_that_found_no_room_are_written_by_the_next_checkpoint(
 async def test_a_partition_whose_file_never_reached_the_disk_is_there_without_an_id(
     disk: MemoryDisk, kept: int
 ) -> None:
-    """A power loss may leave the new directory, and of the file a part, or zeroes."""
+    """A power loss may leave the new directory, and only a part of the file, or zeroes."""
     directory = open_directory(disk)
     directory.create("t", 0, TOPIC_ID)
     file = disk.inodes[f"{PATH}/t-0/partition.metadata"]
@@ -269,7 +269,7 @@ DAY_MS = 24 * 3600 * 1000
 async def test_retention_forgets_no_producer_that_was_at_work_of_late(
     disk: MemoryDisk, role: str
 ) -> None:
-    """Its records are older than ``producer.id.expiration.ms``: a backfill."""
+    """The records are older than ``producer.id.expiration.ms``: a backfill."""
     clock = HandClock(now_ms=30 * DAY_MS)
     directory = LogDirectory.open(disk, PATH, clock, CONFIG)
     directory.start()
@@ -357,7 +357,7 @@ async def test_a_corrupt_log_is_not_forgotten_in_a_clean_shutdown(
 async def test_damage_below_a_recovery_point_that_is_lowered_never_passes_for_a_torn_write(
     disk: MemoryDisk, note_is_lost: bool
 ) -> None:
-    """The high watermark of a follower that heard of none before its clean shutdown is 0."""
+    """The high watermark is 0 if a follower heard of none before its clean shutdown."""
     directory = open_directory(disk)
     append(directory.create("t", 0, TOPIC_ID), make_batch(5))
     await directory.close()
@@ -423,7 +423,7 @@ async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> 
 
 
 async def filled_up(disk: MemoryDisk) -> LogDirectory:
-    """With a log on it of more segments than retention wants to keep."""
+    """A full disk with a log that has more segments than retention keeps."""
     directory = open_directory(disk)
     log = directory.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=400, retention_bytes=800))
     while True:

@@ -1,5 +1,9 @@
-"""Logs that come, go and come again under their names, against a list for each: nothing that was
-begun for one lands on another, whatever is under way, and also across a power loss."""
+"""Logs that are created, deleted and created again under their names, compared with a list for
+each.
+
+Nothing that was begun for one log affects another, whatever is under way, and also across a power
+loss.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ keys = st.sampled_from(KEYS)
 
 @dataclass
 class Twin:
-    """One log, as it should be."""
+    """The expected content of one log."""
 
     topic_id: bytes
     log: PartitionLog
@@ -41,7 +45,7 @@ class Twin:
 
 
 class DirectoryMachine(RuleBasedStateMachine):
-    """Syncs take as long as it pleases: each ends with a rule of its own."""
+    """Syncs take any time: each ends by a rule of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +70,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------- the loop
 
     def run(self) -> None:
-        """Everything that can go on goes on."""
+        """Run everything that can go on."""
         for _ in range(6):
             self.loop.run_until_complete(asyncio.sleep(0))
 
@@ -86,7 +90,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule()
     def end_syncs(self) -> None:
-        """Those under way; what they were waited for by may begin the next."""
+        """End the syncs under way. Those that waited for them may begin the next ones."""
         before, self.disk.gate = self.disk.gate, asyncio.Event()
         assert before is not None
         before.set()
@@ -105,7 +109,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def make(self, key: TopicPartition) -> None:
-        """Anew, if there is one."""
+        """Create a log, or delete the existing one and create it again."""
         self.delete(key)
 
         async def create() -> None:
@@ -175,7 +179,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     @rule(in_order=st.booleans())
     def restart(self, in_order: bool) -> None:
-        """After a clean shutdown, or a loss of power."""
+        """Restart after a clean shutdown, or after a power loss."""
         if in_order:
             gate, self.disk.gate = self.disk.gate, None
             assert gate is not None

@@ -1,4 +1,4 @@
-"""What people see of a log's files, sound and not."""
+"""The dump of a log's files, sound or damaged."""
 
 import struct
 

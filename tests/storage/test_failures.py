@@ -1,4 +1,4 @@
-"""Which errors of a disk stop what: the directory, one log, or the one request."""
+"""What each error of a disk stops: the directory, one log, or one request."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_kinds_of_errors(number: int, kind: Failure) -> None:
 
 
 async def use(directory: LogDirectory, log: PartitionLog, at: str) -> None:
-    """Something that needs a handle."""
+    """Do something that needs a file handle."""
     if at == "create":
         directory.create("v", 0, TOPIC_ID)
     elif at == "roll":

@@ -133,7 +133,8 @@ async def test_a_truncation_voids_the_group_on_its_way(disk: MemoryDisk, owner: 
 async def test_what_two_rolls_around_one_group_require_is_on_disk(
     disk: MemoryDisk, owner: Owner
 ) -> None:
-    """The second roll requires the directory while a sync of it is under way, which is too old."""
+    """The second roll requires the directory while a sync of it is under way, which began too
+    early."""
     (log,) = open_logs(disk, owner, 1, segment_bytes=200)
     await owner.commit.flush()
     while len(log.segment_bases) < 2:

@@ -1,4 +1,4 @@
-"""Both indexes: Kafka's bytes, searching, truncating, files that cannot be right."""
+"""Both indexes: Kafka's bytes, searching, truncating, wrong files."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""The leader epoch cache against the cases of KIP-101, KIP-279 and KIP-320."""
+"""The leader epoch cache in the cases of KIP-101, KIP-279 and KIP-320."""
 
 import pytest
 

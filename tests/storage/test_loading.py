@@ -1,7 +1,7 @@
-"""Opening a log directory in turns of the event loop, and what is left of it when it is cut short.
+"""Opening a log directory in turns of the event loop, and what an interruption leaves.
 
-Every test stops the opening after each number of steps in turn: there is no step at which a stop,
-the end of the process or a loss of power may cost anything.
+Every test stops the opening after each number of steps in turn. At no step may a stop, the end of
+the process or a power loss cost anything.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def claimed(disk: MemoryDisk, config: LogConfig = CONFIG) -> LogDirectory:
 
 
 async def filled(disk: MemoryDisk, *, cleanly: bool) -> None:
-    """Logs of some segments, with producers; closed cleanly or left as a lost process does."""
+    """Logs with some segments and producers, closed cleanly or left as a lost process leaves
+    them."""
     format_directory(disk, PATH, MetaProperties("cluster-a", 1, "dir-1"))
     directory = claimed(disk)
     await directory.load()
@@ -99,7 +100,7 @@ async def test_an_opening_that_is_cut_short_leaves_everything_as_it_was(
         found_clean.append(again.clean_shutdown)
         steps += 1
     assert steps > len(KEYS)
-    # The mark goes as the last thing, when all logs are open.
+    # The mark is removed last, when all logs are open.
     assert found_clean[:-1] == [cleanly] * (steps - 1)
 
 
@@ -175,7 +176,7 @@ async def test_no_turn_of_an_opening_grows_with_a_log_or_with_their_number() -> 
             turn = disk.fresh()
             await asyncio.sleep(0)
             turns += 1
-            # What is synced is synced by the helper process, what is read was warmed by it.
+            # The helper process does all syncs, and warms everything that is read.
             most_calls = max(most_calls, turn.total_calls - turn.calls["sync of one path"])
         await task
         assert turns > max(logs, batches // BATCHES_PER_TURN)

@@ -39,7 +39,7 @@ def open_log(disk: MemoryDisk, config: LogConfig = SMALL, **checkpoints: Any) ->
 def offsets_in(
     log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **kwargs: Any
 ) -> list[int]:
-    """Base offsets of the batches that one read gives."""
+    """The base offsets of the batches of one read."""
     result = log.read(offset, max_bytes, **kwargs)
     if result.cold is not None:
         assert result.cold.size == 0, "only indexes that are made anew"
@@ -523,7 +523,7 @@ def test_a_new_log_and_a_new_segment_put_their_entries_into_the_group(disk: Memo
 
 
 def test_bytes_are_counted_as_a_read_would_give_them(disk: MemoryDisk) -> None:
-    """From every offset to every limit, wherever index entries stand."""
+    """From every offset to every limit, wherever there are index entries."""
     log = open_log(disk, LogConfig(index_interval_bytes=200))
     for count in (1, 3, 2, 5, 1, 1, 4, 2):
         append(log, make_batch(count))

@@ -1,4 +1,5 @@
-"""A log against a list: whatever is done to both, they hold the same, also after a crash."""
+"""A log, compared with a list: whatever is done to both, they have the same content, also after a
+crash."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ DIRECTORY = "/d/t-0"
 
 @dataclass(frozen=True)
 class Written:
-    """One batch, as the twin remembers it."""
+    """One batch of the twin."""
 
     base_offset: int
     next_offset: int
@@ -44,7 +45,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.sequence = 0
         self.checkpointed = 0  # recovery point and high watermark on disk
-        # Snapshots within segments, too, as in logs that are much longer.
+        # Also snapshots within segments, as in logs that are much longer.
         self.few = mock.patch.object(producer_files, "REPLAY_BATCHES", 3)
         self.few.start()
         self.under_way: tuple[SyncTicket, Callable[[], None]] | None = None  # a sync
@@ -101,7 +102,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
-        """Never below the checkpoints, which a log without an owner cannot lower."""
+        """Truncate, but never below the checkpoints, which a log without an owner cannot lower."""
         offset = self.checkpointed + round(share * (self.end - self.checkpointed))
         new_end = self.log.truncate_to(offset)
         self.twin = [written for written in self.twin if written.next_offset <= offset]
@@ -127,7 +128,8 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way is None)
     @rule()
     def begin_sync(self) -> None:
-        """As a group commit does: what is written from now on waits for the next one."""
+        """Begin a sync as a group commit does: what is written from now on waits for the next
+        one."""
         ticket = self.log.begin_sync()
         self.under_way = ticket, self.disk.begin_sync(ticket.paths)
 
@@ -159,7 +161,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The process dies; what it wrote is in the page cache still."""
+        """The process dies. What it wrote is still in the page cache."""
         self.log.close()
         self.log = self.open()
         assert self.log.durable_offset == self.end
@@ -167,7 +169,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.end > self.start)
     @rule(kept=st.floats(0, 1))
     def lose_power(self, kept: float) -> None:
-        """Everything not synced is lost but for a part of it."""
+        """Everything that was not synced is lost except for a part."""
         durable = self.log.durable_offset
         self.log.close()
         self.disk.power_loss(lambda unsynced: int(unsynced * kept))

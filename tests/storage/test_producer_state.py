@@ -17,7 +17,7 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def states_after(*batches: tuple[int, int, int]) -> ProducerStates:
-    """Producer 7 sent batches of (epoch, base sequence, count), one behind the other."""
+    """The states after producer 7 has sent these batches of (epoch, base sequence, count)."""
     states = ProducerStates()
     offset = 100
     for epoch, sequence, count in batches:
@@ -97,7 +97,7 @@ def test_a_snapshot_gives_back_every_batch_that_is_remembered() -> None:
 
 
 def test_the_last_entry_of_a_producer_is_its_last_batch() -> None:
-    """That is the one that Kafka takes."""
+    """Kafka uses that one."""
     entries = decode_snapshot(states_after(*SIX, (1, 0, 3)).encode())
     assert [(entry.epoch, entry.last_sequence) for entry in entries] == [(1, 2)]
     entries = decode_snapshot(states_after(*SIX).encode())
@@ -129,7 +129,7 @@ def test_silent_producers_are_forgotten() -> None:
 
 
 def test_a_busy_producer_of_old_records_is_not_forgotten() -> None:
-    """Also across a snapshot, and however old the records are."""
+    """Also across a snapshot, however old the records are."""
     states = ProducerStates()
     for sequence in range(3):
         header = header_of(make_batch(timestamp_ms=5, producer=(7, 0, sequence)))
@@ -144,7 +144,7 @@ def test_a_busy_producer_of_old_records_is_not_forgotten() -> None:
 
 
 def test_a_batch_that_tells_when_it_was_appended_is_believed() -> None:
-    """By every replica, and whenever it is read again."""
+    """By every replica, and whenever the batch is read again."""
     batch = make_batch(timestamp_ms=5, producer=(7, 0, 0))
     stamp(batch, 0, base_offset=0, leader_epoch=0, log_append_time_ms=1000)
     states = ProducerStates()
@@ -170,7 +170,7 @@ def test_any_id_but_a_negative_one_is_a_producer() -> None:
 
 
 def test_a_snapshot_knows_a_producer_that_sent_no_sequence() -> None:
-    """A control batch has none, and counts as a sign of life."""
+    """A control batch has none, but shows that the producer is alive."""
     control = header_of(make_batch(1, producer=(7, 3, -1)))
     states = states_after((3, 0, 1), (3, 1, 1))
     states.update(control, 102, APPENDED_MS + 1)
@@ -185,7 +185,7 @@ def test_a_snapshot_knows_a_producer_that_sent_no_sequence() -> None:
 
 
 def test_a_snapshot_of_two_epochs_gives_back_the_later_one() -> None:
-    """Ours never has both; what follows an epoch takes its place."""
+    """Our snapshots never have both: a later epoch replaces an earlier one."""
     bodies = [states_after((epoch, 0, 3)).encode()[10:] for epoch in (3, 4)]
     body = struct.pack(">i", 2) + b"".join(bodies)
     states = ProducerStates.decode(struct.pack(">hI", 1, crc32c(body)) + body)

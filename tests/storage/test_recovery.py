@@ -1,4 +1,4 @@
-"""What opening makes of a log after a crash: kept, torn off, or corrupt."""
+"""What opening does with a log after a crash: kept, truncated, or corrupt."""
 
 import logging
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def open_log(disk: MemoryDisk, **checkpoints: Any) -> PartitionLog:
 
 
 def written(count: int) -> MemoryDisk:
-    """A disk with ``count`` batches of 10 records, all synced; the node was killed."""
+    """A disk with ``count`` batches of 10 records, all synced. The node was killed."""
     disk = MemoryDisk()
     log = open_log(disk)
     for number in range(count):
@@ -103,7 +103,7 @@ def test_matrix(damage: Damage) -> None:
     last_state = log.producers.get(5)
     assert last_state is not None
     assert last_state.last_sequence == damage.kept * 10 - 1
-    # What was kept is on disk now, and the log goes on.
+    # Everything kept is on disk now, and the log goes on.
     disk.power_loss()
     log = open_log(disk, **checkpoints)
     assert log.end_offset == damage.kept * 10
@@ -112,7 +112,7 @@ def test_matrix(damage: Damage) -> None:
 
 
 def test_the_cut_may_have_taken_the_length_too() -> None:
-    """A whole batch behind is found although nothing leads to it."""
+    """A whole batch after the cut is found although nothing leads to it."""
     disk = written(4)
     data = disk.inodes[FIRST].data
     data[BATCH : BATCH + 40] = b"\xee" * 40
@@ -122,7 +122,7 @@ def test_the_cut_may_have_taken_the_length_too() -> None:
 
 @pytest.mark.parametrize("size", [100, 700, 3000, 9000])
 def test_a_page_that_was_not_written_before_a_later_one_is_a_torn_write(size: int) -> None:
-    """Pages reach the device in any order; what was not written reads as zeroes."""
+    """Pages reach the device in any order. Sectors that were not written are zeroes."""
     size_bytes = len(make_batch(1, size=size))
     config = LogConfig(index_interval_bytes=100)
     for unit in (512, 4096):
@@ -147,7 +147,7 @@ def test_a_page_that_was_not_written_before_a_later_one_is_a_torn_write(size: in
 def test_a_sector_that_was_not_written_may_take_no_more_than_the_offset(
     taken: int, behind: int
 ) -> None:
-    """The offset is not under the CRC: without it, a batch is as whole as any."""
+    """The offset is not under the CRC, so a batch without it can look whole."""
     boundary = 1024  # of two sectors
     first = next(
         batch
@@ -214,7 +214,7 @@ def test_a_missing_segment_is_corruption_also_at_the_beginning(clean: bool, numb
 
 
 def test_a_deletion_that_no_checkpoint_knows_of_is_none() -> None:
-    """On a full disk segments go before the new start can be written."""
+    """On a full disk segments are deleted before the new start can be written."""
     disk = written(2 * PER_SEGMENT + 1)
     log = open_log(disk)
     log.advance_start_offset(PER_SEGMENT * 10)
@@ -259,7 +259,8 @@ def test_what_recovery_did_not_look_at_is_checked_when_it_is_read(clean: bool) -
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("number", [0, LAST, PER_SEGMENT, 2 * PER_SEGMENT])
 def test_what_only_the_recovery_point_proves_is_checked_at_once(number: int, clean: bool) -> None:
-    """The point is lowered to the high watermark: later it would pass for a torn write."""
+    """The recovery point is lowered to the high watermark, so later the damage would look like a
+    torn write."""
     disk = written(2 * PER_SEGMENT + 1)
     first = number // PER_SEGMENT * PER_SEGMENT * 10
     position = number % PER_SEGMENT * BATCH
@@ -337,7 +338,7 @@ def test_a_start_above_the_end_begins_anew() -> None:
 
 
 def test_a_start_at_the_end_keeps_what_there_is() -> None:
-    """All records are deleted. Their segment goes when retention takes it."""
+    """All records are deleted. Retention deletes their segment later."""
     disk = written(2)
     log = open_log(disk, start_offset=20)
     assert (log.start_offset, log.end_offset) == (20, 20)
@@ -398,7 +399,7 @@ def test_epochs_that_begin_at_the_recovery_point_tell_the_start() -> None:
 
 
 def test_epochs_above_the_recovery_point_come_from_the_batches() -> None:
-    """The file may be from before a truncation: only below the recovery point it is right."""
+    """The file may be from before a truncation. It is right only below the recovery point."""
     disk = written(4)
     disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", b"0\n3\n0 0\n1 10\n9 25\n")
     assert open_log(disk, recovery_point=20).epochs.entries == [(0, 0), (1, 10), (2, 20), (3, 30)]
@@ -434,7 +435,7 @@ def test_a_start_that_only_the_epochs_knew_of_is_the_logs(clean: bool) -> None:
 
 
 def test_epochs_that_begin_above_the_recovery_point_are_told_by_the_batches() -> None:
-    """They may be from before a truncation."""
+    """The entries may be from before a truncation."""
     disk = written(2 * PER_SEGMENT)
     end = 20 * PER_SEGMENT
     disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", f"0\n1\n99 {end - 10}\n".encode())
@@ -464,7 +465,7 @@ def each_is_found(log: PartitionLog) -> bool:
 
 
 def alternating(log: PartitionLog, count: int, sizes: tuple[int, int]) -> None:
-    """After every other batch the log is as long, whichever size comes first."""
+    """After every second batch the log has the same length, whichever size comes first."""
     for number in range(count):
         append(log, make_batch(size=sizes[number % 2]))
 
@@ -530,8 +531,11 @@ def test_after_a_torn_write_the_index_files_name_nothing_behind_it() -> None:
 
 @pytest.mark.parametrize("after", ["kill", "clean shutdown", "cut"])
 def test_a_producer_is_known_by_its_last_batch_though_its_records_are_deleted(after: str) -> None:
-    """They are in a segment that is still there. The producer goes on from its last batch; a log
-    that knew it by an earlier one, of a snapshot, would refuse whatever comes."""
+    """Its records are deleted, but their segment still exists.
+
+    The producer goes on from its last batch. If the log knew only an earlier one, from a snapshot,
+    it would refuse everything.
+    """
     disk = written(PER_SEGMENT)
     log = open_log(disk)
     append(log, make_batch(10, producer=(5, 0, 10 * PER_SEGMENT)), epoch=PER_SEGMENT)

@@ -1,7 +1,7 @@
-"""What opening a log reads, syncs and keeps open, and where it lets others run.
+"""What opening a log reads, syncs and keeps open, and where it lets other tasks run.
 
 Recovery names each step before it does it. So these tests see what it is about to do, and that it
-does no more than it must.
+does no more than necessary.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def path_of(base_offset: int, suffix: str = ".log") -> str:
 def written(
     count: int, disk: MemoryDisk | None = None, *, producer: bool = False, **config: Any
 ) -> MemoryDisk:
-    """A disk with ``count`` batches of 10 records, all synced; the node was killed."""
+    """A disk with ``count`` batches of 10 records, all synced. The node was killed."""
     disk = disk or MemoryDisk()
     log = open_log(disk, LogConfig(**{"index_interval_bytes": 100, **config}))
     for number in range(count):
@@ -58,7 +58,7 @@ def written(
 
 
 def in_segments(count: int, disk: MemoryDisk | None = None, **config: Any) -> MemoryDisk:
-    """A disk with ``count`` full segments, and one batch in the last."""
+    """A disk with ``count`` full segments, and one batch in the last segment."""
     return written(count * PER_SEGMENT + 1, disk, segment_bytes=1000, **config)
 
 
@@ -80,7 +80,7 @@ def request(disk: MemoryDisk, **known: Any) -> RecoveryRequest:
 
 
 def walked(work: Steps[T]) -> tuple[T, list[Step]]:
-    """What came of it, and its steps."""
+    """The result of the steps, and the steps."""
     steps = []
     while True:
         try:
@@ -184,7 +184,7 @@ def test_what_a_scan_looked_at_is_not_checked_again() -> None:
 def test_only_between_high_watermark_and_recovery_point_segments_are_checked(
     unreadable: int, high_watermark: int, recovery_point: int
 ) -> None:
-    """A device that cannot read elsewhere does not keep a log from opening."""
+    """A device that cannot read other segments does not prevent the opening."""
     disk = in_segments(2)
     disk.unreadable.add(path_of(unreadable))
     asked = request(
@@ -229,7 +229,7 @@ def test_what_the_scan_has_seen_is_not_read_again_for_epochs_and_producers() -> 
 
 
 class HandleDisk(MemoryDisk):
-    """Knows which files are open."""
+    """A disk that knows which files are open."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The starts of logs on disk: what is called durable outlives a loss of power, whatever happens."""
+"""Log start offsets on disk: a start that is called durable survives a power loss in all cases."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def open_directory(disk: MemoryDisk) -> LogDirectory:
 
 
 async def make_log(directory: LogDirectory, partition: int = 0) -> PartitionLog:
-    """With committed records, and its epochs on disk."""
+    """Create a log with committed records. Its epochs are on disk."""
     log = directory.create("t", partition, TOPIC_ID)
     for _ in range(RECORDS):
         append(log, make_batch())
@@ -51,13 +51,13 @@ async def make_log(directory: LogDirectory, partition: int = 0) -> PartitionLog:
 
 
 def kept(disk: MemoryDisk, log: PartitionLog) -> int:
-    """Where it begins after a loss of power."""
+    """The start of the log after a power loss."""
     inode = disk.durable_inodes.get(STARTS)
     return decode_offsets(inode.durable.decode(), STARTS).get(log.key, 0) if inode else 0
 
 
 class Syncs:
-    """Of a disk, held back until they are let through one by one."""
+    """The syncs of a disk, which wait until the test lets them through one by one."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
@@ -119,7 +119,7 @@ async def test_a_write_that_was_cancelled_promises_nothing_to_the_next(disk: Mem
 async def test_a_start_that_a_killed_process_has_written_is_written_for_good(
     disk: MemoryDisk,
 ) -> None:
-    """It finds the file, of which the entry never reached the disk."""
+    """It finds the file although its directory entry never reached the disk."""
     directory = open_directory(disk)
     log = await make_log(directory)
     log.advance_start_offset(5)

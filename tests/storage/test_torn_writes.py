@@ -1,7 +1,7 @@
-"""Which bytes at a log's end pass for a torn write, and which for corruption.
+"""Which bytes at a log's end count as a torn write, and which as corruption.
 
-Bytes that were never written are zeroes, a sector at a time. Records may hold anything, also what
-looks like a batch, or is one.
+Bytes that were never written are zeroes, sector by sector. Records may contain anything, also bytes
+that look like a batch, or are one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def written(*batches: bytearray, disk: MemoryDisk | None = None) -> MemoryDisk:
 
 
 def of_size(size_bytes: int, fill: bytes = b"v") -> bytearray:
-    """A batch of exactly so many bytes."""
+    """A batch of exactly this many bytes."""
     return next(
         batch
         for size in range(size_bytes)
@@ -58,7 +58,7 @@ def data_of(disk: MemoryDisk) -> bytearray:
 
 
 def lose_sector(disk: MemoryDisk, position: int) -> None:
-    """The device has not written it: of the file, up to the sector's end."""
+    """The device has not written a sector of the file, up to the sector's end."""
     start = position - position % SECTOR
     end = min(start + SECTOR, len(data_of(disk)))
     data_of(disk)[start:end] = bytes(end - start)
@@ -77,7 +77,7 @@ def test_a_sector_lost_behind_a_flipped_batch_is_no_excuse_for_it() -> None:
 
 @pytest.mark.parametrize("before", range(1, 8))
 def test_the_zeroes_that_an_offset_begins_with_are_no_lost_sector(before: int) -> None:
-    """So many bytes of the batch stand in the sector where it begins."""
+    """So many bytes of the batch are in the sector in which it begins."""
     disk = written(of_size(SECTOR - before), make_batch(), make_batch())
     disk.flip(FIRST, SECTOR - before + 70)
     with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
@@ -116,7 +116,7 @@ def test_what_only_looks_like_a_magic_is_no_batch() -> None:
 
 @pytest.mark.parametrize("position", [0, 15, 16])
 def test_what_would_begin_before_its_file_is_no_batch(position: int) -> None:
-    """In the segment behind a torn write, where nothing has to be whole."""
+    """In the segment after a torn write, where nothing needs to be whole."""
     disk = written(make_batch(), make_batch())
     del data_of(disk)[-1:]
     disk.replace_file_now(
@@ -128,7 +128,8 @@ def test_what_would_begin_before_its_file_is_no_batch(position: int) -> None:
 
 
 def test_batches_that_would_go_past_the_file_are_not_read() -> None:
-    """Else what looks like many of them is read as often, to its end."""
+    """Otherwise bytes that look like many batches would be read as often, up to the end of the
+    file."""
     header = make_batch()[:HEADER_SIZE]
     header[0:8] = (1000).to_bytes(8)
     header[8:12] = (1 << 30).to_bytes(4)

@@ -1,6 +1,7 @@
-"""How much work an operation does, and how much of it in one turn of the event loop.
+"""How much work an operation does in all, and in one turn of the event loop.
 
-Counted on a disk, not timed: what grows with a log's size, where it need not, fails here.
+The work is counted on a disk and not timed. The tests fail if work grows with a log's size where it
+need not.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def close_cleanly(log: PartitionLog, disk: CountingDisk) -> None:
 
 
 def reopened(disk: CountingDisk, end: int, config: LogConfig = BIG) -> PartitionLog:
-    """After a clean shutdown; nothing lies above the high watermark."""
+    """Open a log after a clean shutdown. Nothing is above the high watermark."""
     return opening.open_log(
         disk,
         "/d/t-0",
@@ -68,7 +69,7 @@ def reopened(disk: CountingDisk, end: int, config: LogConfig = BIG) -> Partition
 
 
 async def longest_turn(disk: CountingDisk, work: Awaitable[T]) -> tuple[T, Work]:
-    """What came of it, and the most that was read in one turn of the event loop."""
+    """The result, and the most bytes that were read in one turn of the event loop."""
     longest = disk.fresh()
     task = asyncio.ensure_future(work)
     while not task.done():
@@ -118,7 +119,7 @@ def test_snapshots_within_a_segment_are_few(monkeypatch: pytest.MonkeyPatch) -> 
     log = open_log(disk)
     fill(log, 1000, producer=True)
     assert len([path for path in disk.inodes if path.endswith(".snapshot")]) <= 3
-    # Each cut takes the newest below it and rolls it forward.
+    # Each truncation begins with the newest snapshot below it and replays from there.
     for end in (999, 970, 500, 3):
         log.truncate_to(end)
         state = log.producers.get(5)

@@ -1,4 +1,4 @@
-"""A node's configuration: where it comes from, what is wrong with it, what it says then."""
+"""A node's configuration: its sources, its faults and the messages about them."""
 
 from __future__ import annotations
 

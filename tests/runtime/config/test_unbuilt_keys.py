@@ -1,4 +1,4 @@
-"""Security that is asked for and not built stops the start: plaintext is not served for it."""
+"""Keys for security that is not built stop the start, so that plaintext is not served instead."""
 
 from __future__ import annotations
 

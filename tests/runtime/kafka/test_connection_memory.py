@@ -1,4 +1,4 @@
-"""Who may be read from when memory is short, and whose turn it is."""
+"""Which connections are read when memory is short, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_requests_that_take_turns_begin_when_the_one_before_is_written() -
     assert [header.correlation_id for header, _, _ in handlers.taken] == [0]
     handlers.taken[0][2](ANSWER)
     assert [header.correlation_id for header, _, _ in handlers.taken] == [0, 1]
-    # Written and not taken: the next would add to that.
+    # Written and not taken by the peer: the next would add to it.
     server.protocol.pause_writing()
     handlers.taken[1][2](ANSWER)
     assert len(handlers.taken) == 2
@@ -134,7 +134,7 @@ async def test_requests_that_take_turns_begin_when_the_one_before_is_written() -
 
 
 async def test_a_turn_lasts_until_the_answer_is_written_not_until_it_is_there() -> None:
-    """Else answers pile up behind the one that is waited for."""
+    """Otherwise answers would pile up behind the one that is waited for."""
     handlers = Handlers()
     server = Server(handlers)
     server.feed(request(0))  # of those that take no turns

@@ -96,7 +96,7 @@ async def turns_until(is_over: Callable[[], object]) -> int:
 
 
 async def test_requests_and_answers_of_many_elements_take_several_turns_and_keep_order() -> None:
-    """A slice of them in each turn; what comes behind waits, and is not read meanwhile."""
+    """One slice in each turn. Later requests wait, and are not read meanwhile."""
     server = Server()
     server.feed(request(0) + names(1, 5000) + request(2))
     assert len(server.handlers.taken) == 1
@@ -493,7 +493,7 @@ class Raw(asyncio.Protocol):
 
 
 async def test_negotiation_falls_back_to_what_an_older_broker_speaks() -> None:
-    """It answers in version 0 first (KIP-511), with its range or, older still, without."""
+    """It answers in version 0 (KIP-511), with its range or, if it is even older, without."""
     refusal = api_versions.ApiVersionsResponse(35, [api_versions.ApiVersion(18, 0, 2)])
     ranges = api_versions.ApiVersionsResponse(0, [api_versions.ApiVersion(1, 4, 12)])
     for keys, version in ((refusal.api_keys, 2), ([], 0)):

@@ -1,4 +1,4 @@
-"""Many who connect at the same moment, and the files that a process may have open."""
+"""Many clients that connect at once, and the limit of open files of the process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ async def control(network: RealNetwork) -> Listener:
 
 
 def connect_all(port: int) -> tuple[list[socket.socket], int]:
-    """All at once, and how many are connected; nothing of this process's loop runs meanwhile."""
+    """Connect all at once. Returns how many are connected. Nothing of this process's loop runs
+    meanwhile."""
     sockets = [socket.socket() for _ in range(CLIENTS)]
     poll = select.poll()
     for each in sockets:

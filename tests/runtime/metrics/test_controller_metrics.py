@@ -1,4 +1,4 @@
-"""What a controller shows at /metrics."""
+"""The metrics of a controller at /metrics."""
 
 from __future__ import annotations
 

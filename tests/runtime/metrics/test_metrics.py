@@ -1,4 +1,4 @@
-"""The metrics registry, its HTTP face and the event loop's lag."""
+"""The metrics registry, its HTTP endpoint and the event loop's lag."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Listener:
 
 
 class _Network:
-    """Only ``listen`` of the world's network, on the machine's own sockets."""
+    """Only ``listen`` of the world's network, with the machine's own sockets."""
 
     async def listen(
         self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]

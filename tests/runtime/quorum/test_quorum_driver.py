@@ -1,4 +1,4 @@
-"""How events get to a replica's core, and what its parts learn of that."""
+"""How events reach a replica's core, and what its parts learn from that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 50.0  # it stands still
 
 
 class _Core:
-    """Leads epoch 1; writes down what it is told."""
+    """A core that leads epoch 1 and records what it is told."""
 
     def __init__(self) -> None:
         self.minds_room = False

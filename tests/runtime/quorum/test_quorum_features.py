@@ -1,4 +1,5 @@
-"""What controllers support gets into the voters' record, and keeps out who supports too little."""
+"""The levels that controllers support are in the voters' record, and a controller that supports too
+little is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
 
 
 def told(cluster: QuorumCluster) -> list[dict[int, Any]]:
-    """By node, of those that run."""
+    """By running node: the levels in the voters' record."""
     running = [each for each in cluster.replicas.values() if each.up]
     return [dict(each.quorum.controller_features) for each in running]
 

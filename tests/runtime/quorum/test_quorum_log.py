@@ -1,4 +1,4 @@
-"""A replica's disk: what it refuses to start on, and what it finds again."""
+"""A replica's disk: faults with which it refuses to start, and what it finds after a restart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
 
 
 async def stopped_follower(cluster: QuorumCluster) -> QuorumNode:
-    """A voter with some records, orderly stopped."""
+    """A voter with some records that was stopped in good order."""
     leader = await cluster.start()
     for number in range(20):
         await leader.propose(b"%d" % number)

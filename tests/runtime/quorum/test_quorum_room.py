@@ -1,4 +1,4 @@
-"""Whom a leader of the quorum without room hands leadership to."""
+"""To whom a leader of the quorum without room hands leadership over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Voters:
 
 
 class _Quorum:
-    """Peers that answer as told, and the transfers that were begun."""
+    """Peers that answer as told, and the transfers that began."""
 
     def __init__(self, **answers: object) -> None:
         self.answers = {int(name[1:]): answer for name, answer in answers.items()}

@@ -1,4 +1,4 @@
-"""What docs/quorum.md tells an operator to do works."""
+"""The steps in docs/quorum.md work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
 
 
 async def lose_disk(replica: QuorumNode) -> None:
-    """The node dies, and comes back one day with an empty disk."""
+    """The node dies, and comes back later with an empty disk."""
     if replica.up:
         replica.kill()
     process = replica.cluster.simulation.process(replica.machine)

@@ -1,4 +1,5 @@
-"""What a replica answers over the wire, and what it refuses: strangers, garbage, old epochs."""
+"""What a replica answers over the wire, and what it refuses: unknown replicas, garbage, old
+epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Snapshots of the metadata log: written, cut behind, fetched, checked, started from."""
+"""Snapshots of the metadata log: written, fetched, checked, the start of the log, and a start from
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
 
 
 async def start(cluster: QuorumCluster, *replicas: QuorumNode, **config: Any) -> QuorumNode:
-    """With snapshots after very few bytes."""
+    """Start with snapshots after very few bytes."""
     settings: dict[str, Any] = {"snapshot_after_bytes": 2_000, "snapshot_interval_ms": 0}
     for replica in replicas or cluster.replicas.values():
         await replica.start(**{**settings, **config})
@@ -39,7 +40,7 @@ async def start(cluster: QuorumCluster, *replicas: QuorumNode, **config: Any) ->
 
 
 async def write(cluster: QuorumCluster, leader: QuorumNode, count: int, size: int = 100) -> None:
-    """So many batches, over a time in which snapshots are written."""
+    """Write so many batches, over a time in which snapshots are written."""
     for number in range(count):
         await leader.propose(b"%06d" % number + b"." * size)
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Voters change under the real driver: endpoints, snapshots, restarts, peers that move."""
+"""Changes of voters with the real driver: endpoints, snapshots, restarts, peers that move."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def change(leader: QuorumNode, what: VoterChange) -> None:
 
 
 async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> QuorumNode:
-    """A further controller, which knows nobody but the first one, votes."""
+    """Make another controller a voter. It knows only the first one."""
     replica = cluster.replicas[node_id]
     await replica.start(
         voters=(),
@@ -99,13 +99,14 @@ def test_a_snapshot_carries_the_voters() -> None:
         await cluster.until(lambda: leader.quorum.log_start_offset > 20)
         voters = leader.quorum.voters
         assert len(voters) == 2
-        # The record of the voters is gone from the log; who is new gets them with the snapshot,
+        # The record of the voters is no longer in the log. A new replica gets the voters with the
+        # snapshot,
         new = cluster.replicas[3]
         await new.start(voters=(), bootstrap=(("node2", PORT),), **often)
         await cluster.until(lambda: new.witness.state == leader.witness.state)
         assert new.witness.snapshot
         assert new.quorum.voters == voters
-        # and who restarts has them from its own.
+        # and a replica that restarts has them in its own snapshot.
         for replica in cluster.replicas.values():
             await replica.stop()
         for replica in cluster.replicas.values():

@@ -147,7 +147,7 @@ async def test_sync(disk: RealDisk, tmp_path: Path, count: int) -> None:
 
 
 async def test_many_requests_at_once(disk: RealDisk, tmp_path: Path) -> None:
-    """More bytes than the socket holds."""
+    """More bytes than the socket can hold."""
     data = [os.urandom(100_000) for _ in range(20)]
     await asyncio.gather(*(disk.replace_file(f"{tmp_path}/{n}", d) for n, d in enumerate(data)))
     assert [disk.read_file(f"{tmp_path}/{n}") for n in range(20)] == data
@@ -337,7 +337,8 @@ asyncio.run(main())
 
 
 def write_and_kill(path: str) -> int:
-    """Have a process write there, kill it; the greatest offset it called durable."""
+    """Let a process write there, and kill it. Returns the greatest offset that it called
+    durable."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, path], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as writer:
@@ -348,7 +349,7 @@ def write_and_kill(path: str) -> int:
             if acknowledged > 5000:
                 break
         writer.kill()
-        # The last line may have been cut by the kill: its newline tells.
+        # The kill may have cut the last line off: then it has no newline.
         rest = writer.stdout.read().splitlines(keepends=True)
     return max([acknowledged, *(int(line) for line in rest if line.endswith("\n"))])
 

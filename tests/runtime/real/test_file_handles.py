@@ -1,4 +1,5 @@
-"""Open files of the real disk: bounded, given back and taken again, and helpers that die."""
+"""Open files of the real disk: their number is limited, handles are given back and taken again,
+helpers die."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def open_files() -> int:
 
 @contextmanager
 def no_handle_left() -> Iterator[None]:
-    """As when clients have taken them all."""
+    """As if clients had taken all handles."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     held: list[int] = []
@@ -138,7 +139,7 @@ def test_many_readers_of_old_segments_leave_no_handles_behind(tmp_path: Path) ->
 
 
 async def test_logs_give_handles_back_where_the_process_has_none_left(tmp_path: Path) -> None:
-    """Everything that a directory does goes on, on handles that other logs can do without."""
+    """All operations of a directory go on, with handles that other logs give back."""
     disk = RealDisk()
     path = f"{tmp_path}/data"
     format_directory(disk, path, MetaProperties("c", 1, "d"))

@@ -1,4 +1,4 @@
-"""The real network over loopback: TCP listeners, gRPC service, and what breaks in the middle."""
+"""The real network over loopback: TCP listeners, gRPC services, and connections that break."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ TALK = "/stele.v1.Test/Talk"
 
 
 class Echo(asyncio.BufferedProtocol):
-    """Sends back what it gets, through the buffered half of the API."""
+    """Sends back what it gets, with the buffered half of the API."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(64)
@@ -139,7 +139,7 @@ async def test_listening_on_a_port_in_use_says_so() -> None:
 
 
 async def test_a_connection_has_so_many_calls_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those above the limit wait at the client, or are refused as gRPC refuses a stream."""
+    """Calls above the limit wait at the client, or are refused as gRPC refuses a stream."""
     options = [
         (name, 3 if name == "grpc.max_concurrent_streams" else value)
         for name, value in SERVER_OPTIONS

@@ -1,4 +1,4 @@
-"""How the real network ends: nothing stays open or half stopped, whatever comes in between."""
+"""The end of the real network: nothing stays open or half stopped, whatever happens meanwhile."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ TALK = "/stele.v1.Test/Talk"
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """gRPC's servers, as they are made."""
+    """The gRPC servers that are made."""
     servers: list[Any] = []
     make = grpc.aio.server
 
@@ -127,7 +127,7 @@ print("collected")
 
 @pytest.mark.processes
 def test_a_server_that_was_forgotten_does_not_hang_the_collector() -> None:
-    """It does when it still runs: without ``stop_serving`` this takes for ever."""
+    """A running one would: without ``stop_serving`` this takes for ever."""
     done = subprocess.run(
         [sys.executable, "-c", _FORGETFUL], capture_output=True, text=True, timeout=60
     )

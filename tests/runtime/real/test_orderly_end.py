@@ -1,4 +1,4 @@
-"""Steps of an end: all of them, whatever happens."""
+"""The steps of an end: all of them are done, whatever happens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_cancellation_ends_one_step_and_each_further_one_another() -> No
 
 
 def test_nothing_follows_when_the_coroutine_itself_is_closed() -> None:
-    """Its process was killed in the middle of it."""
+    """As if its process was killed in the middle of it."""
     taken: list[str] = []
     end = OrderlyEnd()
     end.push(lambda: taken.append("too late"))

@@ -12,7 +12,7 @@ from runtime.real.watchdog import Watchdog
 
 
 def keep_the_loop_busy() -> None:
-    """Until the alarm has gone off: not by the clock."""
+    """Be busy until the alarm has gone off, without a clock."""
     while signal.getitimer(signal.ITIMER_REAL)[0] > 0:
         pass
     for _ in range(1000):  # the interpreter handles it between two steps

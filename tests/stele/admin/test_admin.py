@@ -86,7 +86,7 @@ def test_attempts_of_one_change_carry_one_id_and_other_changes_another() -> None
 
 def test_an_outcome_that_stays_unknown_names_the_id_that_finds_out() -> None:
     async def scenario(stage: Stage) -> None:
-        # One attempt that nobody can tell of is enough, whatever is said after it.
+        # One attempt with an unknown outcome is enough, whatever is answered later.
         faults = [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.NOT_CONTROLLER] * 1000]
         stage.cluster.admin_faults.extend(faults)
         async with stage.admin(default_api_timeout_ms=2000) as admin:

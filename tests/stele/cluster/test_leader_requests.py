@@ -1,4 +1,4 @@
-"""The engine of leaders' requests, with brokers whose streams the test answers by hand."""
+"""Requests to leaders, with brokers whose streams the test answers by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 5.0
 
 
 class HandStream:
-    """Takes requests, and answers what it is told to."""
+    """A stream that accepts requests and answers what the test says."""
 
     def __init__(self, *, dead: bool = False) -> None:
         self.requests: list[data_pb2.FetchRequest] = []
@@ -66,7 +66,7 @@ class HandChannel(FakeChannel):
 
 @dataclass
 class HandCluster:
-    """The fake cluster, with streams by hand."""
+    """The fake cluster with streams that the test answers."""
 
     fake: FakeCluster
     streams: dict[int, list[HandStream]] = field(default_factory=dict)  # by broker, oldest first
@@ -91,7 +91,7 @@ class Item:
 
 @dataclass
 class Recorder:
-    """A client that asks when the test says so, and notes what it hears."""
+    """A client that asks when the test says so, and records what it is told."""
 
     answers: list[tuple[int, int]] = field(default_factory=list)  # partition, high watermark
     lost: list[tuple[str, bool]] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Bench:
         return Item(name, self.topic.topic_id, leader)
 
     async def ask(self, *partitions: int, broker: int = 1) -> list[Item]:
-        """One request to this broker, whoever leads, until it is handed over."""
+        """Send one request to this broker, whoever leads, and wait until it is handed over."""
         items = [self.item(each) for each in partitions]
         request = data_pb2.FetchRequest()
         for each in items:

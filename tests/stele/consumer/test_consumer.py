@@ -38,7 +38,7 @@ def append(
     log_append_time_ms: int | None = None,
     is_control: bool = False,
 ) -> None:
-    """One batch, as a leader would have it in its log."""
+    """Append one batch as it would be in a leader's log."""
     builder = BatchBuilder()
     for value in values:
         builder.append(b"k", value, timestamp_ms=timestamp_ms, headers=[("h", b"1")])
@@ -222,7 +222,7 @@ def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
 
 @pytest.mark.parametrize("damage", ["codec", "count"])
 def test_a_batch_that_cannot_be_read_can_be_left_out(damage: str) -> None:
-    """It stands in the log, with a CRC that is right: whoever took it did not look."""
+    """The batch is in the log and its CRC is right: the leader did not check it."""
 
     async def scenario(stage: Stage) -> None:
         partition = stage.cluster.create("t").partitions[0]
@@ -416,7 +416,7 @@ def test_a_topic_that_comes_back_is_read_without_a_seek(was_there: bool) -> None
 
 @pytest.mark.parametrize("has_position", [True, False])
 def test_a_partition_without_a_leader_is_not_missing(has_position: bool) -> None:
-    """However long, and however often it was missing for a moment."""
+    """However long this lasts, and however often it was missing for a moment."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster

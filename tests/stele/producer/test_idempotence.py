@@ -1,4 +1,4 @@
-"""The lane against a deliberately dumb broker that loses requests and answers."""
+"""The lane with a deliberately dumb broker and a connection that loses requests and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATE = DeliveryTimeoutError("late", maybe_written=False)
 
 
 def known_lane() -> Lane[str]:
-    """Its broker has taken a batch of this producer before, which had no records here."""
+    """A lane whose broker knows the producer from a batch that has no records here."""
     lane: Lane[str] = Lane()
     lane.give(ONE)
     lane.begun = True
@@ -184,7 +184,7 @@ def test_without_idempotence_nothing_is_numbered() -> None:
 
 @dataclass
 class DumbBroker:
-    """One partition. Of each producer it remembers the last five batches, as real ones do."""
+    """One partition. It remembers the last five batches of each producer, as real brokers do."""
 
     log: list[int] = field(default_factory=list)
     batches: dict[Identity, deque[tuple[int, int]]] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class World:
             self.failed.update(dict.fromkeys(each.batch, each.maybe_written))
 
     def send(self, size: int) -> None:
-        """Send what waits, or a new batch of ``size`` records (0: no new one)."""
+        """Send what waits, or a new batch of ``size`` records (0: no new batch)."""
         if self.lane.needs_identity:
             if self.lane.any_in_flight:
                 return
@@ -241,7 +241,7 @@ class World:
         self.wire.append((entry, entry.identity, entry.sequence, attempt))
 
     def deliver(self, outcome: str) -> None:
-        """The oldest request on the wire meets its fate."""
+        """Deliver or lose the oldest request on the wire."""
         if not self.wire:
             return
         entry, identity, sequence, _ = self.wire.popleft()
@@ -272,7 +272,7 @@ class World:
             self.note(self.lane.out_of_order(entry, answer))
 
     def answer(self, number: int, *, lost: bool) -> None:
-        """One of the answers under way comes, or never will."""
+        """One of the answers under way arrives, or never will."""
         if self.answers:
             (entry, *_), answer = self.answers.pop(number % len(self.answers))
             if lost:

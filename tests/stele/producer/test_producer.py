@@ -332,7 +332,8 @@ def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_a
 
 
 def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
-    """Make topic t, delete it, make it anew; the topics that a broker that lags still has."""
+    """Create topic t, delete it and create it again. Returns the topics that a lagging broker still
+    has."""
     cluster.metadata_offset = 10
     old = dict(cluster.topics, t=cluster.create("t"))
     del cluster.topics["t"]
@@ -343,7 +344,8 @@ def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
 
 
 def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_before() -> None:
-    """The producer would go to the old topic and return, and write the batch a second time."""
+    """Otherwise the producer would go to the old topic and return, and write the batch a second
+    time."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster

@@ -63,7 +63,7 @@ def test_uncompressed_batches_are_those_of_another_client(records: list[wire.Rec
     assert builder.size_bytes == theirs.size()
     ours = builder.build(producer_id=77, producer_epoch=3, base_sequence=5, is_transactional=True)
     expected = theirs.build()
-    # Theirs leaves the leader epoch, which is outside of the CRC, at 0 instead of -1.
+    # The other codec leaves the leader epoch, which is not under the CRC, at 0 instead of -1.
     assert ours[16:] == expected[16:]
     assert ours[:12] == expected[:12]
 
@@ -103,7 +103,7 @@ def make(count: int = 3, **options: Any) -> bytearray:
 
 
 def patched(batch: bytearray, format_: str, position: int, value: int) -> bytearray:
-    """A copy with one field changed and the CRC right."""
+    """A copy with one field changed and a right CRC."""
     batch = bytearray(batch)
     struct.pack_into(format_, batch, position, value)
     struct.pack_into(">I", batch, 17, wire.compute_crc(batch, 0, len(batch)))

@@ -1,4 +1,4 @@
-"""Errors on gRPC: an enum, beside each a message, and a comment on each of what it means."""
+"""Errors over gRPC: an enum, a message beside each, and a comment with the meaning of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stele.wire.v1 import (
 
 ROOT = Path(__file__).parents[3]
 MODULES = (admin_pb2, controller_pb2, data_pb2, errors_pb2, metadata_pb2, raft_pb2)
-# Of replicas of the quorum among themselves: what they do with an error is all there is to say.
+# Between replicas of the quorum only the code matters.
 AMONG_REPLICAS = {
     "stele.v1.BeginQuorumEpochResponse",
     "stele.v1.EndQuorumEpochResponse",
@@ -84,7 +84,7 @@ def test_the_idl_is_current() -> None:
 
 
 def answered() -> set[str]:
-    """The errors that the servers' source names."""
+    """The errors in the source of the servers."""
     found: set[str] = set()
     for room in ("broker", "controller", "raft", "runtime", "storage", "metadata", "node"):
         for file in sorted((ROOT / room).rglob("*.py")):

@@ -1,4 +1,5 @@
-"""Cut, mutated and invented bytes: a message or a MalformedMessageError, nothing else, and soon."""
+"""Truncated, changed and random bytes give a message or a MalformedMessageError, nothing else, and
+soon."""
 
 from __future__ import annotations
 

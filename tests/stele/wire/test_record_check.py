@@ -1,4 +1,5 @@
-"""What is acknowledged can be read: the check of produced records against every decoder here."""
+"""Every acknowledged record can be read: the check of produced records, compared with all decoders
+here."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def built(records: list[Any], codec: Compression = Compression.NONE) -> bytearra
 
 
 def sealed(batch: bytearray, body: bytes) -> bytearray:
-    """The batch with other records in it, its length and CRC right."""
+    """The batch with other records. Its length and CRC are right."""
     sealed = batch[: wire.HEADER_SIZE] + body
     struct.pack_into(">i", sealed, 8, len(sealed) - wire.PREFIX_SIZE)
     struct.pack_into(">I", sealed, 17, wire.compute_crc(sealed, 0, len(sealed)))
@@ -51,7 +52,7 @@ def sealed(batch: bytearray, body: bytes) -> bytearray:
 
 
 def checked(batch: bytearray) -> int:
-    """How often the check of a batch as a whole lets others go on. Raises BatchError."""
+    """How often the check of a whole batch lets other tasks run. Raises BatchError."""
     header = wire.validate_produced(batch, len(batch))
     body = memoryview(batch)[wire.HEADER_SIZE :]
     times = TimeDeltas.of(header.base_timestamp_ms, -(1 << 63), 1 << 63)
@@ -66,7 +67,7 @@ def refusal(batch: bytearray) -> wire.BatchError:
 
 
 def read_by_all(batch: bytearray) -> None:
-    """Every decoder here reads it, and all read the same."""
+    """The records, if all decoders here read the same."""
     header = wire.read_header(batch)
     ours = wire.decode(batch)
     assert [record.offset for record in ours] == list(range(header.record_count))
@@ -225,7 +226,7 @@ def test_whatever_passes_is_read_by_every_client(
     outside: list[tuple[int, int, str]],
     miscounted: int,
 ) -> None:
-    """Changes of the records, of what is made of them by compression, and of the header."""
+    """With changes of the records, of the compressed records, and of the header."""
     batch = built(records, codec)
     plain = decompress(codec, batch[wire.HEADER_SIZE :])
     body = mutated(compress(codec, mutated(plain, inside)), outside)
@@ -275,7 +276,7 @@ def test_a_large_batch_is_checked_in_slices(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_what_grows_is_checked_in_slices_too(codec: Compression) -> None:
-    """A raw block of snappy alone is one piece, of 22 times its size at the most."""
+    """Only a raw block of snappy is one piece, of at most 22 times its size."""
     size = 20 * 1024 * 1024
     batch = built([(1, None, bytes(size), ())], codec)
     slices = checked(batch)

@@ -1,4 +1,4 @@
-"""What a request may cost: its elements, its bytes without records, the memory of its decoding."""
+"""Limits of a request: its elements, its bytes without records, the memory of its decoding."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_memory_of_a_decoded_request_goes_by_its_bytes(name: str, version: i
 
 @pytest.mark.parametrize(("name", "version"), REQUESTS)
 def test_no_request_has_more_elements_than_are_allowed(name: str, version: int) -> None:
-    """In whatever array they stand; counted before one of them is made."""
+    """In any array. They are counted before any of them is made."""
     api, _ = api_named(name)
     for _, data in dense_requests(name, version, 1):
         api.decode_request(version, data)  # compiled only once
@@ -133,7 +133,7 @@ def test_only_requests_with_records_may_be_large() -> None:
 
 
 def drained(work: Generator[None, None, Any]) -> tuple[int, Any]:
-    """How many slices it took, and what came of it."""
+    """The number of slices, and the result."""
     slices = 1
     while True:
         try:
@@ -145,7 +145,8 @@ def drained(work: Generator[None, None, Any]) -> tuple[int, Any]:
 
 @pytest.mark.parametrize(("name", "version"), REQUESTS)
 def test_long_requests_are_decoded_in_slices(name: str, version: int) -> None:
-    """To the same message, whatever array has the elements. Numbers are read by one call."""
+    """The message is the same, whichever array has the elements. One call reads an array of
+    numbers."""
     api, definition = api_named(name)
     arrays = [each for _, each in array_paths(definition.request, version)]
     for each, (_, data) in zip(arrays, dense_requests(name, version, ELEMENTS), strict=True):
