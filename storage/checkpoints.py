@@ -17,6 +17,7 @@ from world.disk import Disk
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 CORRUPT_FILE: Final = "corrupt"

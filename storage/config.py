@@ -32,6 +32,16 @@ class LogConfig:
     """``message.timestamp.type=LogAppendTime``."""
     delete_old: bool = True
     """``cleanup.policy`` contains ``delete``."""
+    compact: bool = False
+    """``cleanup.policy`` contains ``compact``."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Compaction waits until this part of the cleanable bytes is dirty."""
+    min_compaction_lag_ms: int = 0
+    """A segment with a record younger than this is not compacted."""
+    max_compaction_lag_ms: int = NEVER_MS
+    """A log with a dirty record older than this is compacted, whatever its dirty ratio."""
+    delete_retention_ms: int = 24 * 3600 * 1000
+    """How long a tombstone stays after the first round of compaction that found it."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
     @property
@@ -41,10 +51,14 @@ class LogConfig:
     def segment_time_ms(self, log_name: str, base_offset: int) -> int:
         """``segment_ms`` of one segment less its jitter (``segment.jitter.ms``).
 
-        The jitter depends only on the log's name and the segment's base offset, so that all
-        replicas begin segments at the same offsets.
+        A compacted log begins a segment at least every ``max_compaction_lag_ms``, because the
+        active one is not compacted. The jitter depends only on the log's name and the segment's
+        base offset, so that all replicas begin segments at the same offsets.
         """
-        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
+        longest_ms = self.segment_ms
+        if self.compact:
+            longest_ms = min(longest_ms, self.max_compaction_lag_ms)
+        jitter_ms = min(self.segment_jitter_ms, longest_ms)
         if jitter_ms == 0:
-            return self.segment_ms
-        return self.segment_ms - zlib.crc32(f"{log_name}/{base_offset}".encode()) % jitter_ms
+            return longest_ms
+        return longest_ms - zlib.crc32(f"{log_name}/{base_offset}".encode()) % jitter_ms

@@ -353,6 +353,10 @@ class LogDirectory:
         """A log's checkpointed recovery point, high watermark and start."""
         return self._checkpoints.of(log.key)
 
+    def clean_end(self, log: PartitionLog) -> int:
+        """The offset up to which a log is compacted, according to its checkpoint."""
+        return self._checkpoints.clean_ends.get(log.key, 0)
+
     def holds(self, key: TopicPartition) -> bool:
         """Whether a log of that name is here, whether sound, corrupt or half made."""
         return key in self.logs or key in self.corrupt or key in self.half_made
@@ -514,6 +518,15 @@ class LogDirectory:
     def _committed(self) -> dict[PartitionLog, int]:
         """The high watermark of each log, but at most the offset up to which the log is on disk."""
         return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self.logs.values()}
+
+    async def checkpoint_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
+        """The log is compacted up to ``offset``, if it was not truncated since ``generation``.
+        Raises StorageError."""
+        self._check_online()
+        try:
+            await self._checkpoints.write_clean_end(log, offset, generation)
+        except OSError as error:
+            raise self._refusal(f"{self.path}: a checkpoint failed", error) from error
 
     async def free_set_aside(self) -> None:
         """Remove the files that truncations have renamed. Those that a failure or a crash leaves

@@ -64,6 +64,11 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self.dirty = True
 
+    def assign_from_batch(self, epoch: int, base_offset: int, log_start_offset: int) -> None:
+        """As ``assign`` for a batch of the log. The first known epoch begins where the log does:
+        compaction may have removed the batches before this one."""
+        self.assign(epoch, max(base_offset, log_start_offset) if self._epochs else log_start_offset)
+
     def truncate_from(self, end_offset: int) -> None:
         """Forget epochs that begin at or above ``end_offset``, the log's new end."""
         while self._starts and self._starts[-1] >= end_offset:

@@ -22,11 +22,7 @@ from storage.availability import Availability
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.config import LogConfig
 from storage.durability import Durability
-from storage.errors import (
-    StorageError,
-    is_disk_full,
-    is_unreadable,
-)
+from storage.errors import StorageError, is_disk_full, is_unreadable
 from storage.leader_epochs import EpochEndOffset
 from storage.log_types import (
     AppendResult,
@@ -38,9 +34,7 @@ from storage.log_types import (
 from storage.producer_files import ProducerFiles
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
-from storage.recovery import (
-    replay,
-)
+from storage.recovery import replay
 from storage.retiring import retire_dead_segments
 from storage.rolling import must_roll
 from storage.runs import runs_of
@@ -247,7 +241,9 @@ class PartitionLog:
                 interval,
             )
             if header.leader_epoch != self.epochs.latest_epoch:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
+                self.epochs.assign_from_batch(
+                    header.leader_epoch, header.base_offset, self.start_offset
+                )
             if header.producer_id >= 0:
                 self.producers.update(header, header.base_offset, now_ms)
         self._advance(run[-1][1].next_offset, len(run), end - start)

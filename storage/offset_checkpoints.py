@@ -1,5 +1,5 @@
-"""The offset checkpoints of a log directory: recovery points, high watermarks and log start
-offsets."""
+"""The offset checkpoints of a log directory: recovery points, high watermarks, log start offsets
+and the offsets up to which logs are compacted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from stele.ids import TopicPartition
 from storage.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -30,7 +31,7 @@ disk."""
 
 
 class OffsetCheckpoints:
-    """The contents of the three checkpoint files, and their replacement.
+    """The contents of the four checkpoint files, and their replacement.
 
     ``logs`` and ``corrupt`` are the directory's own collections and change with it.
     """
@@ -47,6 +48,7 @@ class OffsetCheckpoints:
         self.recovery_points: _Offsets = {}
         self.high_watermarks: _Offsets = {}
         self.start_offsets: _Offsets = {}
+        self.clean_ends: _Offsets = {}  # no later record of a key below makes one below redundant
         # What the file of log start offsets holds even after a power loss: the directory was synced
         # after the file was renamed into place.
         self._durable_starts: _Offsets = {}
@@ -62,6 +64,7 @@ class OffsetCheckpoints:
         self.recovery_points = read_offsets(self._disk, f"{self._path}/{RECOVERY_POINT_FILE}")
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
+        self.clean_ends = read_offsets(self._disk, f"{self._path}/{CLEANER_OFFSET_FILE}")
         # The process that wrote them may have died before it synced the directory.
         self._renamed = True
 
@@ -101,6 +104,7 @@ class OffsetCheckpoints:
         self._clamp(RECOVERY_POINT_FILE, self.recovery_points, key, offset)
         self._clamp(HIGH_WATERMARK_FILE, self.high_watermarks, key, offset)
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
+        self._clamp(CLEANER_OFFSET_FILE, self.clean_ends, key, offset)
         if self._durable_starts.get(key, 0) > offset:
             self._durable_starts[key] = offset
 
@@ -138,6 +142,21 @@ class OffsetCheckpoints:
         async with self._writing:
             starts = LOG_START_FILE, self.start_offsets, self._starts()
             await self._write_offsets((starts,), self._generations())
+
+    async def write_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
+        """A round of compaction of this log, in this truncation generation, is on disk. Raises as
+        ``write``."""
+        async with self._writing:
+            clean_ends = {
+                each: self.clean_ends[key]
+                for key, each in self._logs.items()
+                if key in self.clean_ends
+            }
+            clean_ends[log] = offset
+            await self._write_offsets(
+                ((CLEANER_OFFSET_FILE, self.clean_ends, clean_ends),),
+                self._generations() | {log: generation},
+            )
 
     def _generations(self) -> dict[PartitionLog, int]:
         return {log: log.truncation_generation for log in self._logs.values()}

@@ -57,6 +57,7 @@ from storage.segment_names import (
 )
 from storage.snapshots import newest_snapshot
 from storage.steps import BATCHES_PER_TURN, Pace, Steps, Sync, Turn, Warm
+from storage.swaps import finish_swap
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -175,6 +176,7 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
     """The base offsets of the segments, in rising order. Removes the rest of interrupted
     deletions."""
     disk, directory = request.disk, request.directory
+    finish_swap(disk, directory)
     _finish_cut(disk, directory)
     for name in disk.list(directory):
         if name.endswith(DELETED_SUFFIX):
@@ -528,18 +530,21 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
     """
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
-    is_sure = known and known[0][1] <= max(request.start_offset, request.recovery_point)
+    is_sure = bool(known) and known[0][1] <= max(request.start_offset, request.recovery_point)
     if not is_sure and recovered.scanned_from > request.start_offset:
         epochs.clear()
         yield from replay(
             recovered.segments,
             request.start_offset,
-            lambda header: epochs.assign(header.leader_epoch, header.base_offset),
+            lambda header: epochs.assign_from_batch(
+                header.leader_epoch, header.base_offset, request.start_offset
+            ),
         )
     elif not request.clean_shutdown:
         epochs.truncate_from(request.recovery_point)
+        start_offset = max(request.start_offset, known[0][1] if is_sure else 0)
         for epoch, offset in recovered.epochs:
-            epochs.assign(epoch, max(offset, request.start_offset))
+            epochs.assign_from_batch(epoch, offset, start_offset)
     epochs.truncate_from(recovered.end_offset)
     epochs.advance_start(request.start_offset)
     epochs.dirty = epochs.entries != known

@@ -33,13 +33,13 @@ async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
     Only whole segments are deleted, the oldest first, never the active one and nothing above
     ``high_watermark``. A segment is deleted by time once its newest record is older than
     ``retention.ms``, and by size while the rest still has at least ``retention.bytes``. This may
-    wait for the disk: one read for each deleted segment and one more. If the log is truncated
-    meanwhile, nothing is deleted this time. Raises OSError.
+    wait for the disk: one read for each deleted segment and one more. If the log is truncated or
+    compacted meanwhile, nothing is deleted this time. Raises OSError.
     """
     config, start_offset = log.config, log.start_offset
     if not config.delete_old:
         return start_offset
-    generation = log.truncation_generation
+    unchanged = log.truncation_generation, log.segments.replacements
     excess = log.size_bytes - config.retention_bytes
     for segment in log.segments.sealed():
         if segment.end_offset > high_watermark:
@@ -53,4 +53,5 @@ async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
             break
         excess -= segment.size
         start_offset = max(start_offset, segment.end_offset)
-    return start_offset if log.truncation_generation == generation else log.start_offset
+    now = log.truncation_generation, log.segments.replacements
+    return start_offset if now == unchanged else log.start_offset

@@ -82,9 +82,12 @@ class Segment:
         "unseen_bytes",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, created_ms: int) -> None:
-        """Opens the log file, and creates it if it is absent. Raises OSError."""
-        self.path, index_path, time_index_path = segment_paths(directory, base_offset)
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, *, created_ms: int, suffix: str = ""
+    ) -> None:
+        """Opens the log file, and creates it if it is absent. ``suffix``: of the files of a segment
+        that is not part of a log. Raises OSError."""
+        self.path, index_path, time_index_path = segment_paths(directory, base_offset, suffix)
         self.base_offset = base_offset
         self.end_offset = base_offset  # after the last record; set by append or loading
         self.created_ms = created_ms

@@ -10,6 +10,8 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 """The suffix of a file that is to be removed."""
+CLEANED_SUFFIX: Final = ".cleaned"
+"""The suffix of a compacted segment's file that is not part of the log yet."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -25,7 +27,12 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
     return int(stem), dot + suffix
 
 
-def segment_paths(directory: str, base_offset: int) -> tuple[str, str, str]:
-    """The paths of the batches, the offset index and the time index."""
+def segment_paths(directory: str, base_offset: int, suffix: str = "") -> tuple[str, str, str]:
+    """The paths of the batches, the offset index and the time index. ``suffix``: of a segment that
+    is not part of the log."""
     stem = f"{directory}/{file_name(base_offset, '')}"
-    return stem + LOG_SUFFIX, stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX
+    return (
+        f"{stem}{LOG_SUFFIX}{suffix}",
+        f"{stem}{INDEX_SUFFIX}{suffix}",
+        f"{stem}{TIME_INDEX_SUFFIX}{suffix}",
+    )

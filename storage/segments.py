@@ -9,6 +9,8 @@ from typing import Final
 from storage.cuts import cut_path, encode_cut
 from storage.errors import is_disk_full
 from storage.segment import Segment, SegmentRead
+from storage.segment_names import CLEANED_SUFFIX, segment_paths
+from storage.swaps import settle_swap
 from world.disk import Disk
 
 _CURSORS: Final = 32  # readers whose next position is remembered
@@ -22,7 +24,16 @@ class Segments:
     There is none only while a log is being reset.
     """
 
-    __slots__ = ("_cursors", "_directory", "_disk", "_items", "_loaded", "active", "bases")
+    __slots__ = (
+        "_cursors",
+        "_directory",
+        "_disk",
+        "_items",
+        "_loaded",
+        "active",
+        "bases",
+        "replacements",
+    )
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment]) -> None:
         self._disk = disk
@@ -30,6 +41,9 @@ class Segments:
         self._items = segments
         self.bases = [segment.base_offset for segment in segments]  # parallel to the segments
         self.active = segments[-1]
+        self.replacements = 0
+        """How often segments were replaced by a compacted one. A search that goes from segment to
+        segment begins again if this changes."""
         # next offset of a reader → its segment and position
         self._cursors: dict[int, tuple[Segment, int]] = {}
         self._loaded: list[Segment] = []  # open sealed segments, the least recently used first
@@ -102,6 +116,7 @@ class Segments:
         """Note on disk that all segments but the first ``keep`` will be removed, so that a crash in
         between leaves no gap. False if the note is not needed, or the disk is full. Raises OSError:
         then nothing has changed."""
+        settle_swap(self._disk, self._directory)
         if len(self._items) - keep < 2:
             return False
         note = encode_cut(self._items[keep].base_offset)
@@ -160,6 +175,30 @@ class Segments:
         paths = first.set_aside()
         del self._items[0], self.bases[0]
         return paths
+
+    def replace(self, base_offset: int, end_offset: int) -> list[str]:
+        """Put the compacted segment ``base_offset`` into the place of the sealed segments from
+        there to ``end_offset``. Returns the new paths of their renamed files. Nothing is synced.
+        Raises OSError: recovery completes it, as it was announced (``storage.swaps``)."""
+        first = self.index_of(base_offset)
+        following = self.index_of(end_offset)
+        old = self._items[first:following]
+        aside: list[str] = []
+        for segment in old:
+            self._forget(segment)
+            aside += segment.set_aside()
+        cleaned = segment_paths(self._directory, base_offset, CLEANED_SUFFIX)
+        paths = segment_paths(self._directory, base_offset)
+        for source, target in zip(cleaned, paths, strict=True):
+            self._disk.rename(source, target)
+        created_ms = min(segment.created_ms for segment in old)
+        segment = Segment(self._disk, self._directory, base_offset, created_ms=created_ms)
+        segment.mark_unloaded(end_offset)
+        segment.unseen_bytes = 0  # the compaction made its batches from checked ones
+        self._items[first:following] = [segment]
+        self.bases[first:following] = [base_offset]
+        self.replacements += 1
+        return aside
 
     def _forget(self, segment: Segment) -> None:
         self._cursors.clear()

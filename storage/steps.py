@@ -69,10 +69,10 @@ async def take_turns(disk: Disk, steps: Steps[T]) -> T:
             except StopIteration as end:
                 result: T = end.value
                 return result
-            error = await _failure_of(disk, step)
+            error = await failure_of(disk, step)
 
 
-async def _failure_of(disk: Disk, step: Step) -> OSError | None:
+async def failure_of(disk: Disk, step: Step) -> OSError | None:
     """Wait for what a step names. Returns the error that must be raised in the work, if any."""
     match step:
         case Sync(paths):

@@ -19,6 +19,15 @@ async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset 
 
     Timestamps need not rise with offsets, so every segment is checked for such a record.
     """
+    while True:
+        replacements = log.segments.replacements
+        found = await _first_of_all(log, timestamp_ms)
+        # A segment that compaction replaced meanwhile was passed over.
+        if log.segments.replacements == replacements:
+            return found
+
+
+async def _first_of_all(log: LogView, timestamp_ms: int) -> TimestampOffset | None:
     slices = Slices(_SEGMENTS_PER_TURN)
     for segment in log.segments.all():
         if segment.end_offset <= log.start_offset:
@@ -35,16 +44,20 @@ async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset 
 async def newest(log: LogView) -> TimestampOffset | None:
     """The record with the greatest timestamp (KIP-734), or the first of several."""
     slices = Slices(_SEGMENTS_PER_TURN)
-    newest_ms = NO_TIMESTAMP
-    for segment in log.segments.all():
-        await slices.step()
-        newest_ms = max(newest_ms, await largest_timestamp(log, segment))
+    while True:
+        replacements = log.segments.replacements
+        newest_ms = NO_TIMESTAMP
+        for segment in log.segments.all():
+            await slices.step()
+            newest_ms = max(newest_ms, await largest_timestamp(log, segment))
+        if log.segments.replacements == replacements:
+            break
     return None if newest_ms == NO_TIMESTAMP else await first_at_or_after(log, newest_ms)
 
 
 async def largest_timestamp(log: LogView, segment: Segment) -> int:
     """The greatest timestamp in the segment; -1 if there is none, or if the segment was deleted
-    meanwhile. Raises OSError."""
+    or replaced meanwhile. Raises OSError."""
     while log.offline is None and segment in log.segments:
         found = segment.largest_timestamp()
         if not isinstance(found, ColdRange):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any, Protocol
 
 from stele.world import Buffer
 
@@ -136,5 +136,17 @@ class Disk(Protocol):
 
         Raises ReadFailedError as the device meets it, FileNotFoundError, any other OSError when
         nobody can read for now.
+        """
+        ...
+
+    def carry_out(
+        self, work: Callable[..., Generator[Any, None, None]], *arguments: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Do long work on files off the event loop; yields the parts of its result.
+
+        ``work`` is a function of a module, called with a Disk and the arguments
+        (``storage.long_work``). It is over when the result is, or soon after the result is closed
+        early. One work at a time. Raises OSError as the work meets it, any other OSError when
+        nobody can do it for now.
         """
         ...

@@ -10,8 +10,8 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any, Final
 
 from runtime.real.file_handles import FileHandles
 from runtime.real.helper import HelperDiedError, HelperProcess
@@ -27,6 +27,7 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND
 _SHORTAGE_S: Final = 0.1
 _READER_PAUSE_S: Final = 1.0
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_WORK_COMMAND: Final = ("-P", "-m", "runtime.real.work_process")
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 
@@ -144,10 +145,11 @@ def _read(handle: int, position: int, size: int) -> bytes | bytearray:
 
 
 class RealDisk:
-    """Waits for the device in two helper processes: one syncs, one reads cold bytes and removes.
+    """Waits for the device in helper processes: one syncs, one reads cold bytes and removes, and
+    one, once there is some, does long work.
 
-    If the first dies, every sync fails from then on: nobody knows which syncs were done. The second
-    keeps no state: it is replaced when it dies.
+    If the first dies, every sync fails from then on: nobody knows which syncs were done. The others
+    keep no state: they are replaced when they die.
     """
 
     def __init__(self, *, max_handles: int | None = None) -> None:
@@ -156,6 +158,7 @@ class RealDisk:
         self._syncer = HelperProcess("sync")
         self._reader = HelperProcess("read")
         self._reader_began_s = -math.inf
+        self._worker: HelperProcess | None = None
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = _FLAGS | (os.O_CREAT if create else 0)
@@ -241,6 +244,37 @@ class RealDisk:
     async def warm(self, path: str, position: int, size: int) -> None:
         await self._call_reader("warm", path, position, size)
 
+    async def carry_out(
+        self, work: Callable[..., Generator[Any, None, None]], *arguments: Any
+    ) -> AsyncGenerator[Any, None]:
+        if self._worker is None or self._worker.is_dead:
+            self._worker = HelperProcess("work", _WORK_COMMAND)
+        helper = self._worker
+        if helper.pid is None:
+            self.handles.with_room(helper.start)
+        ready: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        call = asyncio.get_running_loop().create_task(
+            helper.call_in_parts(
+                lambda part: ready.put_nowait((part,)),
+                "work",
+                work.__module__,
+                work.__qualname__,
+                arguments,
+            )
+        )
+        call.add_done_callback(lambda _: ready.put_nowait(()))
+        try:
+            while part := await ready.get():
+                yield part[0]
+            await call
+        except HelperDiedError as error:
+            helper.close()
+            raise OSError(errno.ECHILD, error.strerror) from error
+        finally:
+            if not call.done():
+                helper.kill()
+                await asyncio.gather(call, return_exceptions=True)
+
     async def _call_reader(self, kind: str, *arguments: object) -> None:
         if self._reader.is_dead:
             self._begin_reader_anew()
@@ -274,7 +308,14 @@ class RealDisk:
         """The process id of the helper that reads, once it runs; a new one after it has died."""
         return self._reader.pid
 
+    @property
+    def work_process_id(self) -> int | None:
+        """The process id of the helper that does long work, once there was some."""
+        return None if self._worker is None else self._worker.pid
+
     def close(self) -> None:
         """End the helper processes. Idempotent."""
         self._syncer.close()
         self._reader.close()
+        if self._worker is not None:
+            self._worker.kill()

@@ -9,10 +9,11 @@ import marshal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from runtime.real import sync_process
-from runtime.real.sync_process import LENGTH
+from runtime.real.sync_process import LENGTH, PART
 from world.disk import ReadFailedError, SyncFailedError
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 _ERRORS: Final[dict[str, type[OSError]]] = {
     sync_process.HelperSyncError.__name__: SyncFailedError,
     sync_process.HelperReadError.__name__: ReadFailedError,
+    SyncFailedError.__name__: SyncFailedError,
+    ReadFailedError.__name__: ReadFailedError,
+    FileNotFoundError.__name__: FileNotFoundError,
 }
 _EXIT_TIMEOUT_S: Final = 10.0
 _RECEIVE_BYTES: Final = 65536
@@ -35,12 +39,17 @@ class HelperProcess:
     If it dies, every call fails with HelperDiedError, then and later on.
     """
 
-    def __init__(self, purpose: str) -> None:
+    def __init__(
+        self, purpose: str, command: Sequence[str] = ("-I", "-S", sync_process.__file__)
+    ) -> None:
+        """``command``: the interpreter's arguments, before the number of the socket."""
         self._purpose = purpose
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._on_part: dict[int, Callable[[Any], None]] = {}
         self._next_number = 0
         self._outgoing = bytearray()
         self._incoming = bytearray()
@@ -57,6 +66,17 @@ class HelperProcess:
 
     async def call(self, kind: str, *arguments: Any) -> None:
         """Have a request carried out. Raises OSError as the process met it, HelperDiedError."""
+        await self._request(None, kind, *arguments)
+
+    async def call_in_parts(
+        self, on_part: Callable[[Any], None], kind: str, *arguments: Any
+    ) -> None:
+        """As ``call``. ``on_part`` is called with each part of the result."""
+        await self._request(on_part, kind, *arguments)
+
+    async def _request(
+        self, on_part: Callable[[Any], None] | None, kind: str, *arguments: Any
+    ) -> None:
         if self._dead is not None:
             raise HelperDiedError(errno.EIO, self._dead)
         if self._socket is None:
@@ -68,12 +88,15 @@ class HelperProcess:
         self._next_number += 1
         future: asyncio.Future[None] = loop.create_future()
         self._waiting[number] = future
+        if on_part is not None:
+            self._on_part[number] = on_part
         data = marshal.dumps((number, kind, *arguments))
         self._send(LENGTH.pack(len(data)) + data)
         try:
             await future
         finally:
             self._waiting.pop(number, None)
+            self._on_part.pop(number, None)
 
     def start(self) -> None:
         """Once; needs a running loop. Raises OSError, and may be called again then."""
@@ -82,7 +105,7 @@ class HelperProcess:
             # No fork of this process, which may run threads of gRPC; a session of its own, so
             # that Ctrl-C in the terminal does not end it before the node has shut down.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", sync_process.__file__, str(theirs.fileno())],
+                [sys.executable, *self._command, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 cwd="/",
@@ -151,7 +174,13 @@ class HelperProcess:
             del self._incoming[:end]
             self._settle(*reply)
 
-    def _settle(self, number: int, code: int, message: str, path: str, what: str) -> None:
+    def _settle(
+        self, number: int, code: int, message: str, path: str, what: str, *part: Any
+    ) -> None:
+        if code == PART:
+            if number in self._on_part:
+                self._on_part[number](*part)
+            return
         future = self._waiting.get(number)
         if future is None or future.done():
             return
@@ -179,6 +208,12 @@ class HelperProcess:
             if not future.done() and not future.get_loop().is_closed():
                 future.set_exception(HelperDiedError(errno.EIO, reason))
         self._waiting.clear()
+
+    def kill(self) -> None:
+        """End the process at once, in the middle of what it does."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        self.close()
 
     def close(self) -> None:
         """End the process and wait for it; calls on their way fail. Idempotent."""

@@ -21,6 +21,8 @@ from contextlib import suppress
 from typing import Any
 
 LENGTH = struct.Struct(">I")
+PART = -1
+"""In the place of the errno: a reply with a part of the result, which others follow."""
 WORKERS = 4
 SYNCFS_FROM_FILES = 8
 """From so many files on, one syncfs beats syncing each. Measured on ext4 and virtio: 4 files 0.62
@@ -206,7 +208,7 @@ def _receive(connection: socket.socket, size: int) -> bytes | None:
     return bytes(data)
 
 
-def _receive_request(connection: socket.socket) -> tuple[Any, ...] | None:
+def receive_request(connection: socket.socket) -> tuple[Any, ...] | None:
     head = _receive(connection, LENGTH.size)
     if head is None:
         return None
@@ -224,7 +226,7 @@ def _serve(connection: socket.socket) -> None:
     def work() -> None:
         while True:
             with receiving:
-                request = _receive_request(connection)
+                request = receive_request(connection)
             if request is None:
                 return
             data = marshal.dumps(_carry_out(worker, *request))

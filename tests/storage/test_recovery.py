@@ -555,3 +555,11 @@ def test_a_producer_is_known_by_its_last_batch_though_its_records_are_deleted(af
     repeated = make_batch(10, producer=(5, 0, 10 * PER_SEGMENT))
     assert append(log, repeated, epoch=PER_SEGMENT) == 10 * PER_SEGMENT
     assert append(log, make_batch(producer=(5, 0, 10 * PER_SEGMENT + 10)), epoch=PER_SEGMENT) > 0
+
+
+def test_epochs_above_the_recovery_point_do_not_tell_the_start() -> None:
+    """They may be of a log that was there before: everything was checked, and is kept."""
+    disk = written(4)
+    disk.replace_file_now("/d/t-0/leader-epoch-checkpoint", b"0\n1\n3 30\n")
+    log = open_log(disk, recovery_point=0)
+    assert (log.start_offset, log.end_offset) == (0, 40)

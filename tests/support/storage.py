@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from stele.wire.batch import read_header
 from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
+from storage.long_work import parts_of
 from storage.retention import retained_from
 from world.disk import ReadFailedError, SyncFailedError
 
@@ -253,6 +254,11 @@ class MemoryDisk:
         await asyncio.sleep(0)
         self.open(path).read_now(position, size)
         self.warmed.append((path, position, size))
+
+    def carry_out(
+        self, work: Callable[..., Generator[Any, None, None]], *arguments: Any
+    ) -> AsyncGenerator[Any, None]:
+        return parts_of(self, work(self, *arguments))
 
 
 class MemoryFile:

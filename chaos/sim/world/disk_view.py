@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from chaos.sim.world.disk import (
     NAME_MAX_BYTES,
@@ -19,6 +20,7 @@ from chaos.sim.world.disk import (
     parts,
 )
 from stele.world import Buffer
+from storage.long_work import parts_of
 
 
 def _check_name(path: str) -> None:
@@ -179,6 +181,12 @@ class SimDisk:
         self._alive()
         self._disk.check_read(inode, path, position, size)
         inode.warm_until = self._disk.now() + 0.1
+
+    def carry_out(
+        self, work: Callable[..., Generator[Any, None, None]], *arguments: Any
+    ) -> AsyncGenerator[Any, None]:
+        self._alive()
+        return parts_of(self, work(self, *arguments))
 
     def _write_anew(self, path: str, data: bytes) -> None:
         file = self.open(path, create=True)

@@ -1,0 +1,139 @@
+"""What compaction keeps of a batch.
+
+A record stays if it is the latest of its key, or not below ``Rules.map_end``. A tombstone (a record
+without a value) goes ``delete.retention.ms`` after the first round that found it, so that readers
+who have seen an older value of its key have time to read it. That round writes the time at which it
+may go, the delete horizon, into the batch: it sets bit 6 of the attributes, and the base timestamp
+is the horizon (KIP-534). Records without a key go, as in Kafka: they were written before the topic
+was compacted.
+
+What stays keeps its offset, its timestamp and its order. A batch keeps base offset, last offset,
+leader epoch and the producer's id, epoch and sequence. A batch without records goes, too, unless it
+is one of the last of its producer, whose repetitions must be recognized, or ends its segment. Then
+its header stays.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from stele.wire.batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    PREFIX_SIZE,
+    BatchHeader,
+    compute_crc,
+)
+from stele.wire.compression import Compression, compress
+from stele.wire.record import encode_varint
+from stele.world import Buffer
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.stored_records import StoredRecord, body_of, stored_records
+
+HAS_DELETE_HORIZON: Final = 0x40
+_COMPRESSION_AND_TIME: Final = 0x0F
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_CRC_POSITION: Final = 17
+
+
+class Rules(NamedTuple):
+    """What a round goes by."""
+
+    offsets: OffsetMap
+    map_end: int
+    """Records from here on are not in the map, and stay."""
+    now_ms: int
+    delete_retention_ms: int
+    kept_batches: frozenset[int]
+    """The last offsets of the batches that stay even without records."""
+
+
+def rewritten(batch: Buffer, header: BatchHeader, rules: Rules) -> Buffer | None:
+    """What stays of a whole batch: ``batch`` itself if nothing changes, None if nothing stays.
+
+    Raises BatchError for a batch that is damaged.
+    """
+    data = body_of(batch, header)
+    if header.is_control or header.base_offset >= rules.map_end:
+        return batch
+    records = stored_records(data, header.record_count)
+    kept = [record for record in records if _stays(record, header, rules)]
+    if not kept:
+        if header.last_offset not in rules.kept_batches:
+            return None
+        return batch if not records else emptied(header)
+    horizon_ms = None
+    if _horizon_ms(header) is None and any(record.is_tombstone for record in kept):
+        horizon_ms = rules.now_ms + rules.delete_retention_ms
+    if horizon_ms is None and len(kept) == len(records):
+        return batch
+    return _encode(data, kept, header, horizon_ms)
+
+
+def _horizon_ms(header: BatchHeader) -> int | None:
+    return header.base_timestamp_ms if header.attributes & HAS_DELETE_HORIZON else None
+
+
+def _stays(record: StoredRecord, header: BatchHeader, rules: Rules) -> bool:
+    if record.key is None:
+        return False
+    if header.base_offset + record.offset_delta < rules.offsets.get(record.key):
+        return False
+    if not record.is_tombstone:
+        return True
+    horizon_ms = _horizon_ms(header)
+    return horizon_ms is None or rules.now_ms < horizon_ms
+
+
+def emptied(header: BatchHeader) -> bytearray:
+    """The batch without its records. It has no timestamp: searches by time find records only."""
+    batch = bytearray(HEADER_SIZE)
+    _finish(
+        batch,
+        header._replace(
+            attributes=header.attributes & ~(_COMPRESSION_AND_TIME | HAS_DELETE_HORIZON),
+            base_timestamp_ms=NO_TIMESTAMP,
+            max_timestamp_ms=NO_TIMESTAMP,
+            record_count=0,
+        ),
+    )
+    return batch
+
+
+def _encode(
+    data: bytes, records: list[StoredRecord], header: BatchHeader, horizon_ms: int | None
+) -> bytearray:
+    """``horizon_ms``: the delete horizon that the batch gets; None if it stays as it is."""
+    greatest_ms = header.base_timestamp_ms + max(each.timestamp_delta_ms for each in records)
+    if horizon_ms is None:
+        body = b"".join([data[each.start : each.end] for each in records])
+    else:
+        body = b"".join(
+            [_moved(data, each, header.base_timestamp_ms - horizon_ms) for each in records]
+        )
+        header = header._replace(
+            base_timestamp_ms=horizon_ms, attributes=header.attributes | HAS_DELETE_HORIZON
+        )
+    if not header.is_log_append_time:
+        header = header._replace(max_timestamp_ms=greatest_ms)
+    if header.compression is not Compression.NONE:
+        body = compress(header.compression, body)
+    batch = bytearray(HEADER_SIZE) + body
+    _finish(batch, header._replace(record_count=len(records)))
+    return batch
+
+
+def _moved(data: bytes, record: StoredRecord, by_ms: int) -> bytes:
+    """A record whose timestamp delta is greater by ``by_ms``."""
+    time = encode_varint(record.timestamp_delta_ms + by_ms)
+    size = 1 + len(time) + record.end - record.rest
+    return encode_varint(size) + b"\x00" + time + data[record.rest : record.end]
+
+
+def _finish(batch: bytearray, header: BatchHeader) -> None:
+    """Write the header of a batch whose records are in place."""
+    header = header._replace(size_bytes=len(batch) - PREFIX_SIZE)  # what the length field counts
+    _HEADER.pack_into(batch, 0, *header)
+    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))

@@ -1,0 +1,78 @@
+"""How far a log is compacted, as the directory remembers it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stele.ids import TopicPartition
+from storage.checkpoints import CLEANER_OFFSET_FILE, MetaProperties
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from storage.formatted import format_directory
+from storage.log import PartitionLog
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append
+from tests.support.timing import HandClock
+
+TOPIC_ID = bytes(15) + b"\1"
+PATH = "/d/data"
+
+
+def opened(disk: MemoryDisk) -> LogDirectory:
+    return LogDirectory.open(disk, PATH, HandClock(), LogConfig())
+
+
+def made(disk: MemoryDisk) -> tuple[LogDirectory, PartitionLog]:
+    format_directory(disk, PATH, MetaProperties("c", 1, "d"))
+    directory = opened(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(20):
+        append(log, make_batch())
+    return directory, log
+
+
+def test_it_survives_a_loss_of_power_in_kafkas_file() -> None:
+    disk = MemoryDisk()
+    directory, log = made(disk)
+
+    async def scenario() -> None:
+        await directory.flush()
+        await directory.checkpoint_clean_end(log, 7, log.truncation_generation)
+
+    asyncio.run(scenario())
+    assert disk.read_file(f"{PATH}/{CLEANER_OFFSET_FILE}") == b"0\n1\nt 0 7\n"
+    disk.power_loss()
+    again = opened(disk)
+    assert again.clean_end(again.logs[TopicPartition("t", 0)]) == 7
+
+
+def test_a_truncation_lowers_it_and_one_that_came_meanwhile_wins() -> None:
+    disk = MemoryDisk()
+    directory, log = made(disk)
+
+    async def scenario() -> None:
+        await directory.flush()
+        generation = log.truncation_generation
+        await directory.checkpoint_clean_end(log, 15, generation)
+        log.truncate_to(9)
+        assert directory.clean_end(log) == 9
+        await directory.checkpoint_clean_end(log, 15, generation)
+        assert directory.clean_end(log) == 9
+
+    asyncio.run(scenario())
+
+
+def test_a_new_log_of_the_same_name_is_not_clean() -> None:
+    disk = MemoryDisk()
+    directory, log = made(disk)
+
+    async def scenario() -> None:
+        await directory.flush()
+        await directory.checkpoint_clean_end(log, 15, log.truncation_generation)
+        directory.delete("t", 0)
+        new = directory.create("t", 0, TOPIC_ID)
+        assert directory.clean_end(new) == 0
+        await directory.checkpoint_clean_end(log, 17, log.truncation_generation)
+        assert directory.clean_end(new) == 0
+
+    asyncio.run(scenario())

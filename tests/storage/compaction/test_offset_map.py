@@ -1,0 +1,40 @@
+"""The map of keys against a dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
+
+
+@given(st.lists(st.binary(max_size=3)), st.sampled_from([0.5, 0.9, 1.0]))
+def test_it_answers_as_a_dictionary(keys: list[bytes], load_factor: float) -> None:
+    offsets = OffsetMap(1 << 20, load_factor, len(keys))
+    twin: dict[bytes, int] = {}
+    for offset, key in enumerate(keys):
+        assert offsets.put(key, offset)
+        twin[key] = offset
+    assert offsets.count == len(twin)
+    assert {key: offsets.get(key) for key in twin} == twin
+    assert offsets.get(b"not there") == -1
+
+
+@given(st.integers(1, 200), st.sampled_from([0.1, 0.9, 1.0]))
+def test_a_full_map_takes_no_more_keys_and_new_offsets_of_its_own(
+    slots: int, load_factor: float
+) -> None:
+    offsets = OffsetMap(slots * SLOT_BYTES, load_factor, 1 << 40)
+    taken = 0
+    while offsets.put(b"%d" % taken, taken):
+        taken += 1
+    assert taken == offsets.capacity == offsets.count
+    assert offsets.get(b"%d" % taken) == -1
+    assert offsets.put(b"0", 7777)
+    assert offsets.get(b"0") == 7777
+    assert all(offsets.get(b"%d" % key) == key for key in range(1, taken))
+
+
+def test_its_size_is_bounded_by_its_bytes_and_by_the_keys_to_come() -> None:
+    assert 880 <= OffsetMap(24_000, 0.9, 1 << 40).capacity <= 900
+    assert 100 <= OffsetMap(1 << 40, 0.9, 100).capacity <= 130

@@ -1,0 +1,221 @@
+"""What a crash leaves of a compacted segment that was to take the place of others."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from stele.wire.batch import Record
+from storage.errors import LogDirectoryError
+from storage.log import PartitionLog
+from storage.swaps import SWAP_FILE
+from tests.support.compaction import (
+    DIRECTORY,
+    compact,
+    compacting,
+    last_values,
+    opened,
+    records,
+    roll,
+    write,
+)
+from tests.support.storage import Inode, MemoryDisk, MemoryFile
+
+Entries = dict[str, Inode]
+
+
+class CrashError(BaseException):
+    """The machine lost its power."""
+
+
+class CrashingDisk(MemoryDisk):
+    """Loses its power before a given step. Changes of entries that were not synced are on disk or
+    not, each by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.crash_at: int | None = None
+        self._changes: list[Callable[[Entries], None]] = []
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.crash_at is not None and self.steps >= self.crash_at:
+            raise CrashError
+
+    def lose_power(self, rng: random.Random) -> None:
+        for change in self._changes:
+            if rng.random() < 0.5:
+                change(self.durable_inodes)
+        self._changes.clear()
+        self.crash_at = None
+        self.power_loss()
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if path in self.inodes:
+            return super().open(path)
+        self._step()
+        file = super().open(path, create=create)
+        self._changes.append(lambda entries: entries.update({path: file.inode}))
+        return file
+
+    def rename(self, source: str, target: str) -> None:
+        self._step()
+        inode = self.inodes[source]
+        super().rename(source, target)
+
+        def change(entries: Entries) -> None:
+            if entries.get(source) is inode:
+                del entries[source]
+            entries[target] = inode
+
+        self._changes.append(change)
+
+    def remove(self, path: str) -> None:
+        self._step()
+        super().remove(path)
+
+        def change(entries: Entries) -> None:
+            entries.pop(path, None)
+
+        self._changes.append(change)
+
+    def replace_file_now(self, path: str, data: bytes) -> None:
+        self._step()
+        inode = self.inodes[path] = Inode(bytearray(data), bytes(data))
+        self._changes.append(lambda entries: entries.update({path: inode}))
+        self.sync_now(DIRECTORY)
+
+    def _capture(self, path: str) -> Callable[[], None]:
+        self._step()
+        settle = super()._capture(path)
+        covered = len(self._changes) if path in self.directories else 0
+
+        def settled() -> None:
+            self._step()
+            settle()
+            del self._changes[:covered]
+
+        return settled
+
+
+def filled() -> tuple[CrashingDisk, PartitionLog]:
+    """Segments of some three batches, of which the next round leaves a third."""
+    disk = CrashingDisk()
+    log = opened(disk)
+    for number in range(16):
+        write(log, [(b"k%d" % (number % 5), b"v%d" % number)], epoch=number // 6)
+        if number % 4 == 3:
+            write(log, [(b"gone", None)], epoch=number // 6)
+    roll(log)
+    log.sync_now()
+    disk.sync_now("/d")
+    disk.sync_now(DIRECTORY)
+    return disk, log
+
+
+def steps_of_a_round() -> int:
+    disk, log = filled()
+    before = disk.steps
+    compact(log, disk)
+    return disk.steps - before
+
+
+STEPS = steps_of_a_round()
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_ones(step: int) -> None:
+    for seed in range(5):
+        disk, log = filled()
+        before = records(log)
+        end = log.end_offset
+        disk.crash_at = disk.steps + step
+        with pytest.raises(CrashError):
+            asyncio.run(compacting(log, disk))
+        disk.lose_power(random.Random(seed))
+        again = opened(disk, recovery_point=end, high_watermark_checkpoint=end)
+        assert_same_log(again, before, end)
+        left = disk.list(DIRECTORY)
+        assert SWAP_FILE not in left
+        assert not [name for name in left if name.endswith(".cleaned")]
+        write(again, [(b"k0", b"new")], epoch=2)
+        roll(again)
+        compact(again, disk)
+        assert last_values(records(again)) == last_values(before) | {b"k0": b"new", b"roll": b""}
+
+
+def assert_same_log(log: PartitionLog, before: list[Record], end: int) -> None:
+    after = records(log)
+    assert log.end_offset == end
+    assert set(after) <= set(before)
+    assert [each.offset for each in after] == sorted({each.offset for each in after})
+    assert last_values(after) == last_values(before)
+    for segment, following in itertools.pairwise(log.segments.all()):
+        headers = [header for _, header in segment.headers(0)]
+        assert headers[-1].next_offset == segment.end_offset == following.base_offset
+        # Each segment is one of the old ones or a new one: what its index names stands there.
+        for offset in range(segment.base_offset, segment.end_offset):
+            first = log.read(offset, 1, limit_offset=end)
+            assert first.next_offset > offset
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1, 3))
+def test_a_crash_in_the_recovery_after_a_crash(step: int) -> None:
+    for later in range(1, 12, 2):
+        disk, log = filled()
+        before = records(log)
+        end = log.end_offset
+        disk.crash_at = disk.steps + step
+        with pytest.raises(CrashError):
+            asyncio.run(compacting(log, disk))
+        disk.lose_power(random.Random(step))
+        disk.crash_at = disk.steps + later
+        try:
+            opened(disk, recovery_point=end)
+        except CrashError:
+            disk.lose_power(random.Random(later))
+        disk.crash_at = None
+        assert_same_log(opened(disk, recovery_point=end), before, end)
+
+
+def cut_short(log: PartitionLog) -> None:
+    log.truncate_to(log.segment_bases[1] + 1)
+
+
+def begin_anew(log: PartitionLog) -> None:
+    log.reset_to(3)
+
+
+@pytest.mark.parametrize("change", [cut_short, begin_anew])
+@pytest.mark.parametrize("turns", range(1, 80, 5))
+def test_no_crash_undoes_a_cut_in_the_middle_of_a_round(
+    change: Callable[[PartitionLog], None], turns: int
+) -> None:
+    async def scenario(disk: CrashingDisk, log: PartitionLog) -> None:
+        task = asyncio.create_task(compacting(log, disk))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        change(log)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    for seed in range(6):
+        disk, log = filled()
+        asyncio.run(scenario(disk, log))
+        expected, start, end = records(log), log.start_offset, log.end_offset
+        disk.lose_power(random.Random(seed))
+        again = opened(disk, start_offset=start)
+        assert (records(again), again.start_offset, again.end_offset) == (expected, start, end)
+
+
+def test_a_malformed_note_is_told() -> None:
+    disk, log = filled()
+    log.close()
+    disk.replace_file_now(f"{DIRECTORY}/{SWAP_FILE}", b"seven\n")
+    with pytest.raises(LogDirectoryError, match="does not hold two offsets"):
+        opened(disk)
