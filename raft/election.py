@@ -90,11 +90,14 @@ def _disturbs(
 
 
 def _vote(replica: RaftReplica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
-    """Give the epoch's one vote, if it is free and the candidate's log is no worse."""
+    """Give the epoch's one vote, if it is free and the candidate's log is no worse.
+
+    It is free while this replica has neither voted in the epoch nor heard of its leader. So it
+    does not follow, and does not stand or lead in it: it is unattached, prospective or observes.
+    """
     if replica.voted is not None:
         return replica.voted == candidate
-    free = isinstance(replica.state, Unattached | Prospective | Observer)
-    if not free or replica.leader_id is not None:
+    if replica.leader_id is not None:
         return False
     if not replica.log.is_up_to_date(message.last_epoch, message.last_offset):
         # Let the better log stand soon: the candidate may not find a majority at all.

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 
 from raft import replication
 from raft.messages import Batch, VotersChange
-from raft.progress import Progress
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from raft.replica import RaftReplica
 from raft.roles import NEVER, Adding, Candidate, Follower, Leader, Observer, Unattached
@@ -207,8 +206,7 @@ def _append(replica: RaftReplica, now: float, state: Leader, voters: VoterSet) -
             state.observers[ReplicaKey(gone, progress.directory_id)] = progress
     for voter in voters.voters:
         if voter.id != replica.local.id and voter.id not in state.progress:
-            known = state.observers.pop(voter.key, None)
-            state.progress[voter.id] = known or Progress(now, begin_at=now)
+            state.progress[voter.id] = state.observers.pop(voter.key)  # it has caught up there
     replication.answer_parked(replica, state)
 
 

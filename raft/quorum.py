@@ -92,7 +92,7 @@ class VoterSet:
         return voter is not None and voter.key.matches(key)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, VoterSet) and self.voters == other.voters)
+        return isinstance(other, VoterSet) and self.voters == other.voters
 
     def __hash__(self) -> int:
         return hash(self.voters)

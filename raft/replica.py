@@ -271,7 +271,7 @@ class RaftReplica:
         if self._status != (self.state.role, self.epoch, self.known_leader):
             self._status = ready.status = self.status
         voters = self.history.latest
-        if voters is not self._voters and voters != self._voters:
+        if voters != self._voters:
             self._voters = ready.voters = voters
         return ready
 
@@ -350,9 +350,9 @@ class RaftReplica:
         self._enter(Follower(Fetching(self.leader_id), stand_at, last_contact))
 
     def become_observer(self, now: float, last_contact: float = float("-inf")) -> None:
-        """Fetch from the leader, or ask around for it."""
+        """Fetch from the leader, which is another replica, or ask around for it."""
         leads = self.known_leader
-        target = self.whom_to_ask[0] if leads is None or leads == self.local.id else leads
+        target = self.whom_to_ask[0] if leads is None else leads
         doubt_at = now + self.timing.fetch_timeout_s
         self._enter(Observer(Fetching(target), doubt_at, last_contact))
 

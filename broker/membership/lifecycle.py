@@ -149,7 +149,8 @@ class BrokerLifecycle:
         self._leads_nothing_at = 0
 
         self._sequence = 0
-        # When each unanswered heartbeat of the present stream was sent, oldest first.
+        # When each unanswered heartbeat of the present stream was sent, oldest first; all of them
+        # after the newest acknowledged one.
         self._sent_at: dict[int, float] = {}
         # When the newest *acknowledged* heartbeat was sent, never when its answer came: the
         # controller's session began between the two, so this lease ends before the session does.
@@ -537,8 +538,7 @@ class BrokerLifecycle:
             return  # not of this stream: proves nothing about when it was sent
         for earlier in [number for number in self._sent_at if number <= sequence]:
             del self._sent_at[earlier]
-        if self._acknowledged_sent_at is None or sent_at > self._acknowledged_sent_at:
-            self._acknowledged_sent_at = sent_at
+        self._acknowledged_sent_at = sent_at
 
     # ------------------------------------------------------------------ helpers
 
