@@ -23,7 +23,7 @@ def text() -> str:
     codes = sorted(ErrorCode, key=lambda code: (code is not ErrorCode.NONE, code.value))
     lines = []
     for code in codes:
-        meaning = MEANINGS.get(code, "of Kafka's protocol; Stele does not use it")
+        meaning = MEANINGS.get(code, "a code of Kafka's protocol that Stele does not use")
         lines.append(f"  // {meaning[0].upper()}{meaning[1:]}.")
         lines.append(f"  {code.name} = {code.value};")
     return _HEAD + "\n".join(lines) + "\n}\n"

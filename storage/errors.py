@@ -20,7 +20,7 @@ class Failure(enum.Enum):
                   ETIMEDOUT, ENOLINK, ESHUTDOWN, ENOTCONN;    voter ends
                   those of ``MEDIUM`` unless of a read; and
                   every sync that began and failed
-    ``MEDIUM``    of a read: EIO, EUCLEAN, EBADMSG, EILSEQ,   the replica, which is fetched anew
+    ``MEDIUM``    of a read: EIO, EUCLEAN, EBADMSG, EILSEQ,   the replica, which is fetched again
                   ENODATA, EREMOTEIO                          from its peers
     ``SPACE``     ENOSPC, EDQUOT, EFBIG                       the one write, until there is room
     ``SHORTAGE``  EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN,    the one request: this process or

@@ -58,7 +58,7 @@ def read_formatted(
     if cluster_id is not None and properties.cluster_id != cluster_id:
         raise LogDirectoryError(
             f"{path} belongs to cluster {properties.cluster_id}, this node to {cluster_id}; "
-            "set log.dirs to this cluster's directory, or empty it and format it anew"
+            "set log.dirs to this cluster's directory, or empty it and format it again"
         )
     if node_id is not None and properties.node_id != node_id:
         raise LogDirectoryError(
