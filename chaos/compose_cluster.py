@@ -21,6 +21,7 @@ import docker
 
 COMPOSE_FILE = Path(__file__).resolve().parent.parent / "deploy" / "compose.yaml"
 _COMMAND_TIMEOUT_S = 600
+_PROBE_TIMEOUT_S = 60
 
 
 class ContainerError(Exception):
@@ -35,18 +36,21 @@ def unavailable() -> str | None:
         client.close()
     except docker.errors.DockerException as error:
         return f"no Docker engine answers: {error}"
-    probe = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    return None if probe.returncode == 0 else "docker compose is not installed"
+    works = _works(["docker", "compose", "version"])
+    return None if works else "docker compose is not installed"
 
 
 def cutting_unavailable() -> str | None:
     """Why containers cannot be cut off from one another here, or None if they can."""
     if os.geteuid() != 0:
         return "firewall rules need root"
-    probe = subprocess.run(
-        ["iptables", "-w", "-S", "DOCKER-USER"], capture_output=True, check=False
-    )
-    return None if probe.returncode == 0 else "there is no DOCKER-USER chain"
+    works = _works(["iptables", "-w", "-S", "DOCKER-USER"])
+    return None if works else "there is no DOCKER-USER chain"
+
+
+def _works(command: list[str]) -> bool:
+    done = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+    return done.returncode == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,21 @@ BOOTSTRAP = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 SERVICES = {101: "broker-1", 102: "broker-2", 103: "broker-3"}
 RECORDS = 300
 
-_reason = unavailable()
-pytestmark = [
-    pytest.mark.containers,
-    pytest.mark.skipif(_reason is not None, reason=_reason or ""),
-]
+pytestmark = pytest.mark.containers
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ComposeCluster]:
+    if reason := unavailable():
+        pytest.skip(reason)
     with ComposeCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def cutting() -> None:
+    if reason := cutting_unavailable():
+        pytest.skip(reason)
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ def test_a_killed_leader_loses_nothing(cluster: ComposeCluster, admin: Admin) ->
     assert read_all(topic) == list(range(3 * RECORDS))
 
 
-@pytest.mark.skipif(cutting_unavailable() is not None, reason=str(cutting_unavailable()))
+@pytest.mark.usefixtures("cutting")
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back(
     cluster: ComposeCluster, admin: Admin
