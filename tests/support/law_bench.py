@@ -12,6 +12,8 @@ from broker.partition.effects import BrokerStatus, LogPosition
 from broker.partition.machine import PartitionMachine
 from broker.replication.replica import Replica
 from chaos.sim.laws.law import Law
+from chaos.sim.laws.quorum_view import QuorumView
+from chaos.sim.laws.scene import Scene
 from chaos.sim.world.process import Machine
 from chaos.sim.world.simulation import Simulation
 from metadata.brokers import BrokerRegistration, Brokers
@@ -179,6 +181,7 @@ class LawBench:
         self.brokers = {each: Node(each, self.simulation.machine(f"b{each}")) for each in BROKERS}
         self.established_controller: Node | None = None
         self._reports: list[str] = []
+        self.scene = Scene(self.cluster, self.report)
 
     @property
     def cluster(self) -> SimCluster:
@@ -202,6 +205,8 @@ class LawBench:
         """Let the law look, if one is given. Returns everything that was reported since the last
         call."""
         if law is not None:
+            self.scene.quorum = QuorumView(self.cluster)  # to which everything is new
+            self.scene.quorum.look()
             law.look(self.cluster, self.report)
         reports, self._reports = self._reports, []
         return reports

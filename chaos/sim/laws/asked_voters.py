@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.scene import Report
+from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from raft.quorum import NO_DIRECTORY, ReplicaKey, VoterSet
 from stele.wire.v1.raft_pb2 import (
@@ -24,11 +26,16 @@ class VotersChangeAsAsked(Law):
     hears = (_ADD_VOTER, _REMOVE_VOTER)
     proof = Proof.CAMPAIGN
 
-    def __init__(self) -> None:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         self._added: set[ReplicaKey] = set()
         self._removed: set[ReplicaKey] = set()
         # The newest two sets of each controller at the last look.
         self._seen: dict[int, tuple[VoterSet, VoterSet]] = {}
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
 
     def hear(self, stage: Stage, said: Said) -> None:
         if stage is not Stage.ARRIVED:
@@ -41,11 +48,8 @@ class VotersChangeAsAsked(Law):
         asked.add(ReplicaKey(request.voter_id, request.voter_directory_id or NO_DIRECTORY))
 
     def look(self, cluster: SimCluster, report: Report) -> None:
-        for node in cluster.controllers.values():
-            core = node.core
-            if core is None:
-                continue
-            history = core.voter_history
+        for replica in self._scene.quorum.changed:
+            node, history = replica.node, replica.core.voter_history
             before, after = history.previous, history.latest
             if before is after or (before, after) == self._seen.get(node.id):
                 continue

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.replica_logs import whole_batches
 from chaos.sim.laws.law import Cadence, Law
-from chaos.sim.laws.scene import Report
+from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from runtime.quorum.messages import VOTE
 from stele.wire.batch import decode
@@ -31,9 +33,14 @@ class LeadersAreElected(Law):
     cadence = Cadence.QUORUM
     hears = (VOTE,)
 
-    def __init__(self) -> None:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         self._granted: dict[tuple[int, int], set[int]] = {}  # by candidate and epoch
         self._judged: set[tuple[int, int]] = set()
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
 
     def hear(self, stage: Stage, said: Said) -> None:
         if stage is not Stage.ANSWERED:
@@ -44,20 +51,19 @@ class LeadersAreElected(Law):
             self._granted.setdefault(key, set()).add(request.voter_id)
 
     def look(self, cluster: SimCluster, report: Report) -> None:
-        for node in cluster.controllers.values():
-            core = node.core
-            start = None if core is None else core.epoch_start_offset
-            if core is None or start is None or (node.id, core.epoch) in self._judged:
+        for leader in self._scene.quorum.replicas:
+            node, epoch, start = leader.node, leader.epoch, leader.epoch_start_offset
+            if start is None or (node.id, epoch) in self._judged:
                 continue
             counted = _granting(node, start)
             if counted is None:
                 continue  # the record is still on its way to the disk
-            self._judged.add((node.id, core.epoch))
+            self._judged.add((node.id, epoch))
             self.looked += 1
-            voters, leads = core.voters_at(start), f"{node.incarnation} leads epoch {core.epoch}"
+            voters, leads = leader.core.voters_at(start), f"{leader.process} leads epoch {epoch}"
             if len(counted.intersection(voters.ids)) < voters.majority:
                 report(f"{leads} with the votes of {sorted(counted)}, and {voters} vote")
-            granted = {node.id, *self._granted.get((node.id, core.epoch), ())}
+            granted = {node.id, *self._granted.get((node.id, epoch), ())}
             if not counted <= granted:
                 report(f"{leads} with the votes of {sorted(counted)}; it got {sorted(granted)}")
 

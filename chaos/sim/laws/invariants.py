@@ -68,6 +68,7 @@ class Invariants:
         scene.look_at_nodes(stirred)
         self._look(self._at_nodes)
         if any(node.id in controllers for node in scene.ran):
+            scene.quorum.look(scene.ran)
             self._look(self._at_quorum)
             scene.look_at_metadata(scene.metadata.newest)
         else:
@@ -75,7 +76,8 @@ class Invariants:
         if scene.image_is_new:
             self._look(self._at_metadata)
         scene.look_at_replicas()
-        self._look(self._at_replicas)
+        if scene.leading or scene.following:
+            self._look(self._at_replicas)
 
     def _of(self, cadence: Cadence) -> list[Law]:
         return [law for law in self._laws if law.cadence is cadence]

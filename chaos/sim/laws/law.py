@@ -17,7 +17,7 @@ class Cadence(enum.Enum):
     """When a law looks."""
 
     NODES = "at nodes that have run"  # ``Scene.ran``
-    QUORUM = "when a controller has run"
+    QUORUM = "when a controller has run"  # ``Scene.quorum``
     METADATA = "when the committed metadata are others than at the last look"
     REPLICAS = "at replicas that are not what they were"  # ``Scene.leading``, ``Scene.following``
     EVERY_LOOK = "at every look"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from raft.core import RaftCore
 from raft.quorum import ReplicaKey, VoterSet
@@ -14,15 +14,6 @@ def deciding(core: RaftCore) -> list[VoterSet]:
     history = core.voter_history
     settled = core.high_watermark > history.latest_offset
     return [history.latest] if settled else [history.latest, history.previous]
-
-
-def durable_ends(cores: Iterable[RaftCore]) -> dict[ReplicaKey, int]:
-    """How far each running controller has the metadata log on disk.
-
-    A controller that is down or lost its disk is missing: it may have acknowledged more than
-    anybody saw of it.
-    """
-    return {core.local: core.log.durable_end_offset for core in cores}
 
 
 def is_held(voters: VoterSet, ends: Mapping[ReplicaKey, int], offset: int) -> bool:

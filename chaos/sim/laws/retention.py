@@ -39,8 +39,8 @@ class RetentionTakesNoMore(Law):
         self._scene = scene
         self._committed = committed
         self._latest_ms = 0  # the latest time that any broker's wall clock was seen to show
-        # By process and partition: the log, and the bases of its first and last segment.
-        self._segments: dict[tuple[str, PartitionId], tuple[PartitionLog, int, int]] = {}
+        # The log, its start, and the bases of its first and last segment.
+        self._seen: dict[Replica, tuple[PartitionLog, int, int, int]] = {}
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -55,12 +55,19 @@ class RetentionTakesNoMore(Law):
         largest: dict[
             PartitionId, int
         ] = {}  # of the replicas of a partition: bytes behind the start
-        for node, replica in self._scene.hosted:
+        for _, replica in self._scene.hosted:
             if replica.state is not ReplicaState.ONLINE:
                 continue
             log = replica.log
-            self._count((node.incarnation, replica.id), log)
-            start, before = log.start_offset, self.starts.get(replica.id, 0)
+            start, bases = log.start_offset, log.segments.bases
+            now, known = (log, start, bases[0], bases[-1]), self._seen.get(replica)
+            if now == known:
+                continue
+            self._seen[replica] = now
+            if known is not None and known[0] is log:
+                self.rolled += sum(base > known[3] for base in bases)
+                self.deleted += bases[0] > known[2]
+            before = self.starts.get(replica.id, 0)
             if start > before:
                 self.starts[replica.id] = start
                 self.named[replica.topic, replica.id.partition] = start
@@ -74,18 +81,6 @@ class RetentionTakesNoMore(Law):
                 # Once for each partition, with the bytes of the replica that holds most: followers
                 # hold less than the leader, which decided what goes.
                 self._judge(replica, shortened.pop(replica.id), largest[replica.id], report)
-
-    def _count(self, key: tuple[str, PartitionId], log: PartitionLog) -> None:
-        bases = log.segments.bases
-        known = self._segments.get(key)
-        if known is not None and known[0] is log:
-            if bases[-1] > known[2]:
-                self.rolled += sum(base > known[2] for base in bases)
-            if bases[0] > known[1]:
-                self.deleted += 1
-            elif bases[-1] == known[2]:
-                return
-        self._segments[key] = log, bases[0], bases[-1]
 
     def _judge(self, replica: Replica, before: int, left_bytes: int, report: Report) -> None:
         self.looked += 1

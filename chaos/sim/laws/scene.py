@@ -10,6 +10,7 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import hosted_by
 from chaos.sim.laws.committed_metadata import CommittedMetadata
+from chaos.sim.laws.quorum_view import QuorumView
 from metadata.image import MetadataImage
 from stele.ids import PartitionId
 
@@ -32,6 +33,7 @@ class Scene:
         self.high_watermarks: dict[PartitionId, int] = {}
         """The highest high watermark ever seen of each partition."""
         # The fields below are as of the present look.
+        self.quorum = QuorumView(cluster)
         self.image: MetadataImage | None = None
         self.image_is_new = False
         self.ran: list[SimNode] = []  # live nodes that have run since the last look

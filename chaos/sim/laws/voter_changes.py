@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Self
 
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law, Proof
-from chaos.sim.laws.majority import durable_ends, is_held
-from chaos.sim.laws.scene import Report
-from raft.core import RaftCore
+from chaos.sim.laws.majority import is_held
+from chaos.sim.laws.quorum_view import QuorumReplica
+from chaos.sim.laws.scene import Report, Scene
 from raft.quorum import VoterSet
 from raft.ready import Role
 
@@ -28,25 +29,27 @@ class VotersChangeOneByOne(Law):
     cadence = Cadence.QUORUM
     proof = Proof.CAMPAIGN
 
-    def __init__(self) -> None:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         # The sets that a leader made: (process and epoch, offset). Each set is judged once, when it
         # is new: later a voter of the set before it may be gone or have lost its disk.
         self._judged: set[tuple[_Reign, int]] = set()
         # The sets that each process had at the last look, in each epoch.
         self._seen: dict[_Reign, list[VoterSet]] = {}
 
-    def look(self, cluster: SimCluster, report: Report) -> None:
-        for node in cluster.controllers.values():
-            core = node.core
-            if core is None:
-                continue
-            reign = node.incarnation, core.epoch
-            self._check_neighbours(core, reign, report)
-            if core.role is Role.LEADER:
-                self._check_leader(cluster, core, reign, report)
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
 
-    def _check_neighbours(self, core: RaftCore, reign: _Reign, report: Report) -> None:
-        sets = [voters for _, voters in core.voter_history.recorded]
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        for replica in self._scene.quorum.changed:
+            reign = replica.process, replica.epoch
+            self._check_neighbours(replica, reign, report)
+            if replica.role is Role.LEADER:
+                self._check_leader(replica, reign, report)
+
+    def _check_neighbours(self, replica: QuorumReplica, reign: _Reign, report: Report) -> None:
+        sets = [voters for _, voters in replica.core.voter_history.recorded]
         if sets == self._seen.get(reign):
             return
         self._seen[reign] = sets
@@ -58,29 +61,27 @@ class VotersChangeOneByOne(Law):
             if len(changed) > 1:
                 report(f"{_named(reign)}: the voters went from {before} to {after} at once")
 
-    def _check_leader(
-        self, cluster: SimCluster, core: RaftCore, reign: _Reign, report: Report
-    ) -> None:
-        start, history = core.epoch_start_offset, core.voter_history
-        if start is None or history.latest_offset < start:
+    def _check_leader(self, replica: QuorumReplica, reign: _Reign, report: Report) -> None:
+        start, offset = replica.epoch_start_offset, replica.voters_offset
+        if start is None or offset < start:
             return  # an earlier leader made it
+        history = replica.core.voter_history
         recorded = history.recorded
         if len(recorded) < 2:
             return  # the first record only repeats the configuration
         before, _ = recorded[-2]
-        if (reign, history.latest_offset) in self._judged:
+        if (reign, offset) in self._judged:
             return
-        self._judged.add((reign, history.latest_offset))
+        self._judged.add((reign, offset))
         self.looked += 1
         # The high watermark never goes back: what is not committed now was not committed when the
         # set was appended. A majority of the set before must have had that set's own record.
-        cores = [each for node in cluster.controllers.values() if (each := node.core)]
-        held = is_held(history.previous, durable_ends(cores), before + 1)
-        if core.high_watermark <= max(before, start) or not held:
+        held = is_held(history.previous, self._scene.quorum.durable_ends, before + 1)
+        if replica.high_watermark <= max(before, start) or not held:
             report(
-                f"{_named(reign)} made {history.latest} the voters at {history.latest_offset}, "
+                f"{_named(reign)} made {history.latest} the voters at {offset}, "
                 f"with those at {before} and its epoch from {start} on committed to "
-                f"{core.high_watermark} only"
+                f"{replica.high_watermark} only"
             )
 
 

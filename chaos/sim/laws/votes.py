@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law
-from chaos.sim.laws.scene import Report
+from chaos.sim.laws.scene import Report, Scene
 from raft.quorum import ReplicaKey
 
 
@@ -14,22 +16,23 @@ class OneVotePerEpoch(Law):
     name = "one vote per epoch"
     cadence = Cadence.QUORUM
 
-    def __init__(self) -> None:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
         # Only durable votes: before its sync a vote promises nothing.
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
     def look(self, cluster: SimCluster, report: Report) -> None:
-        for node in cluster.controllers.values():
-            core = node.core
-            if core is None:
-                continue
-            vote = core.vote
-            if vote is None or not core.promises_durable:
+        for voter in self._scene.quorum.changed:
+            if voter.vote is None:
                 continue
             self.looked += 1
-            first = self._votes.setdefault((core.local, core.epoch), vote)
-            if first != vote:
+            first = self._votes.setdefault((voter.key, voter.epoch), voter.vote)
+            if first != voter.vote:
                 report(
-                    f"controller {node.id} voted for {first.id} and for {vote.id} "
-                    f"in epoch {core.epoch}"
+                    f"controller {voter.node.id} voted for {first.id} and for {voter.vote.id} "
+                    f"in epoch {voter.epoch}"
                 )

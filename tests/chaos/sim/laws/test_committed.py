@@ -29,7 +29,7 @@ def bench() -> LawBench:
 
 
 def test_a_voter_may_keep_its_vote_and_vote_anew_in_another_epoch(bench: LawBench) -> None:
-    law, core = OneVotePerEpoch(), bench.core(101)
+    law, core = OneVotePerEpoch(bench.scene), bench.core(101)
     core.vote = ReplicaKey(102)
     assert not bench.broken(law)
     assert not bench.broken(law)
@@ -38,7 +38,7 @@ def test_a_voter_may_keep_its_vote_and_vote_anew_in_another_epoch(bench: LawBenc
 
 
 def test_another_vote_in_the_epoch_breaks_it_also_after_a_crash(bench: LawBench) -> None:
-    law, core = OneVotePerEpoch(), bench.core(101)
+    law, core = OneVotePerEpoch(bench.scene), bench.core(101)
     core.vote = ReplicaKey(102)
     assert not bench.broken(law)
     bench.controllers[101].restart()
@@ -47,7 +47,7 @@ def test_another_vote_in_the_epoch_breaks_it_also_after_a_crash(bench: LawBench)
 
 
 def test_a_vote_that_is_not_durable_has_promised_nothing(bench: LawBench) -> None:
-    law, core = OneVotePerEpoch(), bench.core(101)
+    law, core = OneVotePerEpoch(bench.scene), bench.core(101)
     core.vote, core.promises_durable = ReplicaKey(102), False
     assert not bench.broken(law)
     core.vote, core.promises_durable = ReplicaKey(103), True
@@ -55,7 +55,7 @@ def test_a_vote_that_is_not_durable_has_promised_nothing(bench: LawBench) -> Non
 
 
 def test_on_another_disk_it_is_another_voter(bench: LawBench) -> None:
-    law, core = OneVotePerEpoch(), bench.core(101)
+    law, core = OneVotePerEpoch(bench.scene), bench.core(101)
     core.vote = ReplicaKey(102)
     assert not bench.broken(law)
     core.local, core.vote = ReplicaKey(101, disk_id(9)), ReplicaKey(103)
@@ -83,13 +83,13 @@ def test_what_a_leader_commits_is_on_a_majority(
     bench: LawBench, ends: tuple[int, int, int], breaks: bool
 ) -> None:
     committed_to(bench, 9, *ends)
-    assert bool(bench.broken(MajorityHolds())) is breaks
+    assert bool(bench.broken(MajorityHolds(bench.scene))) is breaks
 
 
 def test_of_a_voter_that_is_down_nothing_is_known(bench: LawBench) -> None:
     committed_to(bench, 9, 9, 0, 0)
     bench.controllers[103].alive = False
-    assert not bench.broken(MajorityHolds())
+    assert not bench.broken(MajorityHolds(bench.scene))
 
 
 def test_until_the_newest_voters_are_committed_those_before_may_have_decided(
@@ -97,16 +97,16 @@ def test_until_the_newest_voters_are_committed_those_before_may_have_decided(
 ) -> None:
     committed_to(bench, 9, 9, 0, 9)
     bench.core(101).history = history((0, voters(101, 102, 103)), (9, voters(101, 102)))
-    assert not bench.broken(MajorityHolds())
+    assert not bench.broken(MajorityHolds(bench.scene))
     bench.core(101).high_watermark = 10
     for node_id in (101, 103):
         bench.core(node_id).durable_end_offset = 10
     bench.core(101).durable_end_offset = 0
-    assert bench.broken(MajorityHolds())  # none of 101 and 102 has it
+    assert bench.broken(MajorityHolds(bench.scene))  # none of 101 and 102 has it
 
 
 def test_a_high_watermark_that_goes_back_breaks_it_but_for_a_new_process(bench: LawBench) -> None:
-    law = MajorityHolds()
+    law = MajorityHolds(bench.scene)
     committed_to(bench, 9, 9, 9, 9)
     assert not bench.broken(law)
     committed_to(bench, 8, 9, 9, 9)

@@ -35,7 +35,7 @@ def test_sets_that_differ_by_one_voter_may_follow_each_other(
     bench: LawBench, before: VoterSet, after: VoterSet
 ) -> None:
     bench.core(102).history = history((3, before), (9, after))
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 @pytest.mark.parametrize(
@@ -51,31 +51,31 @@ def test_sets_that_differ_by_more_break_it(
     bench: LawBench, before: VoterSet, after: VoterSet
 ) -> None:
     bench.core(102).history = history((3, before), (9, after))
-    (report,) = bench.broken(VotersChangeOneByOne())
+    (report,) = bench.broken(VotersChangeOneByOne(bench.scene))
     assert "in epoch 5: the voters went from" in report
 
 
 def test_each_step_counts_not_the_whole_way(bench: LawBench) -> None:
     bench.core(101).history = history((3, THREE), (5, voters(101, 102)), (9, voters(101)))
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 def test_the_configuration_may_say_what_it_likes(bench: LawBench) -> None:
     bench.core(101).history = history((0, THREE), base=voters(7))
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 def test_the_voters_of_a_snapshot_are_followed_as_well(bench: LawBench) -> None:
     found = VoterHistory(THREE, 40)
     found.append(45, voters(101))
     bench.core(101).history = found
-    assert bench.broken(VotersChangeOneByOne())
+    assert bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 def test_who_is_down_is_not_looked_at(bench: LawBench) -> None:
     bench.core(102).history = history((3, THREE), (9, voters(101)))
     bench.controllers[102].alive = False
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 # ------------------------------------------------------------------------ what a leader makes
@@ -96,7 +96,7 @@ def test_a_leader_may_change_voters_once_its_epoch_and_those_before_are_committe
     bench: LawBench,
 ) -> None:
     leading(bench)
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_leader_that_changes_them_sooner_breaks_it(
     bench: LawBench, start: int, high_watermark: int
 ) -> None:
     leading(bench, start=start, high_watermark=high_watermark)
-    (report,) = bench.broken(VotersChangeOneByOne())
+    (report,) = bench.broken(VotersChangeOneByOne(bench.scene))
     assert report.startswith("c101 #1 in epoch 5 made ")
     assert report.endswith(f"committed to {high_watermark} only")
 
@@ -123,11 +123,11 @@ def test_the_voters_before_must_have_had_it_whatever_the_leader_believes(
     leading(bench)
     for node_id in behind:
         bench.core(node_id).durable_end_offset = 7
-    assert bool(bench.broken(VotersChangeOneByOne())) is breaks
+    assert bool(bench.broken(VotersChangeOneByOne(bench.scene))) is breaks
 
 
 def test_it_is_judged_when_it_is_new_and_once(bench: LawBench) -> None:
-    law, other = VotersChangeOneByOne(), VotersChangeOneByOne()
+    law, other = VotersChangeOneByOne(bench.scene), VotersChangeOneByOne(bench.scene)
     leading(bench)
     assert not bench.broken(law)
     for node_id in (102, 103):  # both lose their disks later
@@ -138,7 +138,7 @@ def test_it_is_judged_when_it_is_new_and_once(bench: LawBench) -> None:
 
 
 def test_the_next_set_is_judged_anew(bench: LawBench) -> None:
-    law, core = VotersChangeOneByOne(), leading(bench)
+    law, core = VotersChangeOneByOne(bench.scene), leading(bench)
     assert not bench.broken(law)
     core.history.append(22, voters(101))
     assert bench.broken(law)  # those of 20 are not committed
@@ -146,19 +146,19 @@ def test_the_next_set_is_judged_anew(bench: LawBench) -> None:
 
 def test_what_an_earlier_leader_made_is_not_this_ones(bench: LawBench) -> None:
     leading(bench, start=21, high_watermark=21)
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 def test_a_follower_makes_nothing(bench: LawBench) -> None:
     core = leading(bench, high_watermark=0)
     core.role, core.epoch_start_offset = Role.FOLLOWER, None
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 def test_the_first_record_says_what_the_configuration_said(bench: LawBench) -> None:
     core = leading(bench, start=0, high_watermark=0)
     core.history = history((1, THREE), base=VoterSet.of_ids(101, 102, 103))
-    assert not bench.broken(VotersChangeOneByOne())
+    assert not bench.broken(VotersChangeOneByOne(bench.scene))
 
 
 # ------------------------------------------------------------------------ reads
