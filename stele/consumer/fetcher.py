@@ -217,8 +217,8 @@ class Fetcher:
             self._news.set()
 
     def _out_of_range(self, position: PartitionPosition, answer: Answer) -> None:
-        """Remember an OFFSET_OUT_OF_RANGE until everything fetched before, which is still good, was
-        polled."""
+        """Handle OFFSET_OUT_OF_RANGE by ``auto_offset_reset``, but not before all records that were
+        fetched earlier, which are still good, were polled. Until then fetch again later."""
         if position.has_buffer:
             position.retry.at = self._clock.monotonic() + self._config.fetch_max_wait_ms / 1000
             return
