@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import signal
 from collections.abc import Callable, Iterator
@@ -31,6 +32,12 @@ settings.load_profile("untimed")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesInGroups:
     return FilesInGroups(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no full collection has to look through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

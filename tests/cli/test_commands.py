@@ -106,7 +106,7 @@ def test_without_a_cluster_a_command_ends_in_time_and_says_so_once(
     arguments = [plan if each == "PLAN" else each for each in ARGUMENTS[name]]
     began = time.monotonic()
     servers = f"{dead_server},{dead_server}"
-    code = main.run([*name.split(), *arguments, "-b", servers, "--timeout", "0.6"])
+    code = main.run([*name.split(), *arguments, "-b", servers, "--timeout", "0.3"])
     assert code == main.EXIT_FAILED
     assert time.monotonic() - began < 5
     output = capsys.readouterr()
