@@ -255,6 +255,7 @@ class Broker:
         self._rooms.on_change = self._lifecycle.room_changed
         self._metrics.read_replicas(lambda: self._replicas.counters)
         self._metrics.read_directories(self._directories, self._rooms)
+        self._metrics.read_cleaner(self._replicas.cleaner, self._directories)
         self._publisher.subscribe(self._replicas)
         self._context = BrokerContext(
             config=config,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.membership.room import Rooms
+from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from storage.directory import LogDirectory
@@ -127,4 +128,28 @@ class BrokerMetrics:
             "1 for a log directory that refused a write for want of space, until there is room.",
             "directory",
             by_path(lambda each: float(each.path in rooms.full)),
+        )
+
+    def read_cleaner(self, cleaner: Cleaner, directories: Sequence[LogDirectory]) -> None:
+        """Declare what compaction tells; the list is complete by the scrapes."""
+        self._registry.gauge(
+            "stele_cleaner_recopy_percent",
+            "Bytes that the last compaction wrote, of those that it read (cleaner-recopy-percent).",
+            lambda: cleaner.recopy_percent,
+        )
+        self._registry.gauge(
+            "stele_max_dirty_percent",
+            "The greatest dirty part of a compacted log (max-dirty-percent).",
+            lambda: cleaner.max_dirty_percent,
+        )
+        self._registry.total(
+            "stele_cleaner_rounds",
+            "Compactions of a log since the start.",
+            lambda: float(cleaner.rounds),
+        )
+        self._registry.gauges(
+            "stele_uncleanable_partitions_count",
+            "Logs whose compaction failed and is not tried again (uncleanable-partitions-count).",
+            "directory",
+            lambda: {each.path: float(cleaner.uncleanable_in(each)) for each in directories},
         )

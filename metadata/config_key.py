@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from dataclasses import dataclass
 
 from stele.errors import ApiError, ErrorCode
@@ -79,7 +80,8 @@ class ConfigKey:
                 self._check_pattern(",".join(items), text)
                 return items
             case Type.DOUBLE:
-                return self._ranged(_number(text, float), text)
+                greatest = sys.float_info.max
+                return self._ranged(_number(text, float), text, -greatest, greatest)
             case Type.INT:
                 return self._ranged(_number(text, int), text, -INT_MAX - 1, INT_MAX)
             case Type.LONG:
@@ -100,9 +102,7 @@ class ConfigKey:
             if item == value:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"{self.name}={text}: {reason}")
 
-    def _ranged(
-        self, value: float | None, text: str, least: float = -LONG_MAX, most: float = LONG_MAX
-    ) -> int | float:
+    def _ranged(self, value: float | None, text: str, least: float, most: float) -> int | float:
         low = least if self.minimum is None else self.minimum
         high = most if self.maximum is None else self.maximum
         if self.allowed and value is not None:

@@ -7,9 +7,10 @@ the node runs are in ``metadata.config_keys``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
-from metadata.setting import Setting, boolean, integer, long, string
+from metadata.setting import Setting, boolean, double, integer, long, string
 
 
 class NodeSettings:
@@ -198,6 +199,44 @@ class NodeSettings:
         "How often segments are checked for those that retention may delete.",
         minimum=1,
     )
+    log_cleaner_enable = boolean(
+        True,
+        "Whether topics with cleanup.policy=compact are compacted on this broker.",
+    )
+    log_cleaner_backoff_ms = long(
+        15000,
+        "How long the cleaner waits when no log needs to be compacted.",
+        minimum=0,
+    )
+    log_cleaner_dedupe_buffer_size = long(
+        134217728,
+        "The most memory for the keys of one compaction, 24 bytes for each. A log with more keys "
+        "takes several rounds. The memory is in use only during a compaction.",
+        minimum=1048576,
+    )
+    log_cleaner_io_buffer_load_factor = double(
+        0.9,
+        "How full log.cleaner.dedupe.buffer.size may become. A fuller one is slower.",
+        minimum=0.1,
+        maximum=1,
+    )
+    log_cleaner_io_buffer_size = integer(
+        524288,
+        "The memory to read and write segments. Accepted, but a compaction uses 1 MiB for each.",
+        minimum=0,
+        is_inert=True,
+    )
+    log_cleaner_io_max_bytes_per_second = double(
+        sys.float_info.max,
+        "The most bytes per second that compaction reads and writes.",
+        minimum=1,
+    )
+    log_cleaner_threads = integer(
+        1,
+        "Accepted, but one process compacts the logs of a broker, one after the other.",
+        minimum=0,
+        is_inert=True,
+    )
     log_flush_scheduler_interval_ms = long(
         1000,
         "How often the logs whose flush.messages is not 1 are checked for records older than "
@@ -211,7 +250,7 @@ class NodeSettings:
     )
 
 
-SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[str]] = {
+SETTINGS: Mapping[str, Setting[int] | Setting[bool] | Setting[float] | Setting[str]] = {
     name: each for name, each in vars(NodeSettings).items() if isinstance(each, Setting)
 }
 """By attribute."""

@@ -12,7 +12,6 @@ from typing import Final
 from metadata.config_key import HOUR_MS, LONG_MAX, MINUTE_MS, ConfigKey, Value
 from metadata.setting import Setting, boolean, double, integer, long, string, strings
 
-_COMPACTED = "Accepted for topics that compaction would clean, but compaction is not built."
 _TIERED = "Accepted, as in Kafka, while remote.storage.enable is false. It has no effect then."
 _THROTTLED = (
     r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?",
@@ -32,10 +31,10 @@ class TopicConfig:
 
     cleanup_policy = strings(
         "delete",
-        "What happens to old segments. Only deletion is built.",
-        allowed=("delete",),
+        "What happens to old segments. delete: retention deletes them. compact: the last record of "
+        "every key is kept, and every record needs a key. Both may be set.",
+        allowed=("delete", "compact"),
         synonym="log.cleanup.policy",
-        not_built=(("compact", "log compaction is not built; it must be delete"),),
     )
     compression_gzip_level = integer(
         -1,
@@ -76,10 +75,10 @@ class TopicConfig:
     )
     delete_retention_ms = long(
         24 * HOUR_MS,
-        f"How long a tombstone is kept. {_COMPACTED}",
+        "How long a compacted topic keeps a tombstone (a record without a value) after the first "
+        "compaction that found it.",
         minimum=0,
         synonym="log.cleaner.delete.retention.ms",
-        is_inert=True,
     )
     file_delete_delay_ms = long(
         60000,
@@ -139,10 +138,10 @@ class TopicConfig:
     )
     max_compaction_lag_ms = long(
         LONG_MAX,
-        f"How long a record may wait to be compacted. {_COMPACTED}",
+        "How long a record may wait before its log is compacted, whatever its dirty ratio. Also "
+        "the longest time of a compacted topic's segment, since the active one is not compacted.",
         minimum=1,
         synonym="log.cleaner.max.compaction.lag.ms",
-        is_inert=True,
     )
     max_message_bytes = integer(
         1048588,
@@ -183,18 +182,17 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio = double(
         0.5,
-        f"How much of a log must be dirty before it is compacted. {_COMPACTED}",
+        "A log is compacted when more than this part of its bytes was written since the last "
+        "compaction. The active segment does not count.",
         minimum=0,
         maximum=1,
         synonym="log.cleaner.min.cleanable.ratio",
-        is_inert=True,
     )
     min_compaction_lag_ms = long(
         0,
-        f"How long a record is at least not compacted. {_COMPACTED}",
+        "How old the records of a segment must be before it is compacted.",
         minimum=0,
         synonym="log.cleaner.min.compaction.lag.ms",
-        is_inert=True,
     )
     min_insync_replicas = integer(
         1,

@@ -20,5 +20,10 @@ def log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
         flush_ms=topic.flush_ms,
         log_append_time=topic.message_timestamp_type == "LogAppendTime",
         delete_old="delete" in topic.cleanup_policy,
+        compact="compact" in topic.cleanup_policy,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        delete_retention_ms=topic.delete_retention_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
     )

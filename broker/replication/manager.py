@@ -13,6 +13,7 @@ from functools import partial
 
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
+from broker.replication.cleaner import Cleaner
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
 from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
@@ -132,6 +133,7 @@ class ReplicaManager:
         self._housekeeping = Housekeeping(
             self._replicas, config, self._directories, self._applier, self._rooms
         )
+        self.cleaner = Cleaner(self._replicas, world.disk, config)
 
     def _make_fetch(self, answer_share: Callable[[], int]) -> FetchRequests:
         return FetchRequests(
@@ -176,7 +178,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begin housekeeping: retention, checkpoints, ISR checks, deadlines."""
+        """Begin housekeeping (retention, checkpoints, ISR checks, deadlines) and compaction."""
         for directory in self._directories:
             directory.on_offline = self._directory_offline
             directory.on_log_failed = self._log_failed
@@ -185,6 +187,7 @@ class ReplicaManager:
             if directory.offline is not None:  # since it was opened
                 self._directory_offline(directory)
         self._housekeeping.start()
+        self.cleaner.start()
 
     async def stop(self) -> None:
         """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
@@ -193,7 +196,12 @@ class ReplicaManager:
         for directory in reversed(self._directories):
             end.push(partial(self._close, directory))
         end.push(self._answer_all)
-        for step in (self._fetchers.stop, self._proposer.stop, self._housekeeping.stop):
+        for step in (
+            self._fetchers.stop,
+            self._proposer.stop,
+            self._housekeeping.stop,
+            self.cleaner.stop,
+        ):
             end.push(step)
         await end.run()
 

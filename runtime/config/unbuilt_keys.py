@@ -73,7 +73,6 @@ _WITHOUT_EFFECT = (
     ("alter.log.dirs.replication.quota.", "there are no quotas"),
     ("remote.", "there is no tiered storage"),
     ("log.local.retention.", "there is no tiered storage"),
-    ("log.cleaner.", "there is no compaction"),
     ("num.", "there are no pools of threads"),
     ("background.threads", "there are no pools of threads"),
     ("max.connection", "connections are not limited"),

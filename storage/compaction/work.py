@@ -2,10 +2,10 @@
 
 First the keys from the first dirty offset on are put into a map with their latest offsets, until
 the map is full or the cleanable segments end. Then every segment that begins below the end of the
-map is written anew without the records that the map has a later one for. Small segments are merged.
-The caller is told of each compacted segment, and puts it in place of its originals
-(``storage.swaps``) in rising order. So an older value of a key is gone before the tombstone that
-deleted it.
+map is written again without the records that the map has a later one for. What is left of several
+segments goes into one. The caller is told of each compacted segment, and puts it in place of its
+originals (``storage.swaps``) in rising order. So an older value of a key is gone before the
+tombstone that deleted it.
 
 Nothing here changes the log. It runs in a helper process, on files that nobody writes to any more.
 """
@@ -25,12 +25,13 @@ from storage.compaction.request import (
     Finished,
     encode_answer,
 )
-from storage.compaction.rewriting import Rules, rewritten
+from storage.compaction.rewriting import Rules, emptied, rewritten
 from storage.compaction.stored_records import body_of, stored_records
 from storage.long_work import LongWork, Part, Spent
 from storage.segment import Segment
 from storage.segment_names import CLEANED_SUFFIX, segment_paths
 from storage.steps import Step, Sync, Turn, Warm
+from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from world.disk import Disk
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -88,9 +89,8 @@ class _Round:
             request.delete_retention_ms,
             frozenset(request.kept_batches),
         )
-        dirty = [span for span in request.segments if span[0] < map_end]
-        for group in self._groups(dirty):
-            yield from self._rewrite(group, rules)
+        spans = [span for span in request.segments if span[0] < map_end]
+        yield from self._rewrite_all(spans, rules)
         answer = Finished(map_end, self._bytes_read, self._bytes_written)
         yield Part(encode_answer(answer))
 
@@ -128,27 +128,71 @@ class _Round:
 
     # ------------------------------------------------------------------------ the segments
 
-    def _groups(self, spans: list[_Span]) -> Iterator[list[_Span]]:
-        """Adjacent segments that fit into one by size, index size and range of offsets."""
+    def _rewrite_all(self, spans: list[_Span], rules: Rules) -> LongWork:
+        """Write the compacted segments of ``spans``, each of as many as fit."""
+        while spans:
+            output = _Output(self._disk, self._request, spans[0][0])
+            try:
+                count, changed = yield from self._rewrite(spans, rules, output)
+                end = spans[count - 1][1]
+                if changed:
+                    yield Sync((*output.finish(end), self._request.directory))
+                else:
+                    output.remove()
+            except BaseException:
+                output.abandon()
+                raise
+            if changed:
+                yield Part(encode_answer(Compacted(spans[0][0], end)))
+            spans = spans[count:]
+
+    def _rewrite(
+        self, spans: list[_Span], rules: Rules, output: _Output
+    ) -> Generator[Step | Spent | Part, None, tuple[int, bool]]:
+        """Write what stays of as many segments as fit into one. Returns how many these are, and
+        whether the result differs from the only one of them."""
+        changed = False
+        for count, span in enumerate(spans):
+            if count and not self._fits(span, output):
+                break
+            last: Buffer | None = None
+            records = 0
+            for read in self._batches(span):
+                if not isinstance(read, _Batch):
+                    yield read
+                    continue
+                batch, header = read
+                kept = rewritten(batch, header, rules)
+                # The end of the segment stays known by a batch, if need be by one without records.
+                is_end = kept is None and header.next_offset == span[1]
+                last = (emptied(header) if header.record_count else batch) if is_end else None
+                changed = changed or (kept is not batch and last is not batch)
+                if kept is not None:
+                    self._add(output, kept)
+                records += header.record_count
+                if records >= _RECORDS_PER_TURN:
+                    records = 0
+                    yield Turn.OVER
+            following = spans[count + 1 : count + 2]
+            if last is not None and not (following and self._fits(following[0], output)):
+                self._add(output, last)
+        else:
+            count = len(spans)
+        return count, changed or count > 1
+
+    def _add(self, output: _Output, batch: Buffer) -> None:
+        self._bytes_written += len(batch)
+        self._unpaid_bytes += output.add(batch)
+
+    def _fits(self, span: _Span, output: _Output) -> bool:
+        """Whether a segment can follow what is written already by size, index size and range of
+        offsets, even if all of it stays."""
         request = self._request
-        group: list[_Span] = []
-        size = index_size = 0
-        for span in spans:
-            span_index = self._index_bytes(span)
-            fits = (
-                group
-                and size + span[2] <= request.segment_bytes
-                and index_size + span_index <= request.segment_index_bytes
-                and span[1] - 1 - group[0][0] <= _POSITION_MAX
-            )
-            if group and not fits:
-                yield group
-                group, size, index_size = [], 0, 0
-            group.append(span)
-            size += span[2]
-            index_size += span_index
-        if group:
-            yield group
+        return (
+            output.size_bytes + span[2] <= request.segment_bytes
+            and output.index_bytes + self._index_bytes(span) <= request.segment_index_bytes
+            and span[1] - 1 - output.base_offset <= _POSITION_MAX
+        )
 
     def _index_bytes(self, span: _Span) -> int:
         """The size of the larger index of a segment."""
@@ -159,38 +203,6 @@ class _Round:
                 largest = max(largest, file.size)
                 file.close()
         return largest
-
-    def _rewrite(self, group: list[_Span], rules: Rules) -> LongWork:
-        """Write the compacted segment of a group. Nothing is left of it if it would be the same as
-        the one segment of the group."""
-        base, end = group[0][0], group[-1][1]
-        rules = rules._replace(kept_batches=rules.kept_batches | {end - 1})
-        output = _Output(self._disk, self._request, base)
-        try:
-            changed = len(group) > 1
-            records = 0
-            for span in group:
-                for read in self._batches(span):
-                    if not isinstance(read, _Batch):
-                        yield read
-                        continue
-                    kept = rewritten(read.data, read.header, rules)
-                    changed = changed or kept is not read.data
-                    if kept is not None:
-                        self._bytes_written += len(kept)
-                        self._unpaid_bytes += output.add(kept)
-                    records += read.header.record_count
-                    if records >= _RECORDS_PER_TURN:
-                        records = 0
-                        yield Turn.OVER
-            if not changed:
-                output.remove()
-                return
-            yield Sync((*output.finish(end), self._request.directory))
-        except BaseException:
-            output.abandon()
-            raise
-        yield Part(encode_answer(Compacted(base, end)))
 
     # ------------------------------------------------------------------------ reading
 
@@ -247,7 +259,7 @@ def _put_all(offsets: OffsetMap, batch: Buffer, header: BatchHeader) -> bool:
 
 
 class _Output:
-    """The compacted segment of a group."""
+    """A compacted segment."""
 
     def __init__(self, disk: Disk, request: CompactionRequest, base_offset: int) -> None:
         self._disk = disk
@@ -265,10 +277,23 @@ class _Output:
         self._pending: list[Buffer] = []
         self._pending_bytes = 0
 
+    @property
+    def base_offset(self) -> int:
+        return self._segment.base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segment.size + self._pending_bytes
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of the time index, whose entries are the larger ones."""
+        return self._segment.index_entries * TIME_ENTRY_SIZE
+
     def add(self, batch: Buffer) -> int:
         """Returns how many bytes were written now."""
         segment = self._segment
-        position = segment.size + self._pending_bytes
+        position = self.size_bytes
         if position + len(batch) > _POSITION_MAX:
             raise UncleanableError(f"{segment.path} would become too large")
         header = read_header(batch)

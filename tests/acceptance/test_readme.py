@@ -113,7 +113,6 @@ def refused_security() -> None:
 PROOFS: dict[str, Callable[[], None]] = {
     "consumer groups": lambda: unadvertised(*CONSUMER_GROUPS),
     "transactions": lambda: unadvertised(*TRANSACTIONS),
-    "log compaction": lambda: refused_for_topics("cleanup.policy", "compact"),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,

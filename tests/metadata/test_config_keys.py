@@ -118,8 +118,8 @@ def test_a_key_that_nothing_goes_by_says_so(key: ConfigKey) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("cleanup.policy", "compact", "log compaction is not built"),
-        ("cleanup.policy", "delete,compact", "log compaction is not built"),
+        ("cleanup.policy", "compress", "one of delete, compact"),
+        ("cleanup.policy", "delete,compress", "one of delete, compact"),
         ("remote.storage.enable", "True", "tiered storage is not built"),
         ("compression.type", "zstd", "compresses nothing anew"),
         ("compression.type", "brotli", "one of producer"),
@@ -159,7 +159,14 @@ def test_rates_of_throttled_replicas_are_a_broker_s_and_dynamic(role: str) -> No
 def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_by() -> None:
     names = {name.replace(".", "_") for name, key in TOPIC_KEYS.items() if not key.is_inert}
     assert set(vars(effective_topic_config(EMPTY, "t", static={}))) == names
-    kinds = {Type.INT: int, Type.LONG: int, Type.BOOLEAN: bool, Type.STRING: str, Type.LIST: tuple}
+    kinds = {
+        Type.INT: int,
+        Type.LONG: int,
+        Type.BOOLEAN: bool,
+        Type.DOUBLE: float,
+        Type.STRING: str,
+        Type.LIST: tuple,
+    }
     config = effective_topic_config(EMPTY, "t", static={})
     for name, key in TOPIC_KEYS.items():
         if key.is_inert:

@@ -44,16 +44,28 @@ def write(
     epoch: int = 0,
 ) -> int:
     """Append one batch; return its base offset."""
+    batch = keyed_batch(
+        pairs, timestamp_ms=timestamp_ms, producer=producer, compression=compression
+    )
+    return append(log, batch, epoch=epoch)
+
+
+def keyed_batch(
+    pairs: Iterable[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp_ms: int = 1_000_000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    compression: Compression = Compression.NONE,
+) -> bytearray:
     builder = BatchBuilder()
     for key, value in pairs:
         builder.append(key, value, timestamp_ms=timestamp_ms, headers=(("h", b"1"),))
-    batch = builder.build(
+    return builder.build(
         compression,
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],
     )
-    return append(log, batch, epoch=epoch)
 
 
 def roll(log: PartitionLog) -> None:
