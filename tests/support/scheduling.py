@@ -11,13 +11,15 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _STARTS_PROCESSES = re.compile(r"\bpytest\.mark\.(processes|containers)\b")
+_IS_APART = re.compile(r"\bpytest\.mark\.apart\b")
 
 
 class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
-    """A file is a unit, but all files with tests that start processes are one unit together.
+    """A file is a unit, with two exceptions.
 
-    They share a cluster. Otherwise each worker would start its own, and two clusters at a time
-    would compete for cores and memory.
+    All files with tests that start processes are one unit together. They share a cluster. Otherwise
+    each worker would start its own, and two clusters at a time would compete for cores and memory.
+    In a file marked ``apart``, each test is a unit, so that several workers can share a long file.
     """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
@@ -28,9 +30,12 @@ class FilesInGroups(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "processes" if _starts_processes(self.config.rootpath / file) else file
+        path = self.config.rootpath / file
+        if _has(_STARTS_PROCESSES, path):
+            return "processes"
+        return nodeid if _has(_IS_APART, path) else file
 
 
 @functools.cache
-def _starts_processes(file: Path) -> bool:
-    return _STARTS_PROCESSES.search(file.read_text()) is not None
+def _has(mark: re.Pattern[str], file: Path) -> bool:
+    return mark.search(file.read_text()) is not None

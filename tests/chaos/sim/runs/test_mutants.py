@@ -21,6 +21,8 @@ from chaos.sim.runs.mutants.mutant import Edit, Mutant
 from chaos.sim.runs.mutants.syntax import substituted
 from chaos.sim.runs.swarm import Outcome, Plan, run, silent
 
+pytestmark = pytest.mark.apart
+
 RECORDED = recorded()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 LONGEST_S = 10.0  # those whose run took longer are left to scripts/sim --mutants

@@ -7,6 +7,8 @@ import pytest
 
 from chaos.sim.runs.swarm import Plan, run, silent
 
+pytestmark = pytest.mark.apart
+
 SEEDS = [
     # A power loss that left the later of two batches kept a voter from starting.
     Plan(1017, seconds=60),
