@@ -1,0 +1,562 @@
+"""A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+The members of a generation have joined it together, while the group was preparing a rebalance.
+One of them, the leader, then assigns partitions to all, and the group is stable until somebody
+comes or goes. Kafka's rules, with KIP-134 (the first rebalance waits), KIP-345 and KIP-814 (static
+members) and KIP-394 (a member is given its id before it joins).
+
+Records keep what is stable: the members of a generation with their assignments, and the generation
+in which a group became empty. So three things that happen to a group are records, which ``replay``
+carries out: the leader's assignment, a static member that takes the place of its former process
+without a rebalance, and the last member's leaving. All else is lost with the coordinator: members
+then find their generation unknown, or an older one in force, and join anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
+from broker.coordinator.group.member import Member
+from broker.coordinator.group.membership import Membership
+from broker.coordinator.group.records import RecordedGroup, RecordedMember, group_record
+from broker.coordinator.group.subscription import subscribed_topics
+from broker.coordinator.group.types import (
+    CONSUMER_PROTOCOL,
+    UNKNOWN_MEMBER,
+    DescribeAnswer,
+    GroupState,
+    GroupType,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinedMember,
+    LeaveAnswer,
+    LeaveRequest,
+    LeavingMember,
+    ListedGroup,
+    MemberProtocol,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.coordinator.group.voting import elect_protocol
+from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
+from stele.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class ClassicGroup:
+    """One group. Its events add to a step, and return nothing.
+
+    An event that needs a record changes nothing but by the replay of that record.
+    """
+
+    def __init__(self, group_id: str, config: GroupConfig, deadlines: Deadlines) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.members = Membership()
+        # Only grows, but for what a new coordinator does not know of: a generation whose
+        # assignment was not recorded.
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        # A member, if there are any.
+        self.leader: str | None = None
+        self.state_time_ms = -1
+        # None: not known, or the group is not one of consumers.
+        self.subscribed_topics: frozenset[str] | None = None
+        # The offset behind the group's last record: what is said of the group rests on it.
+        self.recorded_end = -1
+        self._config = config
+        self._deadlines = deadlines
+        # Dynamic members that were given an id and have not joined with it yet. They do not
+        # count as members, but a rebalance waits for them.
+        self.pending: dict[str, Timer] = {}
+        # The members that have not fetched the assignment of this generation. Empty unless the
+        # group is completing a rebalance or stable.
+        self._unsynced: set[str] = set()
+        self._join_timer = Timer(deadlines, TimerKind.JOIN, group_id)
+        self._sync_timer = Timer(deadlines, TimerKind.SYNC, group_id)
+        # The first rebalance of an empty group: it goes on while members come, for its time.
+        self._is_first_rebalance = False
+        self._member_came = False
+        self._more_time_ms = 0
+
+    # ------------------------------------------------------------------------- questions
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_used(self) -> bool:
+        """Somebody is in the group, or about to be."""
+        return len(self.members) > 0 or len(self.pending) > 0
+
+    @property
+    def max_size(self) -> int:
+        """How many members it may have."""
+        return self._config.group_max_size
+
+    @property
+    def has_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether its offsets are in use. If nobody knows what its consumers subscribe to, all
+        are."""
+        if self.subscribed_topics is None:
+            return self.has_consumers
+        return topic in self.subscribed_topics
+
+    def described(self) -> DescribeAnswer:
+        protocol = self.protocol if self.state is GroupState.STABLE else None
+        return DescribeAnswer(
+            self.group_id,
+            self.state,
+            self.protocol_type or "",
+            protocol or "",
+            tuple(each.described(protocol) for each in self.members),
+        )
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state, GroupType.CLASSIC)
+
+    def waiters(self) -> list[Waiter]:
+        both = ((each.join_waiter, each.sync_waiter) for each in self.members)
+        return [waiter for pair in both for waiter in pair if waiter is not None]
+
+    # ------------------------------------------------------------------------- members
+
+    def add(self, member: Member) -> None:
+        """A new member, which the others have a protocol in common with."""
+        self.forget_pending(member.member_id)
+        self.members.add(member)
+        self._member_came = True
+        if len(self.members) == 1:
+            self.leader = member.member_id
+
+    def forget(self, member: Member) -> None:
+        """Take a member out; whoever waits for its sake has been answered."""
+        member.session.cancel()
+        self.members.remove(member)
+        self._unsynced.discard(member.member_id)
+        if self.leader == member.member_id:
+            self.leader = next((each.member_id for each in self.members), None)
+
+    def forget_pending(self, member_id: str) -> None:
+        timer = self.pending.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def session_timer(self, member_id: str) -> Timer:
+        return Timer(self._deadlines, TimerKind.SESSION, self.group_id, member_id)
+
+    # ------------------------------------------------------------------------- rebalancing
+
+    def rebalance_or_complete(self, reason: str, now: Now, step: Step) -> None:
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self.maybe_complete_join(now, step)
+        else:
+            self._prepare_rebalance(reason, now, step)
+
+    def _prepare_rebalance(self, reason: str, now: Now, step: Step) -> None:
+        """Have all members join the next generation."""
+        logger.info(
+            "group %s rebalances in generation %d: %s", self.group_id, self.generation, reason
+        )
+        for member in self.members:
+            if self.state is GroupState.COMPLETING_REBALANCE:
+                member.assignment = b""
+            if member.sync_waiter is not None:
+                self.say(step, member.sync_waiter, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+                member.sync_waiter = None
+                member.restart_session(now.monotonic_ms)
+        self._unsynced.clear()
+        self._sync_timer.cancel()
+        self._is_first_rebalance = self.state is GroupState.EMPTY
+        self.state = GroupState.PREPARING_REBALANCE
+        if self._is_first_rebalance:
+            delay_ms = self._config.group_initial_rebalance_delay_ms
+            self._member_came = False
+            self._more_time_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
+            self._join_timer.set(now.monotonic_ms + delay_ms)
+        else:
+            self._join_timer.set(now.monotonic_ms + self._rebalance_timeout_ms())
+            self.maybe_complete_join(now, step)
+
+    def _rebalance_timeout_ms(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self.members), default=0)
+
+    def maybe_complete_join(self, now: Now, step: Step) -> None:
+        """Begin the next generation if all members have joined it; the first rebalance of an empty
+        group takes its time, since more members may come (KIP-134)."""
+        if (
+            self.state is GroupState.PREPARING_REBALANCE
+            and not self._is_first_rebalance
+            and not self.pending
+            and all(each.has_joined for each in self.members)
+        ):
+            self._complete_join(now, step)
+
+    def join_time_is_over(self, now: Now, step: Step) -> None:
+        """The time-out of a rebalance, or the end of an empty group's delay."""
+        if self._is_first_rebalance and self._member_came and self._more_time_ms > 0:
+            delay_ms = min(self._config.group_initial_rebalance_delay_ms, self._more_time_ms)
+            self._member_came = False
+            self._more_time_ms -= delay_ms
+            self._join_timer.set(now.monotonic_ms + delay_ms)
+        else:
+            self._complete_join(now, step)
+
+    def _complete_join(self, now: Now, step: Step) -> None:
+        """Go on with those that have joined. Static members stay until their sessions end."""
+        late = [each for each in self.members if not each.has_joined and not each.is_static]
+        if len(late) == len(self.members):
+            self._become_empty(now, step)
+            return
+        for member in late:
+            logger.info("group %s: %s has not joined in time", self.group_id, member.member_id)
+            self.forget(member)
+        joined = [each for each in self.members if each.has_joined]
+        if not joined:
+            self._join_timer.set(now.monotonic_ms + self._rebalance_timeout_ms())
+            return
+        if self.leader not in {each.member_id for each in joined}:
+            self.leader = joined[0].member_id
+        self._begin_generation(now, step)
+
+    def _begin_generation(self, now: Now, step: Step) -> None:
+        self._join_timer.cancel()
+        self._is_first_rebalance = False
+        self.generation += 1
+        self.protocol = elect_protocol(list(self.members))
+        self.subscribed_topics = self._find_subscribed_topics()
+        self.state = GroupState.COMPLETING_REBALANCE
+        self._unsynced = {each.member_id for each in self.members}
+        self._sync_timer.set(now.monotonic_ms + self._rebalance_timeout_ms())
+        logger.info(
+            "group %s begins generation %d with %d members",
+            self.group_id,
+            self.generation,
+            len(self.members),
+        )
+        for member in self.members:
+            if member.join_waiter is not None:
+                self.say(step, member.join_waiter, self.joined(member))
+                member.join_waiter = None
+            member.is_new = False
+            member.restart_session(now.monotonic_ms)
+
+    def _become_empty(self, now: Now, step: Step) -> None:
+        """No member is left. What waits for one of them is told so."""
+        for member in self.members:
+            self._dismiss(member, step)
+        step.records.append(self.record((), None, self.generation + 1, now))
+
+    def _find_subscribed_topics(self) -> frozenset[str] | None:
+        if not self.has_consumers:
+            return None
+        topics: set[str] = set()
+        for member in self.members:
+            metadata = member.metadata(self.protocol)
+            try:
+                topics |= subscribed_topics(metadata or b"")
+            except ValueError as error:
+                logger.warning(
+                    "group %s: the topics of %s: %s", self.group_id, member.member_id, error
+                )
+                return None
+        return frozenset(topics)
+
+    # ------------------------------------------------------------------------- assigning
+
+    def sync(self, request: SyncRequest, waiter: Waiter, now: Now, step: Step) -> None:
+        error = self._sync_error(request)
+        if error is not ErrorCode.NONE:
+            self.say(step, waiter, SyncAnswer(error))
+            return
+        member = self.members[request.member_id]
+        if self.state is GroupState.STABLE:
+            self._has_synced(member)
+            self.say(step, waiter, self._assigned(member.assignment))
+        elif self.leader == member.member_id:
+            self._assign(request.assignments, waiter, now, step)
+        else:
+            replaced = SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+            self.tell(member.sync_waiter, replaced, step)
+            member.sync_waiter = waiter
+            self._has_synced(member)
+
+    def _sync_error(self, request: SyncRequest) -> ErrorCode:
+        error = self.members.check(request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if _differ(request.protocol_type, self.protocol_type) or _differ(
+            request.protocol, self.protocol
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _assign(
+        self, assignments: Mapping[str, bytes], waiter: Waiter, now: Now, step: Step
+    ) -> None:
+        """The leader's assignment: recorded, and told to the members that wait for it."""
+        record = self.record(self.members, self.leader, self.generation, now, assignments)
+        step.records.append(record)
+        for member in self.members:
+            told = waiter if member.member_id == self.leader else member.sync_waiter
+            if told is not None:
+                assignment = assignments.get(member.member_id, b"")
+                step.replies.append(Reply(told, self._assigned(assignment)))
+
+    def _assigned(self, assignment: bytes) -> SyncAnswer:
+        return SyncAnswer(ErrorCode.NONE, self.protocol_type, self.protocol, assignment)
+
+    def _has_synced(self, member: Member) -> None:
+        self._unsynced.discard(member.member_id)
+        if not self._unsynced:
+            self._sync_timer.cancel()
+
+    def sync_time_is_over(self, now: Now, step: Step) -> None:
+        """Who has not fetched its assignment will not work on it."""
+        late = [each for each in self.members if each.member_id in self._unsynced]
+        self._remove(late, "members have not fetched their assignments in time", now, step)
+
+    # ------------------------------------------------------------------------- staying
+
+    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, now: Now, step: Step) -> None:
+        error = self.members.check(request.member_id, request.group_instance_id)
+        if error is ErrorCode.NONE:
+            if request.generation != self.generation:
+                error = ErrorCode.ILLEGAL_GENERATION
+            else:
+                self.members[request.member_id].restart_session(now.monotonic_ms)
+                if self.state is GroupState.PREPARING_REBALANCE:
+                    error = ErrorCode.REBALANCE_IN_PROGRESS
+        self.say(step, waiter, error)
+
+    def session_is_over(self, member_id: str, now: Now, step: Step) -> None:
+        """Nothing has been heard of a member, or of somebody who was to become one."""
+        if member_id in self.pending:
+            self.forget_pending(member_id)
+            self.maybe_complete_join(now, step)
+            return
+        member = self.members[member_id]
+        if member.is_alive:
+            member.session.cancel()
+        else:
+            self._remove([member], f"the session of {member_id} is over", now, step)
+
+    def commit_error(
+        self, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Whether somebody may commit offsets. Whoever is not a member may while nobody is."""
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.members.check(member_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # It owns nothing yet in this generation, and what it owned is gone.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------------------- leaving
+
+    def leave(self, request: LeaveRequest, waiter: Waiter, now: Now, step: Step) -> None:
+        errors = []
+        leaving: dict[str, Member] = {}
+        for each in request.members:
+            error, member = self._find_leaving(each, leaving)
+            errors.append(error)
+            if member is not None:
+                leaving[member.member_id] = member
+        self.say(step, waiter, LeaveAnswer(ErrorCode.NONE, tuple(errors)))
+        if leaving:
+            reasons = ", ".join(
+                f"{each.member_id or each.group_instance_id} ({each.reason})"
+                for each in request.members
+            )
+            self._remove(list(leaving.values()), f"leaving: {reasons}", now, step)
+        if not step.records:  # else nothing may change now, and pending ones go with their time
+            for each in request.members:
+                self.forget_pending(each.member_id)
+            self.maybe_complete_join(now, step)
+
+    def _find_leaving(
+        self, asked: LeavingMember, leaving: Mapping[str, Member]
+    ) -> tuple[ErrorCode, Member | None]:
+        """The member that is to leave; nobody if it is a pending one."""
+        if asked.member_id in self.pending:
+            return ErrorCode.NONE, None
+        if asked.member_id == UNKNOWN_MEMBER:
+            member = self.members.of_instance(asked.group_instance_id)
+            error = ErrorCode.NONE if member is not None else ErrorCode.UNKNOWN_MEMBER_ID
+        else:
+            error = self.members.check(asked.member_id, asked.group_instance_id)
+            member = self.members.get(asked.member_id) if error is ErrorCode.NONE else None
+        if member is not None and member.member_id in leaving:
+            return ErrorCode.UNKNOWN_MEMBER_ID, None
+        return error, member
+
+    def _remove(self, leaving: Sequence[Member], reason: str, now: Now, step: Step) -> None:
+        if len(leaving) == len(self.members) and not self._is_first_rebalance:
+            self._become_empty(now, step)
+            return
+        for member in leaving:
+            self._dismiss(member, step)
+            self.forget(member)
+        self.rebalance_or_complete(reason, now, step)
+
+    def _dismiss(self, member: Member, step: Step) -> None:
+        """Tell whoever waits for a member's sake that it is none any more."""
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        self.tell(member.join_waiter, JoinAnswer(error, UNKNOWN_MEMBER), step)
+        self.tell(member.sync_waiter, SyncAnswer(error), step)
+
+    # ------------------------------------------------------------------------- answers, records
+
+    def joined(self, member: Member) -> JoinAnswer:
+        """What a member is told that is in this generation."""
+        is_leader = self.leader == member.member_id
+        return JoinAnswer(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader or "",
+            self.told_to_leader(self.members) if is_leader else (),
+        )
+
+    def told_to_leader(self, members: Iterable[Member]) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(
+                each.member_id, each.group_instance_id, each.metadata(self.protocol) or b""
+            )
+            for each in members
+        )
+
+    def say(self, step: Step, waiter: Waiter, answer: object) -> None:
+        """Answer when what is known of the group is certain."""
+        step.replies.append(Reply(waiter, answer, self.recorded_end))
+
+    def tell(self, waiter: Waiter | None, answer: object, step: Step) -> None:
+        """Answer whoever has waited, if anybody has."""
+        if waiter is not None:
+            self.say(step, waiter, answer)
+
+    def record(
+        self,
+        members: Iterable[Member],
+        leader: str | None,
+        generation: int,
+        now: Now,
+        assignments: Mapping[str, bytes] | None = None,
+    ) -> KeyValue:
+        """The group as it is to be: stable with these members, or empty. Assignments are those
+        that the members have, unless others are given."""
+        recorded = tuple(
+            RecordedMember(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.rebalance_timeout_ms,
+                each.session_timeout_ms,
+                each.metadata(self.protocol) or b"",
+                each.assignment if assignments is None else assignments.get(each.member_id, b""),
+            )
+            for each in members
+        )
+        value = RecordedGroup(
+            self.protocol_type or "",
+            generation,
+            self.protocol if recorded else None,
+            leader,
+            now.time_ms,
+            recorded,
+        )
+        return group_record(self.group_id, value)
+
+    def replay(self, value: RecordedGroup, end_offset: int, now: Now) -> None:
+        """The group is as a record says. Who waited for that is answered by the record's step."""
+        members = [self._replayed(each, value, now) for each in value.members]
+        kept = {each.member_id for each in members}
+        for member in self.members:
+            if member.member_id not in kept:
+                member.session.cancel()
+        self.members.set(members)
+        self.state = GroupState.STABLE if members else GroupState.EMPTY
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol = value.protocol
+        self.leader = value.leader
+        self.state_time_ms = value.state_time_ms
+        self.subscribed_topics = self._find_subscribed_topics()
+        self.recorded_end = end_offset
+        self._join_timer.cancel()
+        self._is_first_rebalance = False
+        self._unsynced = (self._unsynced & kept) - {value.leader or ""}
+        if not self._unsynced:
+            self._sync_timer.cancel()
+
+    def _replayed(self, recorded: RecordedMember, group: RecordedGroup, now: Now) -> Member:
+        member = self.members.get(recorded.member_id)
+        if member is None:
+            member = Member(
+                recorded.member_id,
+                recorded.group_instance_id,
+                client_id=recorded.client_id,
+                client_host=recorded.client_host,
+                rebalance_timeout_ms=recorded.rebalance_timeout_ms,
+                session_timeout_ms=recorded.session_timeout_ms,
+                protocols=(),
+                session=self.session_timer(recorded.member_id),
+            )
+            member.restart_session(now.monotonic_ms)
+        elif member.sync_waiter is not None or self._assigns(recorded.member_id, group):
+            member.restart_session(now.monotonic_ms)  # which stood still while it waited
+        member.rebalance_timeout_ms = recorded.rebalance_timeout_ms
+        member.session_timeout_ms = recorded.session_timeout_ms
+        if member.metadata(group.protocol) != recorded.subscription:
+            # A record does not hold what the member said for other protocols.
+            member.protocols = (MemberProtocol(group.protocol or "", recorded.subscription),)
+        member.assignment = recorded.assignment
+        member.sync_waiter = None
+        return member
+
+    def _assigns(self, member_id: str, group: RecordedGroup) -> bool:
+        """Whether a record is the assignment of this member."""
+        return member_id == group.leader and member_id in self._unsynced
+
+    def loaded(self, now: Now, step: Step) -> None:
+        """A new coordinator gives the members their whole time. If the limit of members was
+        lowered, they join again, so that some can be kept out."""
+        for member in self.members:
+            member.restart_session(now.monotonic_ms)
+        if len(self.members) > self.max_size:
+            self._prepare_rebalance("it has too many members", now, step)
+
+    def dissolve(self) -> None:
+        """The group is no more."""
+        for timer in (self._join_timer, self._sync_timer, *self.pending.values()):
+            timer.cancel()
+        for member in self.members:
+            member.session.cancel()
+
+
+def _differ(asked: str | None, actual: str | None) -> bool:
+    """Older clients say nothing."""
+    return asked is not None and actual is not None and asked != actual

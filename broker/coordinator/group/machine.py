@@ -1,0 +1,211 @@
+"""The group coordinator of one partition of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
+from broker.coordinator.group.joining import Joining
+from broker.coordinator.group.records import (
+    GroupKey,
+    decode_group,
+    decode_key,
+    group_record,
+)
+from broker.coordinator.group.types import (
+    UNKNOWN_MEMBER,
+    DescribeAnswer,
+    GroupState,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    ListedGroup,
+    ListRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
+from stele.errors import ErrorCode
+
+
+class GroupMachine:
+    """All groups of the partition; a ``broker.coordinator.step.Machine``.
+
+    Groups of the classic protocol are the only ones so far.
+    """
+
+    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
+        """``new_uuid`` makes what tells member ids apart."""
+        self._config = config
+        self._new_uuid = new_uuid
+        self._deadlines = Deadlines()
+        self._groups: dict[str, ClassicGroup] = {}
+        # The offset behind the last tombstone of a group: that a group is not there may rest on it.
+        self._removed_end = -1
+
+    # ------------------------------------------------------------------------- life
+
+    def replay(self, offset: int, record: KeyValue, now: Now) -> None:
+        key = decode_key(record.key)
+        if isinstance(key, GroupKey):
+            self._replay_group(offset, key.group_id, record.value, now)
+
+    def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
+        if value is None:
+            group = self._groups.pop(group_id, None)
+            if group is not None:
+                group.dissolve()
+            self._removed_end = offset + 1
+        else:
+            recorded = decode_group(value)
+            self._group(group_id).replay(recorded, offset + 1, now)
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = self._make_group(group_id)
+        return group
+
+    def _make_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self._config, self._deadlines)
+
+    def loaded(self, now: Now) -> Step:
+        step = Step()
+        for group in self._groups.values():
+            group.loaded(now, step)
+        return step
+
+    def committed(self, high_watermark: int) -> None:
+        pass
+
+    def unloaded(self) -> list[Waiter]:
+        groups, self._groups = self._groups, {}
+        return [waiter for each in groups.values() for waiter in each.waiters()]
+
+    # ------------------------------------------------------------------------- time
+
+    @property
+    def deadline_ms(self) -> float | None:
+        timer = self._deadlines.first()
+        return None if timer is None else timer.at_ms
+
+    def tick(self, now: Now) -> Step:
+        step = Step()
+        timer = self._deadlines.first()
+        if timer is not None and timer.at_ms is not None and timer.at_ms <= now.monotonic_ms:
+            self._pass(timer, now, step)
+        return step
+
+    def _pass(self, timer: Timer, now: Now, step: Step) -> None:
+        """Do what a deadline asks for: it is moved or cancelled, here or by the step's records."""
+        group = self._groups[timer.group_id]
+        match timer.kind:
+            case TimerKind.SESSION:
+                group.session_is_over(timer.member_id, now, step)
+            case TimerKind.JOIN:
+                group.join_time_is_over(now, step)
+            case TimerKind.SYNC:
+                group.sync_time_is_over(now, step)
+
+    # ------------------------------------------------------------------------- members
+
+    def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.get(request.group_id)
+        error = self._join_error(request)
+        if error is not ErrorCode.NONE:
+            return _say(waiter, JoinAnswer(error, request.member_id))
+        if group is None and request.member_id != UNKNOWN_MEMBER:
+            return self._not_found(
+                waiter, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            )
+        step = Step()
+        group = group or self._make_group(request.group_id)
+        Joining(group, request, waiter, now, step, self._new_member_id).decide()
+        if group.is_used:
+            self._groups[group.group_id] = group
+        return step
+
+    def _join_error(self, request: JoinRequest) -> ErrorCode:
+        config = self._config
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not least <= request.session_timeout_ms <= most:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{self._new_uuid()}"
+
+    def sync(self, request: SyncRequest, waiter: Waiter, now: Now) -> Step:
+        if not request.group_id:
+            return _say(waiter, SyncAnswer(ErrorCode.INVALID_GROUP_ID))
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return self._not_found(waiter, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        step = Step()
+        group.sync(request, waiter, now, step)
+        return step
+
+    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, now: Now) -> Step:
+        if not request.group_id:
+            return _say(waiter, ErrorCode.INVALID_GROUP_ID)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return self._not_found(waiter, ErrorCode.UNKNOWN_MEMBER_ID)
+        step = Step()
+        group.heartbeat(request, waiter, now, step)
+        return step
+
+    def leave(self, request: LeaveRequest, waiter: Waiter, now: Now) -> Step:
+        if not request.group_id:
+            return _say(waiter, LeaveAnswer(ErrorCode.INVALID_GROUP_ID))
+        group = self._groups.get(request.group_id)
+        if group is None:
+            errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.members)
+            return self._not_found(waiter, LeaveAnswer(ErrorCode.NONE, errors))
+        step = Step()
+        group.leave(request, waiter, now, step)
+        return step
+
+    # ------------------------------------------------------------------------- administration
+
+    def describe(self, group_id: str, waiter: Waiter, now: Now) -> Step:
+        """Answers a DescribeAnswer."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return self._not_found(waiter, DescribeAnswer(group_id, GroupState.DEAD))
+        return _say(waiter, group.described(), group.recorded_end)
+
+    def list(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
+        """Answers a tuple of ListedGroup. It is told at once, as a view of the moment."""
+        states = {each.strip().lower() for each in request.states}
+        types = {each.strip().lower() for each in request.types}
+
+        def passes(group: ListedGroup) -> bool:
+            return (not states or group.state.value.lower() in states) and (
+                not types or group.group_type.value in types
+            )
+
+        listed = (each.listed() for each in self._groups.values())
+        return _say(waiter, tuple(each for each in listed if passes(each)))
+
+    def delete(self, group_id: str, waiter: Waiter, now: Now) -> Step:
+        """Answers an ErrorCode."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return self._not_found(waiter, ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.is_empty:
+            return _say(waiter, ErrorCode.NON_EMPTY_GROUP, group.recorded_end)
+        return Step([group_record(group_id, None)], [Reply(waiter, ErrorCode.NONE)])
+
+    def _not_found(self, waiter: Waiter, answer: object) -> Step:
+        return _say(waiter, answer, self._removed_end)
+
+
+def _say(waiter: Waiter, answer: object, after: int = -1) -> Step:
+    return Step(replies=[Reply(waiter, answer, after)])

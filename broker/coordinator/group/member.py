@@ -1,0 +1,97 @@
+"""A member of a group of the classic protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from broker.coordinator.group.deadlines import Timer
+from broker.coordinator.group.types import DescribedMember, MemberProtocol
+from broker.coordinator.step import Waiter
+
+
+class Member:
+    """Who it is and what it has asked for. It waits for at most one answer at a time."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_waiter",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_waiter",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        *,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: tuple[MemberProtocol, ...],
+        session: Timer,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        # Runs out unless the member is heard of. Not set while a member waits that is not new.
+        self.session = session
+        # It has never been told of a generation that it is in, and may not know its id yet. So it
+        # cannot send heartbeats, and its waiting is no sign of life.
+        self.is_new = False
+        self.join_waiter: Waiter | None = None
+        self.sync_waiter: Waiter | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """It keeps its place when it comes back under its instance id (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def has_joined(self) -> bool:
+        """It waits for the next generation."""
+        return self.join_waiter is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whoever waits for an answer cannot send heartbeats, and need not."""
+        waits = self.join_waiter is not None or self.sync_waiter is not None
+        return waits and not self.is_new
+
+    def restart_session(self, now_ms: float) -> None:
+        self.session.set(now_ms + self.session_timeout_ms)
+
+    def supports(self, protocol: str) -> bool:
+        return any(each.name == protocol for each in self.protocols)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The protocol that it likes best of those that all members support."""
+        return next(each.name for each in self.protocols if each.name in candidates)
+
+    def metadata(self, protocol: str | None) -> bytes | None:
+        """What it says for a protocol; None: it does not support it."""
+        return next((each.metadata for each in self.protocols if each.name == protocol), None)
+
+    def described(self, protocol: str | None) -> DescribedMember:
+        return DescribedMember(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.metadata(protocol) or b"",
+            self.assignment,
+        )

@@ -1,0 +1,32 @@
+"""The topics that a consumer says it subscribes to, in the metadata of its protocols."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+_VERSION_AND_COUNT: Final = struct.Struct(">hi")
+_LENGTH: Final = struct.Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str]:
+    """Raises ValueError: the metadata are not those of a consumer.
+
+    Every version of ConsumerProtocolSubscription begins with the topics.
+    """
+    try:
+        version, count = _VERSION_AND_COUNT.unpack_from(metadata)
+        position = _VERSION_AND_COUNT.size
+        if version < 0 or not 0 <= count <= len(metadata):  # a name takes more than a byte
+            raise ValueError(f"a subscription of version {version} to {count} topics")
+        topics = set()
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            if length < 0 or position + length > len(metadata):
+                raise ValueError("a subscription that ends early")
+            topics.add(metadata[position : position + length].decode())
+            position += length
+    except struct.error:
+        raise ValueError("a subscription that ends early") from None
+    return frozenset(topics)

@@ -1,0 +1,225 @@
+"""A group coordinator's machine with a log, a clock and members to play with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.machine import GroupMachine
+from broker.coordinator.group.types import (
+    DescribeAnswer,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    LeavingMember,
+    MemberProtocol,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
+from stele.errors import ErrorCode
+from tests.support.coordinators import Heard
+
+T = TypeVar("T")
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1t\0\0\0\0"),)
+"""What a consumer says that subscribes to the topic ``t``."""
+START_MS = 1_700_000_000_000
+
+
+def join_request(
+    group_id: str = "g",
+    member_id: str = "",
+    *,
+    instance: str | None = None,
+    protocols: Sequence[MemberProtocol] = RANGE,
+    protocol_type: str = "consumer",
+    session_ms: int = SESSION_MS,
+    rebalance_ms: int = REBALANCE_MS,
+    client_id: str = "client",
+    known_id: bool = True,
+    skips: bool = True,
+) -> JoinRequest:
+    return JoinRequest(
+        group_id,
+        session_ms,
+        rebalance_ms,
+        member_id,
+        instance,
+        protocol_type,
+        tuple(protocols),
+        client_id,
+        "/10.0.0.1",
+        reason="a test",
+        requires_known_member_id=known_id,
+        supports_skipping_assignment=skips,
+    )
+
+
+class GroupBench:
+    """Hosts a machine as a shard does: appends the records of its steps and has it replay them,
+    and gives its answers when they are committed."""
+
+    def __init__(self, **config: int) -> None:
+        self.config = GroupConfig(**config)
+        self.log: list[KeyValue] = []
+        self.high_watermark = 0
+        self.now = Now(0.0, START_MS)
+        self.refusal = ErrorCode.NONE
+        """Why the log takes no records, if it takes none."""
+        self.commits_at_once = True
+        self._numbers = itertools.count(1)
+        self._waiting: list[Reply] = []
+        self.machine = self.fresh()
+
+    def fresh(self) -> GroupMachine:
+        return GroupMachine(self.config, lambda: f"u{next(self._numbers)}")
+
+    # ------------------------------------------------------------------ hosting
+
+    def take(self, step: Step, waiter: Waiter | None = None) -> None:
+        if step.records and self.refusal is not ErrorCode.NONE:
+            if waiter is not None:
+                waiter.refuse(self.refusal)
+            return
+        for record in step.records:
+            self.log.append(record)
+            self.machine.replay(len(self.log) - 1, record, self.now)
+        for reply in step.replies:
+            after = len(self.log) if step.records else reply.after
+            self._waiting.append(reply._replace(after=after))
+        self.answer()
+        if self.commits_at_once:
+            self.commit()
+
+    def commit(self, high_watermark: int | None = None) -> None:
+        self.high_watermark = len(self.log) if high_watermark is None else high_watermark
+        self.machine.committed(self.high_watermark)
+        self.answer()
+
+    def answer(self) -> None:
+        told = [each for each in self._waiting if each.after <= self.high_watermark]
+        self._waiting = [each for each in self._waiting if each.after > self.high_watermark]
+        for each in told:
+            each.waiter.answer(each.answer)
+
+    def pass_time(self, ms: float) -> None:
+        """Time goes by, and what falls due is done when it does."""
+        end_ms = self.now.monotonic_ms + ms
+        while (due_ms := self.machine.deadline_ms) is not None and due_ms <= end_ms:
+            self._set_clock(max(due_ms, self.now.monotonic_ms))
+            step = self.machine.tick(self.now)
+            self.take(step)
+            if step.records and self.refusal is not ErrorCode.NONE:
+                break
+        self._set_clock(end_ms)
+
+    def _set_clock(self, monotonic_ms: float) -> None:
+        self.now = Now(monotonic_ms, START_MS + int(monotonic_ms))
+
+    def reload(self) -> list[Waiter]:
+        """Another coordinator takes over. Returns who was waiting, having been refused."""
+        waiters = [each.waiter for each in self._waiting] + self.machine.unloaded()
+        self._waiting = []
+        for waiter in waiters:
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
+        self.machine = self.rebuilt()
+        self.commit()
+        self.take(self.machine.loaded(self.now))
+        return waiters
+
+    def rebuilt(self) -> GroupMachine:
+        """A machine that knows what the log says."""
+        machine = self.fresh()
+        for offset, record in enumerate(self.log):
+            machine.replay(offset, record, self.now)
+        return machine
+
+    def ask(self, event: Callable[[GroupMachine, Waiter, Now], Step]) -> Heard:
+        heard = Heard()
+        self.take(event(self.machine, heard, self.now), heard)
+        return heard
+
+    # ------------------------------------------------------------------ members
+
+    def join(self, group_id: str = "g", member_id: str = "", **options: Any) -> Heard:
+        request = join_request(group_id, member_id, **options)
+        return self.ask(lambda machine, waiter, now: machine.join(request, waiter, now))
+
+    def joined(self, group_id: str = "g", **options: Any) -> tuple[str, Heard]:
+        """Join in the two steps of a new member; its id, and what waits for the generation."""
+        asked = told(self.join(group_id, **options), JoinAnswer)
+        assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
+        return asked.member_id, self.join(group_id, asked.member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        group_id: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = "consumer",
+        protocol: str | None = "range",
+    ) -> Heard:
+        request = SyncRequest(
+            group_id, generation, member_id, instance, protocol_type, protocol, assignments or {}
+        )
+        return self.ask(lambda machine, waiter, now: machine.sync(request, waiter, now))
+
+    def ask_heartbeat(
+        self, member_id: str, generation: int, *, group_id: str = "g", instance: str | None = None
+    ) -> Heard:
+        request = HeartbeatRequest(group_id, generation, member_id, instance)
+        return self.ask(lambda machine, waiter, now: machine.heartbeat(request, waiter, now))
+
+    def heartbeat(self, member_id: str, generation: int, **options: Any) -> ErrorCode:
+        return told(self.ask_heartbeat(member_id, generation, **options), ErrorCode)
+
+    def leave(self, *members: LeavingMember | str, group_id: str = "g") -> Heard:
+        leaving = tuple(
+            LeavingMember(each, None, "done") if isinstance(each, str) else each for each in members
+        )
+        request = LeaveRequest(group_id, leaving)
+        return self.ask(lambda machine, waiter, now: machine.leave(request, waiter, now))
+
+    def left(self, *members: LeavingMember | str, group_id: str = "g") -> tuple[ErrorCode, ...]:
+        answer = told(self.leave(*members, group_id=group_id), LeaveAnswer)
+        assert answer.error is ErrorCode.NONE
+        return answer.members
+
+    def described(self, group_id: str = "g") -> DescribeAnswer:
+        heard = self.ask(lambda machine, waiter, now: machine.describe(group_id, waiter, now))
+        return told(heard, DescribeAnswer)
+
+    def stable(self, size: int = 1, group_id: str = "g", **options: Any) -> list[str]:
+        """A stable group in generation 1; its members' ids, the leader's first. Each is assigned
+        its own id."""
+        joins = [self.joined(group_id, **options) for _ in range(size)]
+        self.pass_time(min(size, 2) * self.config.group_initial_rebalance_delay_ms)
+        ids = [member_id for member_id, _ in joins]
+        self.settle(ids, told(joins[0][1], JoinAnswer).generation, group_id)
+        return ids
+
+    def settle(self, ids: Sequence[str], generation: int, group_id: str = "g") -> None:
+        """The members fetch their assignments, the leader last, which is the first of them."""
+        assignments = {each: each.encode() for each in ids}
+        syncs = [self.sync(each, generation, group_id=group_id) for each in ids[1:]]
+        syncs.append(self.sync(ids[0], generation, assignments, group_id=group_id))
+        for member_id, heard in zip([*ids[1:], ids[0]], syncs, strict=True):
+            assert told(heard, SyncAnswer).assignment == member_id.encode()
+
+
+def told(heard: Heard, kind: type[T]) -> T:
+    """The one answer that was given."""
+    assert len(heard.told) == 1, heard.told
+    answer = heard.told[0]
+    assert isinstance(answer, kind)
+    return answer
