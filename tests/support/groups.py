@@ -9,16 +9,28 @@ from typing import Any, TypeVar
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
+    DeletedTopic,
     DescribeAnswer,
+    FetchedOffset,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     LeaveRequest,
     LeavingMember,
+    ListRequest,
     MemberProtocol,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    OffsetDeleteAnswer,
+    OffsetDeleteRequest,
+    OffsetFetchAnswer,
+    OffsetFetchRequest,
+    OffsetToCommit,
+    OffsetToDelete,
     SyncAnswer,
     SyncRequest,
+    TopicToFetch,
 )
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
@@ -74,6 +86,8 @@ class GroupBench:
         self.refusal = ErrorCode.NONE
         """Why the log takes no records, if it takes none."""
         self.commits_at_once = True
+        self.batches = 0
+        self.largest_batch_bytes = 0
         self._numbers = itertools.count(1)
         self._waiting: list[Reply] = []
         self.machine = self.fresh()
@@ -88,6 +102,10 @@ class GroupBench:
             if waiter is not None:
                 waiter.refuse(self.refusal)
             return
+        if step.records:
+            self.batches += 1
+            size = sum(len(key) + len(value or b"") for key, value in step.records)
+            self.largest_batch_bytes = max(self.largest_batch_bytes, size)
         for record in step.records:
             self.log.append(record)
             self.machine.replay(len(self.log) - 1, record, self.now)
@@ -198,6 +216,64 @@ class GroupBench:
     def described(self, group_id: str = "g") -> DescribeAnswer:
         heard = self.ask(lambda machine, waiter, now: machine.describe(group_id, waiter, now))
         return told(heard, DescribeAnswer)
+
+    # ------------------------------------------------------------------ offsets
+
+    def ask_commit(
+        self,
+        *offsets: OffsetToCommit,
+        group_id: str = "g",
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        retention_ms: int | None = None,
+        knows_not_found: bool = True,
+    ) -> Heard:
+        request = OffsetCommitRequest(
+            group_id, generation, member_id, instance, offsets, retention_ms, knows_not_found
+        )
+        return self.ask(lambda machine, waiter, now: machine.commit_offsets(request, waiter, now))
+
+    def commit_offset(
+        self, offset: int, *, topic: str = "t", partition: int = 0, **options: Any
+    ) -> ErrorCode:
+        heard = self.ask_commit(OffsetToCommit(topic, partition, offset), **options)
+        (error,) = told(heard, OffsetCommitAnswer).errors
+        return error
+
+    def ask_offsets(
+        self, *topics: TopicToFetch, group_id: str = "g", require_stable: bool = False
+    ) -> Heard:
+        request = OffsetFetchRequest(group_id, topics or None, require_stable)
+        return self.ask(lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now))
+
+    def offsets(self, *topics: TopicToFetch, **options: Any) -> tuple[FetchedOffset, ...]:
+        """All of the group's, unless topics are named."""
+        return told(self.ask_offsets(*topics, **options), OffsetFetchAnswer).offsets
+
+    def offset(self, topic: str = "t", partition: int = 0, **options: Any) -> int:
+        (fetched,) = self.offsets(TopicToFetch(topic, (partition,)), **options)
+        return fetched.offset
+
+    def delete_offsets(self, *offsets: OffsetToDelete, group_id: str = "g") -> OffsetDeleteAnswer:
+        request = OffsetDeleteRequest(group_id, offsets)
+        heard = self.ask(lambda machine, waiter, now: machine.delete_offsets(request, waiter, now))
+        return told(heard, OffsetDeleteAnswer)
+
+    def delete_topics(self, *topics: DeletedTopic) -> None:
+        self.take(self.machine.topics_deleted(topics, self.now))
+        self.pass_time(0)
+
+    def delete(self, group_id: str = "g") -> ErrorCode:
+        heard = self.ask(lambda machine, waiter, now: machine.delete(group_id, waiter, now))
+        return told(heard, ErrorCode)
+
+    def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
+        request = ListRequest(states, types)
+        heard = self.ask(lambda machine, waiter, now: machine.list(request, waiter, now))
+        return [each.group_id for each in told(heard, tuple)]
+
+    # ------------------------------------------------------------------ settled groups
 
     def stable(self, size: int = 1, group_id: str = "g", **options: Any) -> list[str]:
         """A stable group in generation 1; its members' ids, the leader's first. Each is assigned

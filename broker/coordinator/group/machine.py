@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.cleaning import DeletedTopics, Sweep, expired
+from broker.coordinator.group.committing import commit, delete, fetch
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.joining import Joining
+from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     GroupKey,
+    OffsetKey,
     decode_group,
     decode_key,
+    decode_offset,
     group_record,
+    offset_record,
 )
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
+    DeletedTopic,
     DescribeAnswer,
     GroupState,
     HeartbeatRequest,
@@ -25,6 +32,10 @@ from broker.coordinator.group.types import (
     LeaveRequest,
     ListedGroup,
     ListRequest,
+    OffsetCommitRequest,
+    OffsetDeleteAnswer,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
     SyncAnswer,
     SyncRequest,
 )
@@ -46,6 +57,12 @@ class GroupMachine:
         self._groups: dict[str, ClassicGroup] = {}
         # The offset behind the last tombstone of a group: that a group is not there may rest on it.
         self._removed_end = -1
+        self._offsets = OffsetStore()
+        self._expiry = Sweep()
+        self._expiry_timer = Timer(self._deadlines, TimerKind.EXPIRY)
+        self._deleted_topics = DeletedTopics()
+        self._deletion = Sweep()
+        self._deletion_timer = Timer(self._deadlines, TimerKind.DELETED_TOPICS)
 
     # ------------------------------------------------------------------------- life
 
@@ -53,6 +70,11 @@ class GroupMachine:
         key = decode_key(record.key)
         if isinstance(key, GroupKey):
             self._replay_group(offset, key.group_id, record.value, now)
+            return
+        value = None if record.value is None else decode_offset(record.value)
+        self._offsets.replay(offset, key, value)
+        if value is not None:
+            self._group(key.group_id)  # there is one for as long as there are offsets
 
     def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
         if value is None:
@@ -77,10 +99,11 @@ class GroupMachine:
         step = Step()
         for group in self._groups.values():
             group.loaded(now, step)
+        self._await_expiry(now)
         return step
 
     def committed(self, high_watermark: int) -> None:
-        pass
+        self._offsets.committed(high_watermark)
 
     def unloaded(self) -> list[Waiter]:
         groups, self._groups = self._groups, {}
@@ -102,14 +125,47 @@ class GroupMachine:
 
     def _pass(self, timer: Timer, now: Now, step: Step) -> None:
         """Do what a deadline asks for: it is moved or cancelled, here or by the step's records."""
-        group = self._groups[timer.group_id]
         match timer.kind:
             case TimerKind.SESSION:
-                group.session_is_over(timer.member_id, now, step)
+                self._groups[timer.group_id].session_is_over(timer.member_id, now, step)
             case TimerKind.JOIN:
-                group.join_time_is_over(now, step)
+                self._groups[timer.group_id].join_time_is_over(now, step)
             case TimerKind.SYNC:
-                group.sync_time_is_over(now, step)
+                self._groups[timer.group_id].sync_time_is_over(now, step)
+            case TimerKind.EXPIRY:
+                self._expire(now, step)
+            case TimerKind.DELETED_TOPICS:
+                self._delete_of_topics(step)
+
+    def _await_expiry(self, now: Now) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._expiry_timer.set(now.monotonic_ms + interval_ms)
+
+    def _expire(self, now: Now, step: Step) -> None:
+        """Look for groups and offsets that have become too old; over and over until all groups
+        have been looked at."""
+        if self._expiry.is_over and self._groups:
+            self._expiry.begin(self._groups)
+            return  # a step that has records changes nothing else
+        retention_ms = self._config.offsets_retention_minutes * 60_000
+
+        def find(group_id: str) -> Iterator[KeyValue]:
+            group = self._groups.get(group_id)
+            if group is not None:
+                yield from expired(group, self._offsets, now.time_ms, retention_ms)
+
+        self._expiry.go_on(step, find)
+        if self._expiry.is_over:
+            self._await_expiry(now)
+
+    def _delete_of_topics(self, step: Step) -> None:
+        def find(group_id: str) -> Iterator[KeyValue]:
+            return self._deleted_topics.offsets_of(group_id, self._offsets)
+
+        self._deletion.go_on(step, find)
+        if self._deletion.is_over:
+            self._deleted_topics.clear()
+            self._deletion_timer.cancel()
 
     # ------------------------------------------------------------------------- members
 
@@ -172,6 +228,30 @@ class GroupMachine:
         group.leave(request, waiter, now, step)
         return step
 
+    # ------------------------------------------------------------------------- offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.get(request.group_id)
+        metadata_max = self._config.offset_metadata_max_bytes
+        return commit(group, request, waiter, now, metadata_max)
+
+    def fetch_offsets(self, request: OffsetFetchRequest, waiter: Waiter, now: Now) -> Step:
+        return fetch(self._offsets, request, waiter)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter, now: Now) -> Step:
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return self._not_found(waiter, OffsetDeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
+        return delete(group, self._offsets, request, waiter)
+
+    def topics_deleted(self, topics: Iterable[DeletedTopic], now: Now) -> Step:
+        """The offsets of these topics go, a little at a time, as deadlines that are due."""
+        for topic, topic_id in topics:
+            self._deleted_topics.add(topic, topic_id)
+        self._deletion.begin(self._offsets.group_ids)
+        self._deletion_timer.set(now.monotonic_ms)
+        return Step()
+
     # ------------------------------------------------------------------------- administration
 
     def describe(self, group_id: str, waiter: Waiter, now: Now) -> Step:
@@ -201,7 +281,12 @@ class GroupMachine:
             return self._not_found(waiter, ErrorCode.GROUP_ID_NOT_FOUND)
         if not group.is_empty:
             return _say(waiter, ErrorCode.NON_EMPTY_GROUP, group.recorded_end)
-        return Step([group_record(group_id, None)], [Reply(waiter, ErrorCode.NONE)])
+        records = [
+            offset_record(OffsetKey(group_id, partition), None)
+            for partition, _ in self._offsets.all_newest(group_id)
+        ]
+        records.append(group_record(group_id, None))
+        return Step(records, [Reply(waiter, ErrorCode.NONE)])
 
     def _not_found(self, waiter: Waiter, answer: object) -> Step:
         return _say(waiter, answer, self._removed_end)

@@ -1,0 +1,133 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: what is asked of the offsets of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.offsets import OffsetStore
+from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
+from broker.coordinator.group.types import (
+    FetchedOffset,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    OffsetDeleteAnswer,
+    OffsetDeleteRequest,
+    OffsetFetchAnswer,
+    OffsetFetchRequest,
+    OffsetToCommit,
+    TopicToFetch,
+)
+from broker.coordinator.step import Now, Reply, Step, Waiter
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+
+
+def commit(
+    group: ClassicGroup | None,
+    request: OffsetCommitRequest,
+    waiter: Waiter,
+    now: Now,
+    metadata_max: int,
+) -> Step:
+    """Members commit in their generation; others only while a group has no members."""
+    error = _commit_error(group, request)
+    if error is not ErrorCode.NONE:
+        after = -1 if group is None else group.recorded_end
+        errors = (error,) * len(request.offsets)
+        return Step(replies=[Reply(waiter, OffsetCommitAnswer(errors), after)])
+    step = Step()
+    codes = []
+    for each in request.offsets:
+        if len(each.metadata) > metadata_max:
+            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        codes.append(ErrorCode.NONE)
+        key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
+        step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
+    step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes))))
+    return step
+
+
+def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> ErrorCode:
+    if group is not None:
+        return group.commit_error(request.member_id, request.group_instance_id, request.generation)
+    if request.generation < 0:  # the first commit of somebody who assigns partitions by himself
+        return ErrorCode.NONE
+    if request.knows_group_id_not_found:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.ILLEGAL_GENERATION
+
+
+def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> CommittedOffset:
+    return CommittedOffset(
+        each.offset,
+        each.leader_epoch,
+        each.metadata,
+        now.time_ms,
+        -1 if retention_ms is None else now.time_ms + retention_ms,
+        each.topic_id,
+    )
+
+
+def fetch(offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter) -> Step:
+    """What is certain by now; or the newest, when it is."""
+    after = offsets.end(request.group_id) if request.require_stable else -1
+    if request.topics is None:
+        every = offsets.all_newest if request.require_stable else offsets.all_told
+        found = tuple(_fetched(*each) for each in every(request.group_id))
+    else:
+        found = tuple(
+            fetched for topic in request.topics for fetched in _fetch(offsets, request, topic)
+        )
+    return Step(replies=[Reply(waiter, OffsetFetchAnswer(found), after)])
+
+
+def _fetch(
+    offsets: OffsetStore, request: OffsetFetchRequest, asked: TopicToFetch
+) -> Iterator[FetchedOffset]:
+    find = offsets.newest if request.require_stable else offsets.told
+    for number in asked.partitions:
+        partition = TopicPartition(asked.topic, number)
+        committed = find(request.group_id, partition)
+        if committed is None or _is_of_another_topic(committed.topic_id, asked.topic_id):
+            yield FetchedOffset(asked.topic, number, topic_id=asked.topic_id)
+        else:
+            yield _fetched(partition, committed)
+
+
+def _is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
+    return any(committed_id) and any(asked_id) and committed_id != asked_id
+
+
+def _fetched(partition: TopicPartition, committed: CommittedOffset) -> FetchedOffset:
+    return FetchedOffset(
+        *partition,
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.topic_id,
+    )
+
+
+def delete(
+    group: ClassicGroup, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
+) -> Step:
+    """Offsets that no member uses (KIP-496)."""
+    after = max(group.recorded_end, offsets.end(group.group_id))
+    if not group.is_empty and not group.has_consumers:
+        refused = OffsetDeleteAnswer(ErrorCode.NON_EMPTY_GROUP)
+        return Step(replies=[Reply(waiter, refused, after)])
+    step = Step()
+    codes = []
+    for each in request.offsets:
+        if group.is_subscribed_to(each.topic):
+            codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        codes.append(ErrorCode.NONE)
+        partition = TopicPartition(each.topic, each.partition)
+        if offsets.newest(group.group_id, partition) is not None:
+            step.records.append(offset_record(OffsetKey(group.group_id, partition), None))
+    answer = OffsetDeleteAnswer(ErrorCode.NONE, tuple(codes))
+    step.replies.append(Reply(waiter, answer, after))
+    return step

@@ -1,0 +1,161 @@
+"""The offsets that groups have committed: as the log says, and as far as they may be told.
+
+A commit is told when its record is committed, since it could still vanish before. Until then the
+one before it is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.coordinator.group.records import CommittedOffset, OffsetKey
+from stele.ids import TopicPartition
+
+
+class _Change(NamedTuple):
+    """A record that is not committed yet."""
+
+    record_offset: int
+    key: OffsetKey
+    value: CommittedOffset | None
+
+
+class _Untold:
+    """What is told of a partition while there are changes that are not committed."""
+
+    __slots__ = ("changes", "told")
+
+    def __init__(self, told: CommittedOffset | None) -> None:
+        self.told = told
+        self.changes = 0
+
+
+class _GroupOffsets:
+    """The offsets of one group."""
+
+    __slots__ = ("end", "newest", "untold")
+
+    def __init__(self) -> None:
+        # By topic and partition; no topic is empty.
+        self.newest: dict[str, dict[int, CommittedOffset]] = {}
+        # Of the partitions with uncommitted changes, and of no others.
+        self.untold: dict[TopicPartition, _Untold] = {}
+        # The offset behind the last change.
+        self.end = -1
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        of_topic = self.newest.get(partition.topic)
+        return None if of_topic is None else of_topic.get(partition.partition)
+
+    def set(self, partition: TopicPartition, value: CommittedOffset | None) -> None:
+        topic, number = partition
+        if value is not None:
+            self.newest.setdefault(topic, {})[number] = value
+        elif topic in self.newest:
+            self.newest[topic].pop(number, None)
+            if not self.newest[topic]:
+                del self.newest[topic]
+
+    def told(self, partition: TopicPartition) -> CommittedOffset | None:
+        untold = self.untold.get(partition)
+        return self.get(partition) if untold is None else untold.told
+
+    @property
+    def is_blank(self) -> bool:
+        return not self.newest and not self.untold
+
+
+class OffsetStore:
+    """The committed offsets of all groups of a partition of ``__consumer_offsets``."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _GroupOffsets] = {}
+        # Uncommitted changes of all groups, in the order of the log.
+        self._changes: deque[_Change] = deque()
+        self._high_watermark = 0
+        # Each topic id once: a record brings a copy of its own.
+        self._topic_ids: dict[bytes, bytes] = {}
+
+    # ------------------------------------------------------------------------- changes
+
+    def replay(self, record_offset: int, key: OffsetKey, value: CommittedOffset | None) -> None:
+        group = self._groups.get(key.group_id)
+        if group is None:
+            group = self._groups[key.group_id] = _GroupOffsets()
+        if value is not None:
+            topic_id = self._topic_ids.setdefault(value.topic_id, value.topic_id)
+            value = value._replace(topic_id=topic_id)
+        if record_offset >= self._high_watermark:
+            untold = group.untold.get(key.partition)
+            if untold is None:
+                untold = group.untold[key.partition] = _Untold(group.get(key.partition))
+            untold.changes += 1
+            self._changes.append(_Change(record_offset, key, value))
+        group.set(key.partition, value)
+        group.end = record_offset + 1
+        self._forget_if_blank(key.group_id)
+
+    def committed(self, high_watermark: int) -> None:
+        """Tell what stands below the offset."""
+        self._high_watermark = max(self._high_watermark, high_watermark)
+        while self._changes and self._changes[0].record_offset < high_watermark:
+            _, key, value = self._changes.popleft()
+            group = self._groups[key.group_id]
+            untold = group.untold[key.partition]
+            untold.told = value
+            untold.changes -= 1
+            if untold.changes == 0:
+                del group.untold[key.partition]
+                self._forget_if_blank(key.group_id)
+
+    def _forget_if_blank(self, group_id: str) -> None:
+        if self._groups[group_id].is_blank:
+            del self._groups[group_id]
+
+    # ------------------------------------------------------------------------- questions
+
+    def newest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        group = self._groups.get(group_id)
+        return None if group is None else group.get(partition)
+
+    def told(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        """The offset as far as it may be told."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.told(partition)
+
+    def all_newest(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        group = self._groups.get(group_id)
+        if group is not None:
+            for topic in group.newest:
+                yield from self.newest_of_topic(group_id, topic)
+
+    def newest_of_topic(
+        self, group_id: str, topic: str
+    ) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        group = self._groups.get(group_id)
+        if group is not None:
+            for number, value in group.newest.get(topic, {}).items():
+                yield TopicPartition(topic, number), value
+
+    def all_told(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        for partition, value in self.all_newest(group_id):
+            if partition not in group.untold:
+                yield partition, value
+        for partition, untold in group.untold.items():
+            if untold.told is not None:
+                yield partition, untold.told
+
+    def end(self, group_id: str) -> int:
+        """What the newest offsets of a group rest on: the records below this one."""
+        group = self._groups.get(group_id)
+        return -1 if group is None else group.end
+
+    @property
+    def group_ids(self) -> list[str]:
+        """The groups with offsets."""
+        return list(self._groups)

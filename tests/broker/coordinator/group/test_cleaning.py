@@ -1,0 +1,204 @@
+"""Offsets and groups that go: too old, deleted, or of topics that are no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.coordinator.group.types import DeletedTopic, GroupState, JoinAnswer, OffsetToCommit
+from stele.errors import ErrorCode
+from tests.support.groups import GroupBench, told
+
+CHECK_MS = 600_000
+DAY_MS = 86_400_000
+RETENTION_MS = 7 * DAY_MS
+TOPIC_ID = bytes(15) + b"\1"
+OTHER_ID = bytes(15) + b"\2"
+
+
+class TestExpiry:
+    def test_of_a_group_that_assigns_partitions_by_itself(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.commit_offset(5)
+        bench.pass_time(DAY_MS)
+        bench.commit_offset(6, partition=1)
+        bench.pass_time(RETENTION_MS - DAY_MS - 1)
+        assert len(bench.offsets()) == 2
+        bench.pass_time(CHECK_MS)
+        assert [each.partition for each in bench.offsets()] == [1]
+        bench.pass_time(DAY_MS)
+        assert bench.offsets() == ()
+        assert bench.described().state is GroupState.DEAD
+        assert bench.log[-1] == (b"\0\2\0\1g", None)
+
+    def test_counts_from_the_last_member(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        (member_id,) = bench.stable(session_ms=1_800_000)
+        bench.commit_offset(5, topic="t", member_id=member_id, generation=1)
+        for _ in range(8 * 96):
+            bench.pass_time(DAY_MS // 96)
+            assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
+        assert bench.offset() == 5
+        bench.left(member_id)
+        bench.pass_time(RETENTION_MS - 1)
+        assert bench.offset() == 5
+        bench.pass_time(CHECK_MS)
+        assert bench.offsets() == ()
+        assert bench.described().state is GroupState.DEAD
+
+    def test_members_keep_only_what_they_subscribe_to(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=1)
+        bench.reload()
+        (member_id,) = bench.stable(session_ms=1_800_000)
+        for topic in "tu":
+            bench.commit_offset(5, topic=topic, member_id=member_id, generation=1)
+        bench.pass_time(CHECK_MS)
+        assert [each.topic for each in bench.offsets()] == ["t"]
+
+    def test_what_others_use_is_not_known(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=1)
+        bench.reload()
+        member_id, heard = bench.joined(protocol_type="connect", session_ms=1_800_000)
+        bench.pass_time(3_000)
+        assert told(heard, JoinAnswer).generation == 1
+        bench.sync(member_id, 1, protocol_type="connect")
+        assert bench.commit_offset(5, member_id=member_id, generation=1) is ErrorCode.NONE
+        bench.pass_time(CHECK_MS)
+        assert bench.offset() == 5
+
+    def test_a_retention_of_its_own(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.commit_offset(5, retention_ms=1)
+        bench.commit_offset(6, partition=1, retention_ms=30 * DAY_MS)
+        bench.pass_time(CHECK_MS)
+        assert [each.partition for each in bench.offsets()] == [1]
+        bench.pass_time(29 * DAY_MS)
+        assert bench.offset(partition=1) == 6
+
+    def test_a_new_commit_to_an_old_empty_group_is_kept(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        (member_id,) = bench.stable()
+        bench.commit_offset(1, partition=1, member_id=member_id, generation=1)
+        bench.left(member_id)
+        bench.pass_time(RETENTION_MS - 1)
+        bench.commit_offset(5)
+        bench.pass_time(CHECK_MS)
+        assert [each.partition for each in bench.offsets()] == [0]
+
+    def test_an_empty_group_goes_unless_somebody_is_about_to_join(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.left(*bench.stable())
+        bench.pass_time(CHECK_MS - 10_000)
+        bench.join()
+        bench.pass_time(9_000)
+        assert bench.described().state is GroupState.EMPTY
+        bench.pass_time(CHECK_MS)
+        assert bench.described().state is GroupState.DEAD
+        assert bench.listed() == []
+
+    def test_many_go_in_several_batches(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=1)
+        bench.reload()
+        long = "t" * 249
+        for group in range(30):
+            offsets = [OffsetToCommit(long, each, 1) for each in range(40)]
+            bench.ask_commit(*offsets, group_id=f"g{group}")
+        bench.ask_commit(*(OffsetToCommit(long, each, 1) for each in range(2_000)))
+        batches, bench.largest_batch_bytes = bench.batches, 0
+        bench.pass_time(CHECK_MS)
+        assert bench.listed() == []
+        assert bench.batches - batches > 30
+        assert bench.largest_batch_bytes < 200_000
+
+    def test_refused_tombstones_come_again(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=1)
+        bench.reload()
+        bench.commit_offset(5)
+        bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.pass_time(CHECK_MS)
+        assert bench.offset() == 5
+        bench.refusal = ErrorCode.NONE
+        bench.pass_time(0)
+        assert bench.offset() == -1
+
+
+class TestDeletedTopics:
+    @pytest.mark.parametrize(
+        ("committed", "remains"), [(TOPIC_ID, False), (bytes(16), False), (OTHER_ID, True)]
+    )
+    def test_their_offsets_go(self, committed: bytes, remains: bool) -> None:
+        bench = GroupBench()
+        for group_id in "gh":
+            bench.ask_commit(
+                OffsetToCommit("t", 0, 5, topic_id=committed),
+                OffsetToCommit("u", 0, 5, topic_id=TOPIC_ID),
+                group_id=group_id,
+            )
+        bench.delete_topics(DeletedTopic("t", TOPIC_ID))
+        for group_id in "gh":
+            found = [each.topic for each in bench.offsets(group_id=group_id)]
+            assert found == (["t", "u"] if remains else ["u"])
+
+    def test_of_members_too(self) -> None:
+        bench = GroupBench()
+        (member_id,) = bench.stable()
+        bench.commit_offset(5, member_id=member_id, generation=1)
+        bench.delete_topics(DeletedTopic("t", TOPIC_ID))
+        assert bench.offsets() == ()
+        assert bench.machine.deadline_ms is not None  # the session's
+        assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
+
+    def test_refused_tombstones_come_again(self) -> None:
+        bench = GroupBench()
+        bench.commit_offset(5)
+        bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.delete_topics(DeletedTopic("t", TOPIC_ID))
+        assert bench.offset() == 5
+        bench.refusal = ErrorCode.NONE
+        bench.pass_time(0)
+        assert bench.offset() == -1
+        bench.commit_offset(6)
+        bench.pass_time(1_000)
+        assert bench.offset() == 6
+
+
+class TestDeleteGroups:
+    def test_a_group_and_its_offsets(self) -> None:
+        bench = GroupBench()
+        bench.left(*bench.stable())
+        bench.commit_offset(5)
+        assert bench.delete() is ErrorCode.NONE
+        assert bench.offsets() == ()
+        assert bench.described().state is GroupState.DEAD
+        assert bench.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_a_group_with_members(self) -> None:
+        bench = GroupBench()
+        bench.stable()
+        assert bench.delete() is ErrorCode.NON_EMPTY_GROUP
+
+    def test_that_it_is_not_there_is_told_when_it_is_certain(self) -> None:
+        bench = GroupBench()
+        bench.commit_offset(5)
+        bench.commits_at_once = False
+        heard = [
+            bench.ask(lambda machine, waiter, now: machine.delete("g", waiter, now))
+            for _ in range(2)
+        ]
+        assert [each.told for each in heard] == [[], []]
+        assert bench.offset() == 5
+        bench.commit()
+        errors = [[ErrorCode.NONE], [ErrorCode.GROUP_ID_NOT_FOUND]]
+        assert [each.told for each in heard] == errors
+
+    def test_who_was_given_an_id_has_to_ask_again(self) -> None:
+        bench = GroupBench()
+        bench.left(*bench.stable())
+        bench.join()
+        assert bench.delete() is ErrorCode.NONE
+        bench.pass_time(60_000)
+        assert bench.described().state is GroupState.DEAD

@@ -1,0 +1,114 @@
+"""The life of the machine: loading, unloading, lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.coordinator.group.types import GroupState, GroupType, ListedGroup, ListRequest
+from broker.coordinator.step import KeyValue, Machine, Now
+from stele.errors import ErrorCode
+from tests.support.groups import SESSION_MS, GroupBench, told
+
+
+def test_it_is_a_machine() -> None:
+    machine: Machine = GroupBench().machine
+    assert machine.deadline_ms is None
+    assert machine.tick(Now(0.0, 0)).records == []
+
+
+def test_records_of_others_are_refused() -> None:
+    machine = GroupBench().machine
+    with pytest.raises(ValueError, match="version"):
+        machine.replay(0, KeyValue(b"\0\3\0\1g", b""), Now(0.0, 0))
+    with pytest.raises(ValueError, match="ends early"):
+        machine.replay(0, KeyValue(b"\0\2\0\1g", b"\0\3"), Now(0.0, 0))
+    with pytest.raises(ValueError, match="ends early"):
+        machine.replay(0, KeyValue(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\3"), Now(0.0, 0))
+
+
+def test_members_go_on_with_another_coordinator() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable(2)
+    bench.commit_offset(5, member_id=follower, generation=1)
+    bench.pass_time(SESSION_MS - 1)
+    bench.reload()
+    bench.pass_time(SESSION_MS - 1)
+    assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+    assert bench.offset() == 5
+    assert bench.commit_offset(6, member_id=follower, generation=1) is ErrorCode.NONE
+    bench.pass_time(1)
+    assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_an_assignment_that_was_not_recorded_is_lost() -> None:
+    bench = GroupBench()
+    (first,) = bench.stable()
+    second, waiting = bench.joined()
+    again = bench.join(member_id=first)
+    assert [len(each.told) for each in (again, waiting)] == [1, 1]
+    bench.reload()
+    assert bench.heartbeat(first, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.heartbeat(second, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_everybody_who_waits_is_handed_back_once() -> None:
+    bench = GroupBench()
+    joining = [bench.joined("a")[1], bench.joined("b")[1]]
+    leader, _ = bench.joined("c")
+    follower, _ = bench.joined("c")
+    bench.pass_time(6_000)
+    joining += [bench.joined("a")[1]]
+    assert leader != follower
+    waiting = bench.sync(follower, 1, group_id="c")
+    handed = bench.reload()
+    assert waiting in handed
+    assert len(handed) == len({id(each) for each in handed})
+    for each in (*joining, waiting):
+        assert len(each.told) == 1
+    assert bench.machine.unloaded() == []
+
+
+def test_what_rests_on_uncommitted_records_waits_after_a_load() -> None:
+    bench = GroupBench()
+    (member_id,) = bench.stable()
+    log = bench.log
+    successor = GroupBench()
+    successor.commits_at_once = False
+    successor.log = log
+    successor.machine = successor.rebuilt()
+    heard = successor.ask_heartbeat(member_id, 1)
+    assert heard.told == []
+    successor.commit()
+    assert told(heard, ErrorCode) is ErrorCode.NONE
+
+
+def test_a_tombstone_removes_a_group_while_loading() -> None:
+    bench = GroupBench()
+    bench.left(*bench.stable())
+    bench.delete()
+    bench.reload()
+    assert bench.listed() == []
+
+
+def test_lists() -> None:
+    bench = GroupBench()
+    bench.stable(group_id="a")
+    bench.commit_offset(1, group_id="b")
+    bench.joined("c")
+    heard = bench.ask(lambda machine, waiter, now: machine.list(ListRequest(), waiter, now))
+    assert heard.told == [
+        (
+            ListedGroup("a", "consumer", GroupState.STABLE, GroupType.CLASSIC),
+            ListedGroup("b", "", GroupState.EMPTY, GroupType.CLASSIC),
+            ListedGroup("c", "consumer", GroupState.PREPARING_REBALANCE, GroupType.CLASSIC),
+        )
+    ]
+    assert bench.listed(states=("STABLE", " empty")) == ["a", "b"]
+    assert bench.listed(types=("Classic",)) == ["a", "b", "c"]
+    assert bench.listed(types=("consumer",)) == []
+    assert bench.listed(states=("dead",)) == []
+
+
+def test_the_state_of_a_group_that_is_not_there() -> None:
+    described = GroupBench().described("nothing")
+    assert (described.state, described.members) == (GroupState.DEAD, ())
