@@ -9,6 +9,7 @@ from typing import Protocol
 
 from broker.api import KafkaApis
 from broker.api.server import KafkaServer, advertised, bind_error
+from broker.coordinator.groups import GroupCoordinators
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
 from broker.membership.controller_client import ControllerClient
@@ -108,6 +109,7 @@ class Broker:
         )
         # Made by `start`.
         self._replicas: ReplicaManager
+        self._groups: GroupCoordinators
         self._lifecycle: BrokerLifecycle
         self._context: BrokerContext
         self._apis: KafkaApis
@@ -257,6 +259,8 @@ class Broker:
         self._metrics.read_directories(self._directories, self._rooms)
         self._metrics.read_cleaner(self._replicas.cleaner, self._directories)
         self._publisher.subscribe(self._replicas)
+        self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
+        self._publisher.subscribe(self._groups)
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
@@ -273,6 +277,7 @@ class Broker:
                 broker_epoch=lambda: self._lifecycle.broker_epoch,
                 allocate=self._controller.allocate_producer_ids,
             ),
+            groups=self._groups,
             metrics=self._metrics,
             lease_valid=self._lease_valid,
             controller_features=lambda: self._quorum.controller_features,
@@ -384,6 +389,7 @@ class Broker:
             self._controller.close,
             self._lifecycle.stop,
             self._replicas.stop,
+            self._groups.stop,
             self._apis.close,
             self._stop_serving,
         ):

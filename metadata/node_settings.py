@@ -151,6 +151,62 @@ class NodeSettings:
         True,
         "Whether a topic is created when a client asks for its metadata and it does not exist.",
     )
+    # Consumer groups and their offsets.
+    offsets_topic_num_partitions = integer(
+        50,
+        "The number of partitions of __consumer_offsets, for its creation.",
+        minimum=1,
+    )
+    offsets_topic_replication_factor = integer(
+        3,
+        "The replication factor of __consumer_offsets. Until so many brokers are registered it is "
+        "not created, and there are no groups.",
+        minimum=1,
+        maximum=32767,
+    )
+    offsets_topic_segment_bytes = integer(
+        104857600,
+        "The segment size of __consumer_offsets, for its creation.",
+        minimum=1,
+    )
+    offsets_commit_timeout_ms = integer(
+        5000,
+        "How long a commit, or a change of a group, waits for the in-sync replicas.",
+        minimum=1,
+    )
+    offset_metadata_max_bytes = integer(
+        4096,
+        "The longest metadata of a committed offset, in bytes.",
+    )
+    offsets_retention_minutes = integer(
+        10080,
+        "How long the offsets of a group are kept after its last member has left, or after the "
+        "commit if it never had any.",
+        minimum=1,
+    )
+    offsets_retention_check_interval_ms = long(
+        600000,
+        "How often offsets are checked for those that are too old.",
+        minimum=1,
+    )
+    group_initial_rebalance_delay_ms = integer(
+        3000,
+        "How long an empty group waits for more members before its first rebalance ends.",
+        minimum=0,
+    )
+    group_min_session_timeout_ms = integer(
+        6000,
+        "The shortest session timeout that a member may ask for.",
+    )
+    group_max_session_timeout_ms = integer(
+        1800000,
+        "The longest session timeout that a member may ask for.",
+    )
+    group_max_size = integer(
+        2147483647,
+        "The most members of a group.",
+        minimum=1,
+    )
     # Replication.
     replica_lag_time_max_ms = long(
         30000,

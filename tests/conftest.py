@@ -61,7 +61,11 @@ def grpc_poller() -> Iterator[None]:
 def process_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """3 controllers and 3 brokers. A test that kills a node starts it again."""
     directory: Path = tmp_path_factory.mktemp("cluster")
-    settings = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "200"}
+    settings = {
+        "auto.create.topics.enable": "false",
+        "log.cleaner.backoff.ms": "200",
+        "group.initial.rebalance.delay.ms": "100",
+    }
     cluster = ProcessCluster(directory, settings=settings)
     asyncio.run(cluster.start())
     yield cluster

@@ -14,6 +14,7 @@ from broker.service.metadata import (
     page_of_partitions,
     topic_operations,
 )
+from metadata.internal_topics import INTERNAL_TOPICS
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_topic_partitions as messages
 from stele.wire.kafka.messages.describe_topic_partitions import (
@@ -63,6 +64,7 @@ def _topic(
     return DescribeTopicPartitionsResponseTopic(
         name=page.topic.name,
         topic_id=page.topic.topic_id,
+        is_internal=page.topic.name in INTERNAL_TOPICS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=number,

@@ -1,69 +1,96 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transaction.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
 
-Deviations: there are neither groups nor transactions, so every key is refused, with an error that
-ends the matter: COORDINATOR_NOT_AVAILABLE would be asked again for ever. librdkafka gives up a
-transactional producer for no other code than TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the message
-says what is meant. A librdkafka consumer asks for its group also when its partitions are assigned:
-it passes the error on once, and reads.
+The first client that asks has ``__consumer_offsets`` made. Deviations: there are no transactions
+and no share groups. Their keys are refused with an error that ends the matter, because clients ask
+for ever after COORDINATOR_NOT_AVAILABLE. librdkafka gives up a transactional producer for no other
+code than TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the message says what is meant.
 """
 
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
+from broker.service import groups
 from broker.service.context import BrokerContext
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import find_coordinator as messages
 from stele.wire.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
+_SEVERAL_FROM = 4
 
-_REFUSALS = {
-    _GROUP: (
-        ErrorCode.UNSUPPORTED_VERSION,
-        "consumer groups are not supported: assign partitions instead of subscribing to topics",
-    ),
-    _TRANSACTION: (
+_NOT_BUILT = {
+    _TRANSACTION: ApiError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         "transactions are not supported: set no transactional.id",
     ),
-    _SHARE_GROUP: (ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported"),
+    _SHARE_GROUP: ApiError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported"),
 }
 
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
+    version = request_context.version
+    keys = request.coordinator_keys if version >= _SEVERAL_FROM else [request.key]
     # Version 0 knows groups only.
-    key_type = request.key_type if request_context.version >= 1 else _GROUP
-    unknown = ErrorCode.INVALID_REQUEST, f"key type {key_type}"
-    return _refused(request_context, request, *_REFUSALS.get(key_type, unknown))
+    key_type = request.key_type if version >= 1 else _GROUP
+    coordinators = groups.Coordinators(context, request_context.caller)
+    slices = Slices(SLICE_STEPS)
+    found = []
+    for key in keys:
+        found.append(await _coordinator(coordinators, key_type, key))
+        await slices.step()
+    return _response(request_context, found)
+
+
+async def _coordinator(coordinators: groups.Coordinators, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type != _GROUP:
+            unknown = ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}")
+            raise _NOT_BUILT.get(key_type, unknown)
+        registration, endpoint = await coordinators.of(key)
+    except ApiError as error:
+        return _refused(key, error.code, error.message)
+    return Coordinator(
+        key,
+        node_id=registration.broker_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
+
+
+def _refused(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(
+        key, node_id=-1, host="", port=-1, error_code=error, error_message=message or error.name
+    )
+
+
+def _response(request_context: RequestContext, found: list[Coordinator]) -> FindCoordinatorResponse:
+    """Up to version 3 the answer is itself the one coordinator."""
+    if request_context.version >= _SEVERAL_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
 
 
 def refuse(
     request_context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode
 ) -> FindCoordinatorResponse:
-    return _refused(request_context, request, error, error.name)
-
-
-def _refused(
-    request_context: RequestContext, request: FindCoordinatorRequest, error: ErrorCode, message: str
-) -> FindCoordinatorResponse:
-    """The answer with the error in the field that its version has: one for all, or one for each
-    key."""
-    if request_context.version < 4:
-        return FindCoordinatorResponse(
-            error_code=error, error_message=message, node_id=-1, host="", port=-1
-        )
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
-            for key in request.coordinator_keys
-        ]
-    )
+    keys = request.coordinator_keys if request_context.version >= _SEVERAL_FROM else [request.key]
+    return _response(request_context, [_refused(key, error, error.name) for key in keys])
 
 
 SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metadata.brokers import PLAINTEXT, Brokers
 from metadata.image import MetadataImage
+from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
 from stele.errors import ErrorCode
@@ -47,6 +48,7 @@ class TopicView:
         view = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[self._partition(i, state) for i, state in enumerate(topic.partitions)],
         )
         self._built[topic.topic_id] = (topic, view)
@@ -58,6 +60,7 @@ class TopicView:
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
             partitions=topic.partitions,
             topic_authorized_operations=operations,
         )

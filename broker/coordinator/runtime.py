@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from broker.coordinator.shard import Shard, ShardState
+from broker.coordinator.shard import Log, Shard, ShardState
 from broker.coordinator.step import Machine, Now, Step, Waiter
 from broker.replication.deadlines import DeadlineWheel
-from broker.replication.hosted import HostedPartition
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from stele.wire.batch import Record
 from stele.world import Clock
 
 logger = logging.getLogger(__name__)
@@ -32,10 +32,19 @@ _RELOAD_S = 1.0
 """The pause after a log could not be read, or a machine broke, before it is loaded again."""
 
 
+class HostedLog(Log, Protocol):
+    """What the runtime needs of a partition: ``broker.replication.hosted.HostedPartition``."""
+
+    @property
+    def is_led(self) -> bool: ...
+
+    def records(self) -> AsyncIterator[Record]: ...
+
+
 class Host(Protocol):
     """``broker.replication.manager.ReplicaManager``."""
 
-    def host(self, partition: PartitionId) -> HostedPartition | None:
+    def host(self, partition: PartitionId) -> HostedLog | None:
         """The partition, if this broker leads it and can work with its log."""
         ...
 
@@ -56,7 +65,7 @@ class _Hosted(Generic[M]):
 
     __slots__ = ("loading", "log", "shard")
 
-    def __init__(self, log: HostedPartition, shard: Shard[M]) -> None:
+    def __init__(self, log: HostedLog, shard: Shard[M]) -> None:
         self.log = log
         self.shard = shard
         self.loading: asyncio.Task[None] | None = None
@@ -123,7 +132,7 @@ class CoordinatorRuntime(Generic[M]):
 
     # ------------------------------------------------------------------ loading
 
-    def _load(self, number: int, log: HostedPartition) -> None:
+    def _load(self, number: int, log: HostedLog) -> None:
         shard = Shard(
             self._make_machine(),
             log,

@@ -113,8 +113,8 @@ class _Appended:
         self._shard.uncommitted(self._start_offset, self._end_offset, error)
 
 
-class _Nobody:
-    """The waiter of what time asks for."""
+class Nobody:
+    """The waiter of events that no client asks for."""
 
     def answer(self, answer: Any) -> None: ...
 
@@ -176,7 +176,7 @@ class Shard(Generic[M]):
         self.state = ShardState.ACTIVE
         self._log.watch(self.advanced)
         self.advanced()
-        self.submit(lambda machine, now: machine.loaded(now), _Nobody())
+        self.submit(lambda machine, now: machine.loaded(now), Nobody())
 
     def unload(self) -> None:
         """Somebody else leads the partition, or nobody; all who wait are refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from broker.coordinator.groups import GroupCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
@@ -38,6 +39,7 @@ class BrokerContext:
     sessions: FetchSessions
     controller: ControllerClient
     producer_ids: ProducerIds
+    groups: GroupCoordinators
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.service.context import BrokerContext
+from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.topics import Topic
 from runtime.authorization.authorizer import Operation, Resource, topic_resource
 from runtime.authorization.caller import Caller
@@ -50,8 +51,8 @@ class Topics:
         found = self._found.get(topic_id)
         if found is None:
             found = self.image.topic_by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
-            if isinstance(found, Topic) and not self.may(found.name):
-                found = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if isinstance(found, Topic):
+                found = self._allowed(found)
             self._found[topic_id] = found
         return found
 
@@ -77,4 +78,12 @@ class Topics:
     def _find(self, name: str) -> Topic | ErrorCode:
         if not self.may(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return self.image.topic(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = self.image.topic(name)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self._allowed(topic)
+
+    def _allowed(self, topic: Topic) -> Topic | ErrorCode:
+        if not self.may(topic.name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if self._operation is Operation.WRITE and topic.name in INTERNAL_TOPICS:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION  # only coordinators write there
+        return topic

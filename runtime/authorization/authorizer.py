@@ -59,6 +59,7 @@ _OPERATIONS: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -94,6 +95,10 @@ class AllowAll:
 @functools.lru_cache(4096)  # each Produce and Fetch asks for its topics'
 def topic_resource(name: str) -> Resource:
     return Resource(ResourceType.TOPIC, name)
+
+
+def group_resource(group_id: str) -> Resource:
+    return Resource(ResourceType.GROUP, group_id)
 
 
 def config_resource(resource_type: int, name: str) -> Resource:

@@ -61,8 +61,11 @@ PROMISES = (
 )
 
 _WITHOUT_EFFECT = (
-    ("group.", "there are no consumer groups"),
-    ("offsets.", "there are no consumer groups"),
+    ("group.consumer.", "there are no groups of the consumer protocol (KIP-848)"),
+    ("group.coordinator.", "a coordinator has no threads, and appends without a delay"),
+    ("group.share.", "there are no share groups"),
+    ("offsets.load.buffer.size", "a load reads as much as fits"),
+    ("offsets.topic.compression.codec", "there is no compression of __consumer_offsets"),
     ("share.", "there are no share groups"),
     ("transaction.", "there are no transactions"),
     ("transactional.id.", "there are no transactions"),

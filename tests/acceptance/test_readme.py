@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
+from cli.main import app
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
+from stele import Consumer
 from stele.errors import ApiError
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +74,7 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-CONSUMER_GROUPS = (8, 9, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)
+CONSUMER_PROTOCOL = (68, 69)
 TRANSACTIONS = (24, 25, 26, 28, 65, 66)
 QUOTAS = (48, 49)
 SHARE_GROUPS = (76, 77, 78, 79)
@@ -80,6 +82,11 @@ SHARE_GROUPS = (76, 77, 78, 79)
 
 def unadvertised(*keys: int) -> None:
     assert not {int(each.api.key) for each in SERVED} & set(keys)
+
+
+def no_groups_of_our_own() -> None:
+    assert not hasattr(Consumer, "subscribe")
+    assert not any(each.name == "group" for each in app.registered_groups)
 
 
 def refused_for_topics(name: str, value: str) -> None:
@@ -111,7 +118,8 @@ def refused_security() -> None:
 
 
 PROOFS: dict[str, Callable[[], None]] = {
-    "consumer groups": lambda: unadvertised(*CONSUMER_GROUPS),
+    "groups of the consumer protocol (KIP-848)": lambda: unadvertised(*CONSUMER_PROTOCOL),
+    "groups in our own Python client and `stele group`": no_groups_of_our_own,
     "transactions": lambda: unadvertised(*TRANSACTIONS),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),

@@ -1,11 +1,10 @@
-"""Unmodified clients that use groups or transactions, which are not built, get an error at once.
+"""Unmodified clients that use transactions, which are not built, get an error at once.
 
 No client may spin, hang or wait for its own timeout: the answer must be final for each of them.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,22 +13,6 @@ pytestmark = pytest.mark.processes
 
 CreateTopic = Callable[..., str]
 SOON_S = 15.0  # far below any client's own time-out
-
-
-def test_confluent_kafka_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
-    from confluent_kafka import Consumer, KafkaError
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
-    try:
-        consumer.subscribe([create_topic()])
-        message = consumer.poll(SOON_S)
-        assert message is not None, "it was told nothing"
-        error = message.error()
-        assert error is not None
-        assert error.code() == KafkaError.UNSUPPORTED_VERSION
-        assert "consumer groups are not supported" in error.str()
-    finally:
-        consumer.close()
 
 
 def test_confluent_kafka_with_transactions(bootstrap: str) -> None:
@@ -41,18 +24,6 @@ def test_confluent_kafka_with_transactions(bootstrap: str) -> None:
     error = caught.value.args[0]
     assert error.fatal()
     assert "transactions are not supported" in error.str()
-
-
-def test_kafka_python_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
-    from kafka import KafkaConsumer
-    from kafka.errors import UnsupportedVersionError
-
-    consumer = KafkaConsumer(create_topic(), bootstrap_servers=bootstrap, group_id="g")
-    try:
-        with pytest.raises(UnsupportedVersionError):
-            consumer.poll(SOON_S * 1000)
-    finally:
-        consumer.close(timeout_ms=1000)
 
 
 def test_kafka_python_with_transactions(bootstrap: str) -> None:
@@ -67,20 +38,6 @@ def test_kafka_python_with_transactions(bootstrap: str) -> None:
             producer.init_transactions()
     finally:
         producer.close(timeout=1)
-
-
-async def test_aiokafka_with_a_group(bootstrap: str, create_topic: CreateTopic) -> None:
-    from aiokafka import AIOKafkaConsumer
-    from aiokafka.errors import UnsupportedVersionError
-
-    consumer = AIOKafkaConsumer(create_topic(), bootstrap_servers=bootstrap, group_id="g")
-    start = time.monotonic()
-    try:
-        with pytest.raises(UnsupportedVersionError):
-            await consumer.start()
-    finally:
-        await consumer.stop()
-    assert time.monotonic() - start < 2 * SOON_S
 
 
 async def test_aiokafka_with_transactions(bootstrap: str) -> None:

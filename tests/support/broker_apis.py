@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from broker.api import KafkaApis
+from broker.coordinator.groups import GroupCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
@@ -46,6 +47,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from storage.producer_state import ProducerEntry
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_edges import FakeNetwork, fake_rng
+from tests.support.coordinators import QuickLog
 from tests.support.decisions import deciding
 from tests.support.timing import LoopClock
 from world.network import Peer, Service
@@ -69,7 +71,7 @@ SETTINGS = {
 
 
 def topic_id(name: str) -> bytes:
-    return name.encode().rjust(16, b"#")
+    return name.encode()[-16:].rjust(16, b"#")
 
 
 class FakeReplicas(ReplicaManager):
@@ -95,6 +97,7 @@ class FakeReplicas(ReplicaManager):
         self._held: list[Callable[[], None]] = []
         self.applied: list[MetadataImage] = []
         self.reading = ReplicaCounters()
+        self.hosted_logs: dict[PartitionId, QuickLog] = {}
 
     def release(self, index: int = 0) -> None:
         self._held.pop(index)()
@@ -170,6 +173,13 @@ class FakeReplicas(ReplicaManager):
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.applied.append(image)
+
+    def host(self, partition: PartitionId) -> QuickLog | None:  # type: ignore[override]
+        """Every partition that this broker leads has a log for its coordinator."""
+        state = self.applied[-1].partition(*partition)
+        if state is None or state.leader != ME:
+            return None
+        return self.hosted_logs.setdefault(partition, QuickLog())
 
     @property
     def counters(self) -> ReplicaCounters:
@@ -419,6 +429,10 @@ class Edges:
             on_fatal=_fail,
         )
         self.publisher.subscribe(self.replicas)
+        self.groups = GroupCoordinators(
+            self.config, self.replicas, clock=self.clock, rng=random.Random(1)
+        )
+        self.publisher.subscribe(self.groups)
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
@@ -439,6 +453,7 @@ class Edges:
             producer_ids=ProducerIds(
                 broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
             ),
+            groups=self.groups,
             metrics=BrokerMetrics(self.registry),
             lease_valid=lambda: self.lease,
             controller_features=lambda: self.controller_features,

@@ -216,6 +216,11 @@ _KAFKA_LEAVES_NULL = {
     "batch_index_error_message",
     "rack",
     "documentation",
+    "group_instance_id",
+    "JoinGroup.protocol_type",  # of a request that is refused
+    "JoinGroup.protocol_name",
+    "SyncGroup.protocol_type",
+    "SyncGroup.protocol_name",
     "aborted_transactions",  # for read_uncommitted
     "Metadata.topics.name",  # for an unknown id
     "Metadata.cluster_id",  # for a request that is refused as a whole

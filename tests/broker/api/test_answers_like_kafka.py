@@ -21,6 +21,7 @@ from stele.wire.kafka.messages import (
     fetch,
     list_offsets,
     metadata,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
     update_features,
@@ -63,6 +64,9 @@ def request_of(name: str) -> Any:
         case "DELETE_TOPICS":
             states = [delete_topics.DeleteTopicState(name) for name in (TOPIC, "unknown")]
             return delete_topics.DeleteTopicsRequest(states, [TOPIC, "unknown"], 1000)
+        case "OFFSET_FETCH":
+            fetched = offset_fetch.OffsetFetchRequestTopic(TOPIC, [0])
+            return offset_fetch.OffsetFetchRequest("g", [fetched])
         case "OFFSET_FOR_LEADER_EPOCH":
             epoch = offset_for_leader_epoch.OffsetForLeaderPartition(0, leader_epoch=1)
             asked = offset_for_leader_epoch.OffsetForLeaderTopic(TOPIC, [epoch])

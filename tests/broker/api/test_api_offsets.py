@@ -7,12 +7,10 @@ import pytest
 from broker.replication.types import OffsetResult
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import (
-    find_coordinator,
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
 )
-from stele.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from stele.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from stele.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -175,35 +173,5 @@ def test_a_controller_without_ids() -> None:
         edges.controller.refuse_with = ErrorCode.NONE
         answer = await client.call(init_producer_id.API, 4, InitProducerIdRequest())
         assert answer.producer_id == 5000
-
-    run_virtual(main())
-
-
-@pytest.mark.parametrize(
-    ("key_type", "error"),
-    [
-        (0, ErrorCode.UNSUPPORTED_VERSION),
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (2, ErrorCode.UNSUPPORTED_VERSION),
-        (3, ErrorCode.INVALID_REQUEST),
-    ],
-)
-@pytest.mark.parametrize("version", range(7))
-def test_there_are_no_coordinators(version: int, key_type: int, error: ErrorCode) -> None:
-    async def main() -> None:
-        expected = ErrorCode.UNSUPPORTED_VERSION if version == 0 else error
-        assert not expected.retriable, "it would be asked again for ever"
-        request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g", "h"])
-        answer = await Edges().client().call(find_coordinator.API, version, request)
-        if version < 4:
-            assert answer.error_code == expected
-            assert answer.node_id == -1
-            assert version == 0 or answer.error_message
-        else:
-            assert [(c.key, c.error_code) for c in answer.coordinators] == [
-                ("g", expected),
-                ("h", expected),
-            ]
-            assert all(c.error_message for c in answer.coordinators)
 
     run_virtual(main())

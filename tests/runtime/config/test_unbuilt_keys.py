@@ -225,8 +225,8 @@ def test_the_map_that_kafkas_own_file_has_promises_nothing_by_itself() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "group.initial.rebalance.delay.ms",
-        "offsets.topic.replication.factor",
+        "group.consumer.heartbeat.interval.ms",
+        "offsets.topic.compression.codec",
         "transaction.state.log.min.isr",
         "quota.window.num",
         "num.network.threads",

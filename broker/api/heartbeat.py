@@ -1,0 +1,40 @@
+"""Heartbeat (12), versions 0-4: a member of a group is alive, and hears of a rebalance.
+
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from broker.api.handler import RequestContext, Served
+from broker.coordinator.group import types
+from broker.service import groups
+from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import Operation
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import heartbeat as messages
+from stele.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse:
+    heartbeat = types.HeartbeatRequest(
+        request.group_id, request.generation_id, request.member_id, request.group_instance_id
+    )
+    error: ErrorCode = await groups.ask(
+        context,
+        request_context.caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.heartbeat(heartbeat, waiter, now),
+    )
+    return HeartbeatResponse(error_code=error)
+
+
+def refuse(
+    request_context: RequestContext, request: HeartbeatRequest, error: ErrorCode
+) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,60 @@
+"""LeaveGroup (13), versions 0-5: members leave, or an administrator removes static ones (KIP-345).
+
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from broker.api.handler import RequestContext, Served
+from broker.coordinator.group.types import LeaveAnswer, LeaveRequest, LeavingMember
+from broker.service import groups
+from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import Operation
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import leave_group as messages
+from stele.wire.kafka.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+
+_SEVERAL_FROM = 3
+
+
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
+    if request_context.version < _SEVERAL_FROM:
+        members: tuple[LeavingMember, ...] = (LeavingMember(request.member_id, None),)
+    else:
+        members = tuple(
+            LeavingMember(each.member_id, each.group_instance_id, each.reason or "")
+            for each in request.members
+        )
+    leave = LeaveRequest(request.group_id, members)
+    answer: LeaveAnswer = await groups.ask(
+        context,
+        request_context.caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.leave(leave, waiter, now),
+    )
+    if request_context.version < _SEVERAL_FROM:
+        (error,) = answer.members if answer.error is ErrorCode.NONE else (answer.error,)
+        return LeaveGroupResponse(error_code=error)
+    return LeaveGroupResponse(
+        error_code=answer.error,
+        members=[
+            MemberResponse(member.member_id, member.group_instance_id, error)
+            for member, error in zip(members, answer.members, strict=answer.error is ErrorCode.NONE)
+        ],
+    )
+
+
+def refuse(
+    request_context: RequestContext, request: LeaveGroupRequest, error: ErrorCode
+) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,108 @@
+"""OffsetCommit (8), versions 2-10: remember how far a group has read partitions.
+
+What is acknowledged is on disk on every in-sync replica. Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.api.handler import RequestContext, Served
+from broker.coordinator.group import types
+from broker.coordinator.group.types import OffsetCommitAnswer, OffsetToCommit
+from broker.service import groups
+from broker.service.context import BrokerContext
+from broker.service.topics import Topics
+from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import offset_commit as messages
+from stele.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from storage.turns import in_slices
+
+_GROUP_ID_NOT_FOUND_FROM = 9
+_TOPIC_IDS_FROM = 10
+
+
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    topics = groups.topics(context, request_context.caller, Operation.READ)
+    by_id = request_context.version >= _TOPIC_IDS_FROM
+    items = await in_slices(
+        lambda each: _item(topics, *each, by_id=by_id),
+        ((topic, part) for topic in request.topics for part in topic.partitions),
+    )
+    commit = types.OffsetCommitRequest(
+        group_id=request.group_id,
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=tuple(each for each in items if isinstance(each, OffsetToCommit)),
+        retention_ms=None if request.retention_time_ms < 0 else request.retention_time_ms,
+        knows_group_id_not_found=request_context.version >= _GROUP_ID_NOT_FOUND_FROM,
+    )
+    answer: OffsetCommitAnswer = await groups.ask(
+        context,
+        request_context.caller,
+        Operation.READ,
+        commit.group_id,
+        lambda machine, waiter, now: machine.commit_offsets(commit, waiter, now),
+    )
+    decided = iter(answer.errors)
+    errors = (next(decided) if isinstance(each, OffsetToCommit) else each for each in items)
+    return _response(request, errors)
+
+
+def _item(
+    topics: Topics,
+    asked: OffsetCommitRequestTopic,
+    part: OffsetCommitRequestPartition,
+    *,
+    by_id: bool,
+) -> OffsetToCommit | ErrorCode:
+    topic = topics.identified(asked.topic_id) if by_id else topics.named(asked.name)
+    if not isinstance(topic, Topic):
+        return topic
+    if not 0 <= part.partition_index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetToCommit(
+        topic.name,
+        part.partition_index,
+        part.committed_offset,
+        part.committed_leader_epoch,
+        part.committed_metadata or "",
+        topic.topic_id,
+    )
+
+
+def _response(request: OffsetCommitRequest, errors: Iterator[ErrorCode]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(each.partition_index, next(errors))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(
+    request_context: RequestContext, request: OffsetCommitRequest, error: ErrorCode
+) -> OffsetCommitResponse:
+    return _response(request, iter(lambda: error, None))
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

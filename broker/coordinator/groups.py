@@ -1,0 +1,45 @@
+"""The coordinators of consumer groups of one broker: machines and configuration put together."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.machine import GroupMachine
+from broker.coordinator.group.types import DeletedTopic
+from broker.coordinator.runtime import CoordinatorRuntime, Host
+from broker.coordinator.shard import Nobody
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from metadata.internal_topics import GROUP_TOPIC
+from runtime.config.node import NodeConfig
+from stele.world import Clock, Rng
+
+
+class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
+    """Those of the partitions of ``__consumer_offsets`` that ``host`` leads."""
+
+    def __init__(self, config: NodeConfig, host: Host, *, clock: Clock, rng: Rng) -> None:
+        """``rng`` draws the ids of new members."""
+        keys = (each.name for each in dataclasses.fields(GroupConfig))
+        group_config = GroupConfig(**{key: getattr(config, key) for key in keys})
+
+        def new_uuid() -> str:
+            return str(uuid.UUID(bytes=rng.randbytes(16), version=4))
+
+        super().__init__(
+            GROUP_TOPIC,
+            host=host,
+            make_machine=lambda: GroupMachine(group_config, new_uuid),
+            clock=clock,
+            commit_timeout_ms=config.offsets_commit_timeout_ms,
+        )
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Also have the offsets of deleted topics forgotten. Those of a topic that is deleted while
+        nobody coordinates their group stay until they are too old."""
+        super().apply(delta, image)
+        deleted = [DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics]
+        for number in self.partitions if deleted else ():
+            self.submit(number, lambda machine, now: machine.topics_deleted(deleted, now), Nobody())

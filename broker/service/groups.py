@@ -1,0 +1,137 @@
+"""Consumer groups: which broker coordinates one, and what its coordinator is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from broker.coordinator.group.machine import GroupMachine
+from broker.coordinator.group.types import ListedGroup, ListRequest
+from broker.coordinator.step import Now, Step, Waiter
+from broker.service.context import BrokerContext
+from broker.service.internal_topics import group_topic, made
+from broker.service.topics import Topics
+from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
+from metadata.partitions import NO_LEADER
+from metadata.topics import Topic
+from runtime.authorization.authorizer import (
+    CLUSTER,
+    Operation,
+    allowed_operations,
+    group_resource,
+    refusal,
+)
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+
+Event = Callable[[GroupMachine, Waiter, Now], Step]
+"""What a coordinator is asked: a method of its machine, with the request."""
+
+
+class Answer:
+    """A waiter that a handler awaits."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(self, answer: Any) -> None:
+        if not self.future.done():  # else nobody waits any more
+            self.future.set_result(answer)
+
+    def refuse(self, error: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_exception(ApiError(error))
+
+
+def topics(context: BrokerContext, caller: Caller, operation: Operation) -> Topics:
+    """Those whose offsets the caller may commit (READ) or know (DESCRIBE)."""
+    return Topics(context, caller, operation)
+
+
+class Coordinators:
+    """The brokers that coordinate groups, and where they are for the caller.
+
+    The topic is made if it is not there, once for all groups of a request.
+    """
+
+    def __init__(self, context: BrokerContext, caller: Caller) -> None:
+        self._context = context
+        self._caller = caller
+        self._topic: Topic | ApiError | None = None
+
+    async def of(self, group_id: str) -> tuple[BrokerRegistration, Endpoint]:
+        """Raises ApiError GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
+        context, caller = self._context, self._caller
+        resource = group_resource(group_id)
+        why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
+        if why is not None:
+            raise why
+        topic = await self._made()
+        leader = topic.partitions[coordinating_partition(group_id, len(topic.partitions))].leader
+        registration = None if leader == NO_LEADER else context.image().broker(leader)
+        if registration is not None and not registration.fenced:
+            endpoint = registration.endpoint(caller.listener, caller.plane.value)
+            if endpoint is not None:
+                return registration, endpoint
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is moving")
+
+    async def _made(self) -> Topic:
+        if self._topic is None:
+            try:
+                self._topic = await made(self._context, group_topic(self._context.config))
+            except ApiError as error:
+                self._topic = error
+        if isinstance(self._topic, ApiError):
+            raise self._topic
+        return self._topic
+
+
+async def ask(
+    context: BrokerContext, caller: Caller, operation: Operation, group_id: str, event: Event
+) -> Any:
+    """What the group's coordinator, if it is here, answers to an event.
+
+    Raises ApiError GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE.
+    """
+    why = refusal(context.authorizer, caller, operation, group_resource(group_id))
+    if why is not None:
+        raise why
+    topic = context.image().topic(GROUP_TOPIC)
+    if topic is None:
+        raise ApiError(ErrorCode.NOT_COORDINATOR)
+    return await _ask(context, coordinating_partition(group_id, len(topic.partitions)), event)
+
+
+async def _ask(context: BrokerContext, number: int, event: Event) -> Any:
+    answer = Answer()
+    context.groups.submit(number, lambda machine, now: event(machine, answer, now), answer)
+    return await answer.future
+
+
+async def list_groups(
+    context: BrokerContext, caller: Caller, request: ListRequest
+) -> list[ListedGroup]:
+    """Those that this broker coordinates and the caller may see, by id.
+
+    Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more.
+    """
+    sees_all = context.authorizer.allows(caller, Operation.DESCRIBE, CLUSTER)
+    found: list[ListedGroup] = []
+    for number in context.groups.partitions:
+        found += await _ask(
+            context, number, lambda machine, waiter, now: machine.list(request, waiter, now)
+        )
+    return sorted(
+        group
+        for group in found
+        if sees_all
+        or context.authorizer.allows(caller, Operation.DESCRIBE, group_resource(group.group_id))
+    )
+
+
+def group_operations(context: BrokerContext, caller: Caller, group_id: str) -> int:
+    """What the caller may do to a group, as bits (KIP-430)."""
+    return allowed_operations(context.authorizer, caller, group_resource(group_id))

@@ -1,0 +1,59 @@
+"""Internal topics, made when the first client needs one."""
+
+from __future__ import annotations
+
+import logging
+
+from broker.service import topic_changes
+from broker.service.context import BrokerContext
+from metadata.internal_topics import GROUP_TOPIC
+from metadata.topics import Topic
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from runtime.config.node import NodeConfig
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+_CREATE_TIMEOUT_S = 5.0
+
+
+def group_topic(config: NodeConfig) -> pb.NewTopic:
+    """``__consumer_offsets`` as the broker's configuration wants it."""
+    return pb.NewTopic(
+        name=GROUP_TOPIC,
+        partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+async def made(context: BrokerContext, wanted: pb.NewTopic) -> Topic:
+    """The topic, which is made first if it is not there. Raises ApiError
+    COORDINATOR_NOT_AVAILABLE: it cannot be made now, and why is in the log."""
+    topic = context.image().topic(wanted.name)
+    if topic is None:
+        await _make(context, wanted)
+        topic = context.image().topic(wanted.name)
+    if topic is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{wanted.name} is not there yet")
+    return topic
+
+
+async def _make(context: BrokerContext, wanted: pb.NewTopic) -> None:
+    # The broker makes it, whatever the client may do that happened to need it.
+    listener = context.config.inter_broker_listener_name
+    broker = Caller(ANONYMOUS, f"broker-{context.broker_id}", listener, Plane.GRPC, "")
+    try:
+        (result,) = await topic_changes.create(
+            context, broker, [wanted], timeout_s=_CREATE_TIMEOUT_S
+        )
+    except ApiError as error:
+        logger.warning("%s cannot be made: %s", wanted.name, error)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        logger.warning("%s cannot be made: %s", wanted.name, result.message)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, result.message)

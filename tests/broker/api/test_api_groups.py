@@ -1,0 +1,420 @@
+"""Consumer groups over the Kafka protocol: what is translated, refused and found elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
+from runtime.authorization.authorizer import Operation, group_resource
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    produce,
+    sync_group,
+)
+from stele.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from stele.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.support.batches import make_batch
+from tests.support.broker_apis import Client, Edges, topic_id
+from tests.support.timing import run_virtual, until
+
+GROUP = "readers"
+SESSION_MS = 10_000
+
+
+async def edges_with_groups(**settings: str) -> Edges:
+    """This broker coordinates every group."""
+    edges = Edges(group_initial_rebalance_delay_ms="0", **settings)
+    edges.add_topic("orders", [[1]] * 3)
+    edges.add_topic(GROUP_TOPIC, [[1]])
+    await until(lambda: len(edges.groups.active) == 1)
+    return edges
+
+
+async def join(client: Client, member_id: str = "", version: int = 9) -> Any:
+    request = JoinGroupRequest(
+        GROUP,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol("range", b"what I read")],
+    )
+    return await client.call(join_group.API, version, request)
+
+
+async def a_member(client: Client) -> tuple[str, int]:
+    """The only member of a stable group: its id and generation."""
+    first = await join(client)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = await join(client, first.member_id)
+    assert joined.error_code == ErrorCode.NONE
+    assert joined.leader == joined.member_id == first.member_id
+    assert [(each.member_id, each.metadata) for each in joined.members] == [
+        (first.member_id, b"what I read")
+    ]
+    assignment = sync_group.SyncGroupRequestAssignment(first.member_id, b"all of it")
+    synced = await client.call(
+        sync_group.API,
+        5,
+        sync_group.SyncGroupRequest(
+            GROUP,
+            joined.generation_id,
+            first.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[assignment],
+        ),
+    )
+    assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"all of it")
+    return first.member_id, joined.generation_id
+
+
+def commit_of(member_id: str, generation: int, *offsets: tuple[str, int, int]) -> Any:
+    topics = [
+        offset_commit.OffsetCommitRequestTopic(
+            topic_id=topic_id(name),
+            name=name,
+            partitions=[
+                offset_commit.OffsetCommitRequestPartition(
+                    number, offset, 5, committed_metadata="so far"
+                )
+            ],
+        )
+        for name, number, offset in offsets
+    ]
+    return offset_commit.OffsetCommitRequest(GROUP, generation, member_id, topics=topics)
+
+
+# ------------------------------------------------------------------------- coordinators
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"), [("", 0), ("g", 3), ("my-group", 12), ("zażółć", 39), ("\U0001f642", 15)]
+)
+def test_a_key_belongs_to_the_partition_that_java_finds(key: str, partition: int) -> None:
+    """The sums were made by ``String.hashCode``."""
+    assert coordinating_partition(key, 50) == partition
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_first_who_asks_has_the_topic_made(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        client = edges.client()
+        request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+        answer = await client.call(find_coordinator.API, version, request)
+        assert edges.publisher.image.topic(GROUP_TOPIC) is not None
+        found = answer.coordinators if version >= 4 else [answer]
+        assert [each.error_code for each in found] == [ErrorCode.NONE] * len(found)
+        assert {each.node_id for each in found} == {1}
+
+    run_virtual(main())
+
+
+def test_without_enough_brokers_there_is_no_coordinator_yet() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.controller.refuse_with = ErrorCode.INVALID_REPLICATION_FACTOR
+        request = FindCoordinatorRequest(coordinator_keys=["g"])
+        answer = await edges.client().call(find_coordinator.API, 4, request)
+        (found,) = answer.coordinators
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("key_type", "error"),
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.UNSUPPORTED_VERSION),
+        (3, ErrorCode.INVALID_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("version", range(1, 7))
+def test_other_coordinators_are_refused_for_good(
+    version: int, key_type: int, error: ErrorCode
+) -> None:
+    async def main() -> None:
+        assert not error.retriable, "it would be asked again for ever"
+        request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g", "h"])
+        answer = await Edges().client().call(find_coordinator.API, version, request)
+        found = answer.coordinators if version >= 4 else [answer]
+        assert [each.error_code for each in found] == [error] * len(found)
+        assert all(each.error_message and each.node_id == -1 for each in found)
+
+    run_virtual(main())
+
+
+def test_another_broker_coordinates() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic(GROUP_TOPIC, [[2, 1]])
+        client = edges.client()
+        assert (await join(client)).error_code == ErrorCode.NOT_COORDINATOR
+        request = FindCoordinatorRequest(coordinator_keys=[GROUP])
+        answer = await client.call(find_coordinator.API, 4, request)
+        assert [each.node_id for each in answer.coordinators] == [2]
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------- members
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_every_version_can_join(version: int) -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        answer = await join(client, version=version)
+        if version >= 4:
+            assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            answer = await join(client, answer.member_id, version)
+        assert answer.error_code == ErrorCode.NONE
+        assert answer.generation_id == 1
+        assert answer.protocol_name == "range"
+        assert len(answer.members) == 1
+
+    run_virtual(main())
+
+
+def test_a_member_lives_and_leaves() -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        member_id, generation = await a_member(client)
+        beat = heartbeat.HeartbeatRequest(GROUP, generation, member_id)
+        assert (await client.call(heartbeat.API, 4, beat)).error_code == ErrorCode.NONE
+        stale = heartbeat.HeartbeatRequest(GROUP, generation - 1, member_id)
+        answer = await client.call(heartbeat.API, 4, stale)
+        assert answer.error_code == ErrorCode.ILLEGAL_GENERATION
+        leave = leave_group.LeaveGroupRequest(
+            GROUP, members=[leave_group.MemberIdentity(member_id, reason="done")]
+        )
+        left = await client.call(leave_group.API, 5, leave)
+        assert [each.error_code for each in left.members] == [ErrorCode.NONE]
+        answer = await client.call(heartbeat.API, 4, beat)
+        assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_member_leaves_in_every_version(version: int) -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        member_id, _ = await a_member(client)
+        for error in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+            leave = leave_group.LeaveGroupRequest(
+                GROUP, member_id, [leave_group.MemberIdentity(member_id)]
+            )
+            answer = await client.call(leave_group.API, version, leave)
+            told = answer.error_code if version < 3 else answer.members[0].error_code
+            assert told == error
+
+    run_virtual(main())
+
+
+def test_a_member_that_is_silent_is_removed() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        member_id, generation = await a_member(client)
+        beat = heartbeat.HeartbeatRequest(GROUP, generation, member_id)
+        edges.clock.skipped_s += SESSION_MS / 1000 + 1
+
+        async def state() -> str:
+            asked = describe_groups.DescribeGroupsRequest([GROUP])
+            (group,) = (await client.call(describe_groups.API, 5, asked)).groups
+            return str(group.group_state)
+
+        while await state() != "Empty":
+            pass
+        answer = await client.call(heartbeat.API, 4, beat)
+        assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------- administration
+
+
+def test_groups_are_described_listed_and_deleted() -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        member_id, _ = await a_member(client)
+        asked = describe_groups.DescribeGroupsRequest(
+            [GROUP, "nobody"], include_authorized_operations=True
+        )
+        group, nobody = (await client.call(describe_groups.API, 5, asked)).groups
+        assert (group.group_state, group.protocol_type, group.protocol_data) == (
+            "Stable", "consumer", "range",
+        )  # fmt: skip
+        (member,) = group.members
+        assert (member.member_id, member.member_assignment) == (member_id, b"all of it")
+        assert member.client_host.startswith("/")
+        assert group.authorized_operations > 0
+        assert (nobody.group_state, nobody.error_code) == ("Dead", ErrorCode.NONE)
+
+        listed = await client.call(list_groups.API, 5, list_groups.ListGroupsRequest())
+        assert [(each.group_id, each.group_state, each.group_type) for each in listed.groups] == [
+            (GROUP, "Stable", "classic")
+        ]
+        empty = list_groups.ListGroupsRequest(states_filter=["Empty"])
+        assert (await client.call(list_groups.API, 5, empty)).groups == []
+
+        deletion = delete_groups.DeleteGroupsRequest([GROUP, "nobody"])
+        deleted = await client.call(delete_groups.API, 2, deletion)
+        assert [each.error_code for each in deleted.results] == [
+            ErrorCode.NON_EMPTY_GROUP,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ]
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------- offsets
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_offsets_are_committed_in_every_version(version: int) -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        member_id, generation = await a_member(client)
+        request = commit_of(member_id, generation, ("orders", 1, 42), ("unknown", 0, 1))
+        answer = await client.call(offset_commit.API, version, request)
+        unknown = (
+            ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        assert [each.partitions[0].error_code for each in answer.topics] == [
+            ErrorCode.NONE, unknown,
+        ]  # fmt: skip
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_offsets_are_fetched_in_every_version(version: int) -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        commit = commit_of("", -1, ("orders", 1, 42))
+        await client.call(offset_commit.API, 9, commit)
+        topic = offset_fetch.OffsetFetchRequestTopics("orders", topic_id("orders"), [0, 1])
+        request = offset_fetch.OffsetFetchRequest(
+            GROUP,
+            [offset_fetch.OffsetFetchRequestTopic("orders", [0, 1])],
+            groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, topics=[topic])],
+        )
+        answer = await client.call(offset_fetch.API, version, request)
+        told = answer if version < 8 else answer.groups[0]
+        (orders,) = told.topics
+        assert [
+            (each.partition_index, each.committed_offset, each.metadata)
+            for each in orders.partitions
+        ] == [(0, -1, ""), (1, 42, "so far")]
+        if version >= 5:
+            assert orders.partitions[1].committed_leader_epoch == 5
+
+    run_virtual(main())
+
+
+def test_all_offsets_of_several_groups() -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        commit = commit_of("", -1, ("orders", 1, 42), ("orders", 2, 43))
+        await client.call(offset_commit.API, 9, commit)
+        groups = [offset_fetch.OffsetFetchRequestGroup(each, topics=None) for each in (GROUP, "b")]
+        request = offset_fetch.OffsetFetchRequest(groups=groups)
+        answer = await client.call(offset_fetch.API, 9, request)
+        first, second = answer.groups
+        assert [(t.name, len(t.partitions)) for t in first.topics] == [("orders", 2)]
+        assert (second.error_code, second.topics) == (ErrorCode.NONE, [])
+
+    run_virtual(main())
+
+
+def test_offsets_are_deleted() -> None:
+    async def main() -> None:
+        client = (await edges_with_groups()).client()
+        await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
+        topics = [
+            offset_delete.OffsetDeleteRequestTopic(
+                name, [offset_delete.OffsetDeleteRequestPartition(1)]
+            )
+            for name in ("orders", "unknown")
+        ]
+        request = offset_delete.OffsetDeleteRequest(GROUP, topics)
+        answer = await client.call(offset_delete.API, 0, request)
+        assert [each.partitions[0].error_code for each in answer.topics] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        groups = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
+        fetch = offset_fetch.OffsetFetchRequest(groups=groups)
+        assert (await client.call(offset_fetch.API, 8, fetch)).groups[0].topics == []
+
+    run_virtual(main())
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
+        edges.remove_topic("orders")
+        groups = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
+        fetch = offset_fetch.OffsetFetchRequest(groups=groups)
+        while (await client.call(offset_fetch.API, 8, fetch)).groups[0].topics:
+            pass  # each question takes a turn of the loop
+
+    run_virtual(main())
+
+
+# ------------------------------------------------------------------------- who may what
+
+
+def test_who_may_not_read_a_group_is_told_so() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        edges.authorizer.denied = {(Operation.READ, group_resource(GROUP))}
+        client = edges.client()
+        assert (await join(client)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        answer = await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    run_virtual(main())
+
+
+def test_clients_do_not_write_what_coordinators_decide() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        data = produce.PartitionProduceData(0, make_batch())
+        for name, its_id, version in ((GROUP_TOPIC, b"", 9), ("", topic_id(GROUP_TOPIC), 13)):
+            request = produce.ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[produce.TopicProduceData(name, its_id or bytes(16), [data])],
+            )
+            produced = await client.call(produce.API, version, request)
+            (partition,) = produced.responses[0].partition_responses
+            assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        asked = metadata.MetadataRequest(
+            [metadata.MetadataRequestTopic(name=each) for each in (GROUP_TOPIC, "orders")]
+        )
+        answer = await client.call(metadata.API, 9, asked)
+        assert [each.is_internal for each in answer.topics] == [True, False]
+
+    run_virtual(main())
