@@ -17,7 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chaos.sim.runs.campaign import CampaignError, Results, Summary, run_seeds, source_digest
 from chaos.sim.runs.mutants.catalogue import MUTANTS
-from chaos.sim.runs.mutants.harness import Hunters, Verdict, hunt, record, source_tree
+from chaos.sim.runs.mutants.harness import (
+    Hunters,
+    Verdict,
+    hunt,
+    record,
+    shorten,
+    source_tree,
+)
 from chaos.sim.runs.mutants.mutant import Mutant
 from chaos.sim.runs.shrink import shortest
 from chaos.sim.runs.swarm import Outcome, Plan, run, silent
@@ -197,7 +204,10 @@ def mutants(
     hunters = Hunters()
 
     def hunted(mutant: Mutant) -> Iterator[Verdict]:
-        yield hunt(mutant, span, seconds=seconds, start=hunters.start)
+        verdict = hunt(mutant, span, seconds=seconds, start=hunters.start)
+        if note_down:
+            shorten(verdict, start=hunters.start)
+        yield verdict
 
     with (
         _progress("planted bugs", len(chosen), quiet=as_json) as advance,

@@ -37,6 +37,9 @@ ROOMS = (
 RECORD = Path(__file__).with_name("record.json")
 """The first seed that caught each planted bug when it was last hunted, by the bug's name."""
 
+SHORT_S = 8.0
+"""Seconds of faults in which most bugs show, once their seed is known."""
+
 
 class MutantError(Exception):
     """The catalogue and the source do not fit together."""
@@ -184,6 +187,19 @@ def hunt(
             running.close()  # type: ignore[attr-defined]
     verdict.real_s = time.monotonic() - started
     return verdict
+
+
+def shorten(
+    verdict: Verdict,
+    *,
+    start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
+) -> None:
+    """Let a catch be one of ``SHORT_S`` seconds of faults if its seed catches the bug in those.
+    The true source is run with what is recorded, to its end."""
+    caught = verdict.caught_by
+    if caught is not None and caught.plan.seconds > SHORT_S:
+        shorter = hunt(verdict.mutant, [caught.plan.seed], seconds=SHORT_S, start=start)
+        verdict.caught_by = shorter.caught_by or caught
 
 
 # ------------------------------------------------------------------------------- the record

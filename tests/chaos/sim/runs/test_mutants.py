@@ -8,6 +8,7 @@ import pytest
 from chaos.sim.runs.mutants.catalogue import MUTANTS
 from chaos.sim.runs.mutants.harness import (
     ROOT,
+    SHORT_S,
     Catch,
     MutantError,
     Verdict,
@@ -16,6 +17,7 @@ from chaos.sim.runs.mutants.harness import (
     mutate,
     record,
     recorded,
+    shorten,
 )
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
 from chaos.sim.runs.mutants.syntax import substituted
@@ -80,6 +82,18 @@ def test_the_true_source_survives_what_catches_planted_bugs(
     with silent():
         outcome = run(Plan(seed, seconds, faults))
     assert outcome.ok, outcome.violations
+
+
+def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug() -> None:
+    name = "raft: commit without a majority"
+    verdict = hunt(BY_NAME[name], [RECORDED[name].seed], seconds=SHORT_S + 2)
+    shorten(verdict)
+    assert verdict.caught_by is not None
+    assert verdict.caught_by.plan.seconds == SHORT_S
+    long = Outcome(Plan(RECORDED[name].seed, 30.0))
+    harmless = Verdict(Mutant("nothing", ()), 1, long)
+    shorten(harmless)
+    assert harmless.caught_by is long
 
 
 def test_the_record_keeps_those_that_were_not_hunted(tmp_path: Path) -> None:
