@@ -261,6 +261,7 @@ class Broker:
         self._publisher.subscribe(self._replicas)
         self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
+        self._metrics.read_groups(self._groups)
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.coordinator.groups import GroupCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters
@@ -152,4 +153,35 @@ class BrokerMetrics:
             "Logs whose compaction failed and is not tried again (uncleanable-partitions-count).",
             "directory",
             lambda: {each.path: float(cleaner.uncleanable_in(each)) for each in directories},
+        )
+
+    def read_groups(self, groups: GroupCoordinators) -> None:
+        """Declare what the coordinators of consumer groups have and do."""
+        counters = groups.counters
+        self._registry.gauges(
+            "stele_groups",
+            "Consumer groups that this broker coordinates, by state (NumGroups).",
+            "state",
+            groups.groups_by_state,
+        )
+        self._registry.gauge(
+            "stele_group_partitions",
+            "Partitions of __consumer_offsets that this broker coordinates groups of.",
+            lambda: float(len(groups.partitions)),
+        )
+        self._registry.total(
+            "stele_group_loads", "Loads of coordinators from their logs.", lambda: counters.loads
+        )
+        self._registry.total(
+            "stele_group_load_failures",
+            "Loads that failed and are tried again.",
+            lambda: counters.failed_loads,
+        )
+        self._registry.total(
+            "stele_group_load_records", "Records read by loads.", lambda: counters.records
+        )
+        self._registry.gauge(
+            "stele_group_load_seconds_max",
+            "The longest load since the start (partition-load-time-max).",
+            lambda: counters.longest_s,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections import Counter
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.machine import GroupMachine
-from broker.coordinator.group.types import DeletedTopic
+from broker.coordinator.group.types import DeletedTopic, GroupState
 from broker.coordinator.runtime import CoordinatorRuntime, Host
 from broker.coordinator.shard import Nobody
 from metadata.delta import MetadataDelta
@@ -43,3 +44,11 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         deleted = [DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics]
         for number in self.partitions if deleted else ():
             self.submit(number, lambda machine, now: machine.topics_deleted(deleted, now), Nobody())
+
+    def groups_by_state(self) -> dict[str, float]:
+        """How many groups this broker coordinates in each state, by the state's name."""
+        counts: Counter[GroupState] = Counter()
+        for machine in self.active:
+            counts.update(machine.groups_by_state())
+        states = (state for state in GroupState if state is not GroupState.DEAD)
+        return {state.value: float(counts[state]) for state in states}

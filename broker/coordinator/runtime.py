@@ -51,12 +51,11 @@ class Host(Protocol):
 
 @dataclass(slots=True)
 class LoadCounters:
-    """Totals since the start of the process, and of the last load."""
+    """Totals since the start of the process."""
 
     loads: int = 0
     failed_loads: int = 0
     records: int = 0
-    last_s: float = 0.0
     longest_s: float = 0.0
 
 
@@ -166,7 +165,6 @@ class CoordinatorRuntime(Generic[M]):
         counters = self.counters
         counters.loads += 1
         counters.records += records
-        counters.last_s = took_s
         counters.longest_s = max(counters.longest_s, took_s)
         logger.info(
             "%r: its coordinator was loaded from %d records in %.3f s", hosted.log, records, took_s

@@ -441,6 +441,8 @@ class Edges:
             endpoint={100: CONTROLLER}.get,
             leader=lambda: self.leader,
         )
+        metrics = BrokerMetrics(self.registry)
+        metrics.read_groups(self.groups)
         self.context = BrokerContext(
             config=self.config,
             cluster_id="the-cluster",
@@ -454,7 +456,7 @@ class Edges:
                 broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
             ),
             groups=self.groups,
-            metrics=BrokerMetrics(self.registry),
+            metrics=metrics,
             lease_valid=lambda: self.lease,
             controller_features=lambda: self.controller_features,
             new_request_id=partial(random.Random(1).randbytes, 16),

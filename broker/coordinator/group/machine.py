@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from broker.coordinator.group.classic import ClassicGroup
@@ -253,6 +254,9 @@ class GroupMachine:
         return Step()
 
     # ------------------------------------------------------------------------- administration
+
+    def groups_by_state(self) -> Counter[GroupState]:
+        return Counter(each.state for each in self._groups.values())
 
     def describe(self, group_id: str, waiter: Waiter, now: Now) -> Step:
         """Answers a DescribeAnswer."""

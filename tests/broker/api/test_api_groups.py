@@ -285,6 +285,22 @@ def test_groups_are_described_listed_and_deleted() -> None:
     run_virtual(main())
 
 
+def test_metrics_tell_the_groups_and_the_loads() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        await a_member(client)
+        await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
+        values = edges.registry.values()
+        assert values['stele_groups{state="Stable"}'] == 1
+        assert values['stele_groups{state="Empty"}'] == 0
+        assert values["stele_group_partitions"] == 1
+        assert values["stele_group_loads_total"] == 1
+        assert values["stele_group_load_failures_total"] == 0
+
+    run_virtual(main())
+
+
 # ------------------------------------------------------------------------- offsets
 
 
