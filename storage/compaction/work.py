@@ -139,9 +139,11 @@ class _Round:
                     yield Sync((*output.finish(end), self._request.directory))
                 else:
                     output.remove()
-            except BaseException:
+            except Exception:
                 output.abandon()
                 raise
+            finally:
+                output.close()
             if changed:
                 yield Part(encode_answer(Compacted(spans[0][0], end)))
             spans = spans[count:]
@@ -323,9 +325,14 @@ class _Output:
     def remove(self) -> None:
         self._segment.delete()
 
+    def close(self) -> None:
+        """What a work that is closed early has written is replaced by the next round, or removed
+        when the log is opened."""
+        self._segment.close()
+
     def abandon(self) -> None:
         """Remove what was written after a failure. On a full disk it would be in the way."""
         try:
             self._segment.delete()
         except OSError:
-            self._segment.close()  # opening the log removes it
+            pass  # opening the log removes it
