@@ -8,6 +8,7 @@ import sys
 BENCHMARKS = (
     "codec",
     "storage",
+    "compaction",
     "turns",
     "produce",
     "fetch",

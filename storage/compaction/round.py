@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
 
 from storage.compaction.request import (
     Compacted,
@@ -57,10 +58,19 @@ async def compact_log(
                         break
                     await _swap(log, disk, base_offset, end_offset)
                 case Failed(reason):
+                    await _end(parts)
                     raise UncleanableError(reason)
                 case Finished() as finished:
+                    await _end(parts)
                     return finished
     raise AbandonedError
+
+
+async def _end(parts: AsyncGenerator[Any, None]) -> None:
+    """Let work that has given its last answer end: the helper process of work that is closed early
+    is replaced."""
+    with contextlib.suppress(OSError):
+        await anext(parts, None)
 
 
 def _failure(log: PartitionLog, found: Survey, error: OSError) -> Exception:

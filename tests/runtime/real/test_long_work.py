@@ -70,6 +70,19 @@ def test_a_round_in_a_process_of_its_own(disk: RealDisk, tmp_path: Path) -> None
     assert records(again) == records(log)
 
 
+def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> None:
+    log = filled(disk, tmp_path)
+
+    async def scenario() -> None:
+        await compacting(log, disk)
+        first = disk.work_process_id
+        roll(log)
+        await compacting(log, disk)
+        assert disk.work_process_id == first
+
+    asyncio.run(scenario())
+
+
 def test_work_that_is_closed_early_ends_and_other_work_begins(
     disk: RealDisk, tmp_path: Path
 ) -> None:
