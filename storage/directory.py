@@ -74,8 +74,9 @@ class LogDirectory:
         self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that truncations have renamed and nobody removed yet
         # The topic ids of logs whose creation failed half way. ``create`` finishes them, ``delete``
-        # sets them aside.
-        self.half_made: dict[TopicPartition, bytes] = {}
+        # sets them aside. None: a power loss came before the first sync of a log. It has no topic
+        # id, and nothing in it was ever acknowledged.
+        self.half_made: dict[TopicPartition, bytes | None] = {}
         self.offline: OSError | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         """Called once, when the device has failed (``storage.errors.Failure``)."""
@@ -235,12 +236,16 @@ class LogDirectory:
 
     def _load_log(self, partition: TopicPartition) -> Steps[None]:
         directory = f"{self.path}/{partition}"
-        topic_id = self._read_topic_id(directory)
+        topic_id: bytes | None = None
         found: CorruptLogError | None = None
         try:
+            topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
             if (found := self._corrupt.noted(partition)) is not None:
                 raise found
-            self.logs[partition] = yield from self._opening(partition, self._config, topic_id)
+            if topic_id is None:
+                self._without_topic_id(partition)
+            else:
+                self.logs[partition] = yield from self._opening(partition, self._config, topic_id)
         except ReadFailedError as failure:
             if not is_unreadable(failure):
                 raise
@@ -252,16 +257,18 @@ class LogDirectory:
             logger.error("%s", error)
             self._corrupt.hold(partition, error, topic_id, is_noted=found is not None)
 
-    def _read_topic_id(self, directory: str) -> bytes | None:
-        """The topic id of a log; None if it is lost or unreadable."""
-        path = f"{directory}/{PARTITION_METADATA_FILE}"
-        try:
-            return read_partition_metadata(self._disk, path)
-        except ReadFailedError as failure:
-            if not is_unreadable(failure):
-                raise
-            logger.error("%s cannot be read: %s", path, failure)
-            return None
+    def _without_topic_id(self, partition: TopicPartition) -> None:
+        """A log has no topic id, so it may be of a deleted topic of that name.
+
+        The first sync of a log covers its topic id, and nothing is acknowledged before. Raises
+        CorruptLogError if a checkpoint proves that there was such a sync.
+        """
+        directory = f"{self.path}/{partition}"
+        if self._checkpoints.know(partition):
+            reason = "partition.metadata is gone: nobody knows of which topic these records are"
+            raise CorruptLogError(directory, position=0, offset=-1, reason=reason)
+        logger.warning("%s has no topic id, and was never on disk: it will begin empty", directory)
+        self.half_made[partition] = None
 
     def _opening(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
@@ -311,12 +318,14 @@ class LogDirectory:
             raise ValueError(f"{key} is there already")
         self._check_online()
         directory = f"{self.path}/{key}"
-        metadata_path = f"{directory}/{PARTITION_METADATA_FILE}"
+        if key in self.half_made and self.half_made[key] is None:
+            self._set_aside(key, DELETED_SUFFIX, None)
+            del self.half_made[key]
         try:
             # Checkpoints of an earlier log of that name must not apply to this one.
             self._checkpoints.lower(key, 0)
             self._disk.make_directory(directory)
-            file = self._disk.open(metadata_path, create=True)
+            file = self._disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
             try:
                 if file.size:
                     file.truncate(0)
@@ -331,23 +340,13 @@ class LogDirectory:
                 self._tell_full(0)
             raise self._refusal(f"{directory} cannot be made", error) from error
         self.half_made.pop(key, None)
-        log.require_synced(self.path, directory, metadata_path)
         self.logs[key] = log
         return log
 
-    def adopt(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """Write the topic id of a log that has lost its ``partition.metadata``. Raises
-        StorageError."""
-        key = TopicPartition(topic, partition)
-        path = f"{self.path}/{key}/{PARTITION_METADATA_FILE}"
-        try:
-            self._disk.replace_file_now(path, encode_partition_metadata(topic_id))
-        except OSError as error:
-            raise self._refusal(f"{path} cannot be written", error) from error
-        if key in self.corrupt:
-            self._corrupt.topic_ids[key] = topic_id
-        else:
-            self.logs[key].topic_id = topic_id
+    def name_corrupt(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """A corrupt log that has lost its topic id counts as the replica of this topic. This is not
+        written down: with a topic id the next opening could take the log for a sound one."""
+        self._corrupt.topic_ids[TopicPartition(topic, partition)] = topic_id
 
     def checkpointed(self, log: PartitionLog) -> tuple[int, int, int]:
         """A log's checkpointed recovery point, high watermark and start."""

@@ -19,6 +19,7 @@ class Durability:
     __slots__ = (
         "_dirty",
         "_disk",
+        "_founding",
         "_on_dirty",
         "_on_unflushed",
         "_requirements",
@@ -41,7 +42,8 @@ class Durability:
         """Everything below is on disk. Only truncations lower it."""
         self.durable_offset = end_offset
         """Everything below may be acknowledged. It is ``synced_offset``, or the log's end if the
-        topic's flush is relaxed. It is never above the end, and only truncations lower it."""
+        topic's flush is relaxed and the log is founded. It is never above the end, and only
+        truncations lower it."""
         self.generation = 0
         """Rises with each truncation. A sync that began in an earlier generation is stale."""
         self._disk = disk
@@ -52,11 +54,12 @@ class Durability:
         # ``require`` that named it. A sync covers only requirements made before it began.
         self._unsynced_paths: dict[str, int] = {}
         self._requirements = 0  # the number of calls of ``require`` so far
+        self._founding = 0  # the requirement of ``found`` that is not met yet; 0: none
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
         """``records`` more records were written, and the log now ends at ``end_offset``."""
-        if config.strict_flush:
+        if config.strict_flush or self._founding:
             if not self._dirty:
                 self.mark_dirty()
             return
@@ -85,6 +88,13 @@ class Durability:
         self._unsynced_paths.update(dict.fromkeys(paths, self._requirements))
         self.mark_dirty()
 
+    def found(self, *paths: str) -> None:
+        """As ``require``, for the files without which a power loss leaves no log. Until they are on
+        disk, records count as durable only when they are on disk, even if the topic's flush is
+        relaxed. So a log whose files are missing has acknowledged nothing."""
+        self.require(*paths)
+        self._founding = self._requirements
+
     # ----------------------------------------------------------------------------- a sync
 
     def begin(self, active_path: str, end_offset: int) -> SyncTicket:
@@ -107,6 +117,8 @@ class Durability:
             # roll during the sync.
             if self._unsynced_paths.get(path, ticket.requirements) <= ticket.requirements:
                 self._unsynced_paths.pop(path, None)
+        if self._founding <= ticket.requirements:
+            self._founding = 0
         self.synced_offset = max(self.synced_offset, ticket.end_offset)
         if self.synced_offset <= self.durable_offset:
             return False
@@ -126,5 +138,6 @@ class Durability:
             if self._disk.exists(path):
                 self._disk.sync_now(path)
         self._unsynced_paths.clear()
+        self._founding = 0
         self.synced_offset = self.durable_offset = end_offset
         self._unflushed_records = 0

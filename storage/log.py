@@ -312,6 +312,11 @@ class PartitionLog:
         """These paths must also be on disk before later appends count as durable."""
         self._durability.require(*paths)
 
+    def require_founded(self, *paths: str) -> None:
+        """These paths must also be on disk before anything counts as durable, even if the topic's
+        flush is relaxed."""
+        self._durability.found(*paths)
+
     def begin_sync(self) -> SyncTicket:
         """A group of the group commit begins. Returns what this log puts into it."""
         return self._durability.begin(self.segments.active.path, self.end_offset)

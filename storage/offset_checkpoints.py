@@ -74,6 +74,11 @@ class OffsetCheckpoints:
         point, high_watermark = self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)
         return point, high_watermark, self.start_offsets.get(key, 0)
 
+    def know(self, key: TopicPartition) -> bool:
+        """Whether a file proves that something of this log was on disk."""
+        held = self.recovery_points, self.high_watermarks, self.start_offsets, self.clean_ends
+        return any(offsets.get(key, 0) > 0 for offsets in held)
+
     def durable_start(self, key: TopicPartition) -> int:
         """The log start offset that the file has for a partition even after a power loss."""
         return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stele.ids import TopicPartition
 from stele.world import Clock
+from storage.checkpoints import PARTITION_METADATA_FILE
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.log_types import LogOwner
@@ -88,7 +89,9 @@ def opening_log(
     if not clean_shutdown:
         log.ease_recovery()
     if is_new or log.end_offset == log.segments.bases[0]:
-        # The first group makes the directory entries of the log and of its segment durable.
+        # The first group makes the directory entries of the log and of its segment durable, and its
+        # topic id.
         parent = directory.rpartition("/")[0]
-        log.require_synced(parent, directory, log.segments.active.path)
+        metadata = f"{directory}/{PARTITION_METADATA_FILE}"
+        log.require_founded(parent, directory, metadata, log.segments.active.path)
     return log

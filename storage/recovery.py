@@ -41,7 +41,7 @@ from stele.wire.batch import (
     read_header,
 )
 from stele.world import Buffer
-from storage.checkpoints import LEADER_EPOCH_FILE, read_epochs
+from storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, read_epochs
 from storage.cuts import cut_path, read_cut
 from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
@@ -403,9 +403,12 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]
             segment.seal()
             yield Sync(tuple(segment.index_paths()))
             segment.unload()
+    # A log without its topic id counts as one of which nothing was acknowledged.
+    metadata = f"{request.directory}/{PARTITION_METADATA_FILE}"
     yield Sync(
         (
             *segments[-1].flush_index_files(),
+            *((metadata,) if request.disk.exists(metadata) else ()),
             request.directory,
             request.directory.rpartition("/")[0],
         )

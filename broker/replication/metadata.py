@@ -211,10 +211,9 @@ class MetadataApplier:
             if topic_id not in (None, partition.topic_id):
                 directory.delete(*key)  # of a topic of that name deleted before
                 continue
-            if topic_id is None:
-                directory.adopt(*key, partition.topic_id)
-                if key in directory.corrupt:
-                    self._corruption_found()
+            if topic_id is None:  # corrupt: it may be of a topic of that name deleted before
+                directory.name_corrupt(*key, partition.topic_id)
+                self._corruption_found()
             log = directory.logs.get(key)
             if log is not None:
                 log.configure(self._log_config(config))
@@ -297,6 +296,7 @@ class MetadataApplier:
         for directory in self._directories:
             known = {key: log.topic_id for key, log in directory.logs.items()}
             known.update(directory.corrupt_topic_ids)
+            known.update(directory.half_made)
             for key, topic_id in sorted(known.items()):
                 topic = image.topic(key.topic)
                 state = None

@@ -248,20 +248,6 @@ async def test_epochs_that_found_no_room_are_written_by_the_next_checkpoint(
         assert disk.read_file(path) == b"0\n1\n7 0\n"
 
 
-@pytest.mark.parametrize("kept", [0, 1, 20, -1])
-async def test_a_partition_whose_file_never_reached_the_disk_is_there_without_an_id(
-    disk: MemoryDisk, kept: int
-) -> None:
-    """A power loss may leave the new directory, and only a part of the file, or zeroes."""
-    directory = open_directory(disk)
-    directory.create("t", 0, TOPIC_ID)
-    file = disk.inodes[f"{PATH}/t-0/partition.metadata"]
-    file.data = file.data[:kept] or bytearray(len(file.data))
-    kill_process(disk)
-    log = open_directory(disk).logs[TopicPartition("t", 0)]
-    assert (log.topic_id, log.end_offset) == (None, 0)
-
-
 DAY_MS = 24 * 3600 * 1000
 
 

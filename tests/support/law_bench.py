@@ -24,7 +24,12 @@ from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role, Status
 from raft.voter_history import VoterHistory
 from stele.ids import PartitionId, TopicPartition, encode_uuid
-from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties
+from storage.checkpoints import (
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    MetaProperties,
+    encode_partition_metadata,
+)
 from storage.config import LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 from storage.opening import open_log
@@ -269,6 +274,8 @@ class LawBench:
         log = open_log(disk, directory, config or LogConfig(), HandClock(), key=key)
         for batch in batches:
             log.append_as_follower(batch)
+        topic_id = encode_partition_metadata(PARTITION.topic_id)
+        disk.replace_file_now(f"{directory}/{PARTITION_METADATA_FILE}", topic_id)
         log.sync_now()
         disk.sync_now("/")
         position = LogPosition(log.start_offset, log.end_offset, log.durable_offset, 0)

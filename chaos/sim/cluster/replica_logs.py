@@ -9,6 +9,7 @@ from typing import NamedTuple
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.disk import Inode
 from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
+from storage.checkpoints import PARTITION_METADATA_FILE
 
 
 class Place(NamedTuple):
@@ -81,9 +82,14 @@ def first_base(node: SimNode, partition: str) -> int | None:
 
 
 def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
-    """Whether the value would survive a power loss, in a file that survives as well. The search
-    goes backwards, since the value is usually near the end of a segment."""
-    for inode in node.machine.disk.durable_files(f"/data/{partition}", ".log"):
+    """Whether the value would survive a power loss, in a file that survives as well, of a log whose
+    topic id survives. The search goes backwards, since the value is usually near the end of a
+    segment."""
+    disk = node.machine.disk
+    topic_id = f"/data/{partition}/{PARTITION_METADATA_FILE}"
+    if not disk.durable_file(topic_id) and topic_id not in disk.destroyed:
+        return False
+    for inode in disk.durable_files(f"/data/{partition}", ".log"):
         if inode.durable.rfind(value) >= 0:
             return True
     return False

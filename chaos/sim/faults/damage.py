@@ -8,7 +8,8 @@ on it, since a broker gives up a replica that it cannot read.
 
 Only bits flip that nodes must notice: bits under a CRC, in a batch that is below a checkpoint or
 has a whole batch behind it (a damaged end of a log looks like a torn write). Files are damaged
-while their node is down: a running node does not read all of them again.
+while their node is down: a running node does not read all of them again. A replica whose topic id
+is lost is hurt, as one whose records are: its broker must not take it for one of any topic.
 """
 
 from __future__ import annotations
@@ -454,14 +455,25 @@ class Damage:
         return [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
 
     def _lose_beside(self, node: SimNode, place: _Place) -> bool:
-        """Lose an index, a producer snapshot or another file that the broker can make from the log
-        and the metadata."""
+        """Lose an index, a producer snapshot or another file that the broker can make from the log,
+        or the topic id, without which the broker gives the replica up.
+
+        The topic id of a log that no checkpoint knows of is kept. Its loss would look like a power
+        loss before the first sync, which leaves nothing that counts.
+        """
         directory = f"{ROOT}/{place.name}"
         names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
+        if PARTITION_METADATA_FILE in names and self._floor(node, place.name) == 0:
+            names.remove(PARTITION_METADATA_FILE)
         if not names:
             return False
-        self._disk(node).lose(f"{directory}/{self._rng.choice(names)}")
-        self.counts["files beside logs lost"] += 1
+        name = self._rng.choice(names)
+        self._disk(node).lose(f"{directory}/{name}")
+        if name == PARTITION_METADATA_FILE:
+            self.hurt[place.id] = node.id
+            self.counts["topic ids of logs lost"] += 1
+        else:
+            self.counts["files beside logs lost"] += 1
         return True
 
     def _lose_segment(self, node: SimNode, place: _Place) -> bool:

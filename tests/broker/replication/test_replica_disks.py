@@ -9,8 +9,9 @@ import pytest
 
 from broker.replication import relaxed_flush
 from broker.replication.relaxed_flush import RelaxedFlush
+from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
 from storage.checkpoints import encode_offsets
 from storage.errors import StorageError
@@ -18,6 +19,8 @@ from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
+
+TOPIC_ID_FILE = "/data/orders-0/partition.metadata"
 
 
 def test_a_full_disk_refuses_and_recovers_when_there_is_space_again() -> None:
@@ -94,7 +97,7 @@ def test_a_corrupt_log_that_has_lost_its_topic_id_is_reported_when_that_is_known
         node.kill()
         cluster.fence(2)
         node.disk.flip_bit("/data/orders-0/00000000000000000000.log", 100)
-        node.disk.lose("/data/orders-0/partition.metadata")
+        node.disk.lose(TOPIC_ID_FILE)
         await node.start()
         cluster.tell(node)
         await until(lambda: node.corrupt == [P0])
@@ -105,18 +108,77 @@ def test_a_corrupt_log_that_has_lost_its_topic_id_is_reported_when_that_is_known
     with_topic(scenario)
 
 
-def test_a_log_that_has_lost_its_topic_id_gets_it_again() -> None:
+def test_a_sound_log_that_has_lost_its_topic_id_is_corrupt() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce()
+        for _ in range(3):
+            await cluster[1].produce(make_batch(size=300))
+        await asyncio.sleep(6)  # the high watermark is checkpointed
         node = cluster[2]
         node.kill()
         cluster.fence(2)
-        node.disk.lose("/data/orders-0/partition.metadata")
+        node.disk.lose(TOPIC_ID_FILE)
         await node.start()
+        cluster.tell(node)
+        await until(lambda: node.corrupt == [P0])
         cluster.register(node)
         await until(lambda: cluster.state().isr == (1, 2, 3))
-        assert node.replica().log.topic_id == P0.topic_id
-        assert node.disk.find("/data/orders-0/partition.metadata") is not None
+        assert ends(cluster, 2) == [3]
+        assert node.disk.find(TOPIC_ID_FILE) is not None
+        assert [each for each in node.disk.names("/data") if each.endswith("-corrupt")]
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+def test_a_log_without_topic_id_never_passes_for_that_of_a_topic_made_anew(
+    is_checkpointed: bool,
+) -> None:
+    anew = PartitionId(b"orders, made anew"[:16], 0)
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for _ in range(3):
+            await cluster[1].produce(make_batch(size=300))
+        if is_checkpointed:
+            await asyncio.sleep(6)
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.lose(TOPIC_ID_FILE)
+        cluster.delete_topic()
+        cluster.create_topic((1, 2, 3), topic_id=anew.topic_id)
+        await until(lambda: cluster[1].holds(anew) and cluster[3].holds(anew))
+        await node.start()
+        cluster.tell(node)
+        await until(lambda: node.holds(anew))
+        if is_checkpointed:
+            assert node.corrupt == [anew]
+            assert node.replica(anew).state is ReplicaState.CORRUPT
+        else:
+            assert node.corrupt == []
+            assert node.replica(anew).log.end_offset == 0
+        cluster.register(node)
+        result = await cluster[1].produce(make_batch(size=200), partition=anew)
+        assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+        await until(lambda: cluster.state(anew).isr == (1, 2, 3))
+        log = node.replica(anew).log
+        assert (log.topic_id, log.end_offset) == (anew.topic_id, 1)
+
+    with_topic(scenario)
+
+
+def test_a_log_without_topic_id_goes_with_the_last_topic_of_its_name() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce(make_batch(size=300))
+        node = cluster[2]
+        node.kill()
+        cluster.fence(2)
+        node.disk.lose(TOPIC_ID_FILE)
+        cluster.delete_topic()
+        await node.start()
+        assert node.directory.half_made
+        cluster.register(node)
+        await until(lambda: node.disk.find("/data/orders-0") is None)
+        assert not node.directory.half_made
 
     with_topic(scenario)
 

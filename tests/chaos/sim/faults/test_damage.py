@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 import pytest
@@ -122,6 +123,50 @@ def test_the_starts_of_logs_are_lost_only_where_their_segments_tell_them() -> No
         assert lose_all() == set()
 
     JudgedCluster(7).run(scenario)
+
+
+class LotsBesideLogs(random.Random):
+    """Lets ``Damage.lose_file`` lose a file beside a log each time."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._lots = itertools.cycle((0.9, 0.1))
+
+    def random(self) -> float:
+        return next(self._lots)
+
+    def getrandbits(self, count: int, /) -> int:  # choices go by this, and not by ``random``
+        return super().getrandbits(count)
+
+
+def test_a_topic_id_is_lost_only_where_a_checkpoint_knows_the_log() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        damage = Damage(cluster, LotsBesideLogs())
+        await a_topic(cluster)
+        await write(cluster, 1, "before")
+        await cluster.until_isr(TOPIC, 3)
+        victim = cluster.brokers[1]
+        disk = cluster.simulation.machine(victim.host).disk
+        file = f"/data/{TOPIC}-0/partition.metadata"
+        victim.kill()
+        while damage.lose_file(victim):
+            assert damage.hurt == {}
+        assert disk.find(file) is not None  # and nothing else that may be lost
+        victim.start()
+        await cluster.until_isr(TOPIC, 3)
+        await asyncio.sleep(6.0)  # now a checkpoint knows
+        victim.kill()
+        while not damage.hurt:
+            assert damage.lose_file(victim)
+        assert disk.find(file) is None
+        assert damage.counts["topic ids of logs lost"] == 1
+        assert list(damage.hurt.values()) == [victim.id]
+        victim.start()
+        await cluster.until(lambda: disk.find(file) is not None, "the replica is begun anew")
+        await cluster.until_isr(TOPIC, 3)
+        await cluster.client.check_promises(TOPIC)
+
+    JudgedCluster(5).run(scenario)
 
 
 def test_a_leader_that_was_deposed_knows_nothing_of_the_voters() -> None:

@@ -320,6 +320,24 @@ def test_what_is_written_and_not_synced_is_not_on_disk(bench: LawBench) -> None:
     assert not acknowledged(bench, 2)
 
 
+def test_a_log_without_its_topic_id_on_disk_holds_nothing(bench: LawBench) -> None:
+    for broker_id in (1, 2):
+        bench.replica(broker_id, batch(0), state=STATE)
+    assert not acknowledged(bench, 2)
+    disk = bench.disk(2)
+    disk.remove(f"{DIRECTORY}/partition.metadata")
+    disk.sync_now(DIRECTORY)
+    (report,) = acknowledged(bench, 2)
+    assert "is on the disks of [1] only; 2 were promised" in report
+
+
+def test_a_topic_id_that_was_lost_since_had_been_on_disk(bench: LawBench) -> None:
+    for broker_id in (1, 2):
+        bench.replica(broker_id, batch(0), state=STATE)
+    bench.simulation.machine("b2").disk.lose(f"{DIRECTORY}/partition.metadata")
+    assert not acknowledged(bench, 2)
+
+
 def test_a_disk_that_was_damaged_since_had_it(bench: LawBench) -> None:
     for broker_id in (1, 2):
         bench.replica(broker_id, batch(0), state=STATE)
