@@ -1,0 +1,424 @@
+"""Random lives of a group coordinator beside clients and a twin that remember everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from broker.coordinator.group.deadlines import Deadlines
+from broker.coordinator.group.machine import GroupMachine
+from broker.coordinator.group.records import OffsetKey, decode_key, decode_offset, group_record
+from broker.coordinator.group.types import (
+    DescribeAnswer,
+    GroupState,
+    JoinAnswer,
+    LeavingMember,
+    MemberProtocol,
+    OffsetToCommit,
+    SyncAnswer,
+)
+from broker.coordinator.step import Step
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from tests.support.coordinators import Heard
+from tests.support.groups import RANGE, GroupBench
+
+STICKY = MemberProtocol("sticky", RANGE[0].metadata)
+PROTOCOLS = (RANGE, (*RANGE, STICKY), (STICKY, *RANGE))
+SESSION_MS = 10_000
+REBALANCE_MS = 12_000
+PARTITION = TopicPartition("t", 0)
+
+
+def inspect(value: Any) -> Any:
+    """All that a machine holds, but for its heap, which is put in order when it is looked at."""
+    match value:
+        case Deadlines():
+            return None
+        case None | str() | bytes() | int() | float() | Enum() | Heard():
+            return value
+        case dict():
+            return {inspect(key): inspect(each) for key, each in value.items()}
+        case set() | frozenset():
+            return frozenset(map(inspect, value))
+        case list() | tuple() | deque():
+            return tuple(map(inspect, value))
+    if callable(value):
+        return None
+    names = getattr(type(value), "__slots__", ()) or vars(value)
+    # What a timer has in the heap goes with the heap.
+    kept = (name for name in names if name != "queued_ms")
+    return type(value).__name__, {name: inspect(getattr(value, name, None)) for name in kept}
+
+
+class StrictBench(GroupBench):
+    """Looks at every step: one with records must have changed nothing."""
+
+    def __init__(self, **config: int) -> None:
+        super().__init__(**config)
+        self.before: Any = None
+
+    def ask(self, event: Any) -> Heard:
+        self.before = inspect(vars(self.machine))
+        return super().ask(event)
+
+    def pass_time(self, ms: float) -> None:
+        self.before = inspect(vars(self.machine))
+        super().pass_time(ms)
+
+    def take(self, step: Step, waiter: Any = None) -> None:
+        if step.records and self.before is not None:
+            assert inspect(vars(self.machine)) == self.before
+        super().take(step, waiter)
+        self.before = inspect(vars(self.machine))
+
+
+@dataclass
+class Client:
+    """A consumer that does as the answers say, except where a rule has it do otherwise."""
+
+    instance: str | None
+    member_id: str = ""
+    generation: int = -1
+    leader: str = ""
+    # What the leader assigns by: the members that it was told of.
+    members: tuple[Any, ...] = ()
+    skips: bool = False
+    assignment: bytes | None = None
+    joining: Heard | None = None
+    syncing: Heard | None = None
+
+    @property
+    def name(self) -> str:
+        return self.instance or self.member_id
+
+    def forget(self) -> None:
+        self.member_id, self.generation, self.assignment = "", -1, None
+        self.members, self.leader = (), ""
+
+
+Life = tuple[int, int]
+"""The number of coordinators so far, and of deletions."""
+
+
+@dataclass
+class Twin:
+    """What has been told, of all times."""
+
+    # By life: the greatest generation told, and the members told of each generation. A group that
+    # is deleted begins another life, as does one with another coordinator.
+    generation: dict[Life, int] = field(default_factory=lambda: defaultdict(int))
+    joined: dict[tuple[Life, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    ever_joined: set[tuple[str, int]] = field(default_factory=set)
+
+
+class GroupLife(RuleBasedStateMachine):
+    """One group; its clients come and go; the coordinator fails, and its log refuses records."""
+
+    @initialize(delay_ms=st.sampled_from((0, 3_000)), size=st.sampled_from((3, 100)))
+    def begin(self, delay_ms: int, size: int) -> None:
+        self.bench = StrictBench(
+            group_initial_rebalance_delay_ms=delay_ms,
+            group_max_size=size,
+            offsets_retention_check_interval_ms=30_000,
+            offsets_retention_minutes=1,
+        )
+        self.bench.take(self.bench.machine.loaded(self.bench.now))
+        self.max_size = size
+        self.clients = [Client(None), Client(None), Client(None), Client("i"), Client("j")]
+        self.twin = Twin()
+        self.heard: list[Heard] = []
+        self.coordinators = 1
+
+    @property
+    def life(self) -> Life:
+        tombstone = group_record("g", None)
+        return self.coordinators, sum(record == tombstone for record in self.bench.log)
+
+    # ------------------------------------------------------------------------ clients
+
+    def keep(self, heard: Heard) -> Heard:
+        self.heard.append(heard)
+        return heard
+
+    def join_as(self, client: Client, protocols: tuple[MemberProtocol, ...]) -> None:
+        client.joining = self.keep(
+            self.bench.join(
+                member_id=client.member_id,
+                instance=client.instance,
+                protocols=protocols,
+                session_ms=SESSION_MS,
+                rebalance_ms=REBALANCE_MS,
+            )
+        )
+        self.listen()
+
+    def sync_as(self, client: Client) -> None:
+        assignments = {}
+        if client.leader == client.member_id and not client.skips:
+            for each in client.members:
+                name = each.group_instance_id or each.member_id
+                assignments[each.member_id] = f"{client.generation}/{name}".encode()
+        client.syncing = self.keep(
+            self.bench.sync(
+                client.member_id,
+                client.generation,
+                assignments,
+                instance=client.instance,
+                protocol=None,
+            )
+        )
+        self.listen()
+
+    def listen(self) -> None:
+        """Have the clients hear what they were told."""
+        answers = []
+        for client in self.clients:
+            if client.joining is not None and client.joining.told:
+                (answer,) = client.joining.told
+                client.joining = None
+                answers.append((client, answer))
+        for client, answer in answers:
+            self.heard_join(client, answer)
+        for client, answer in answers:
+            self.check_members(client, answer)
+        for client in self.clients:
+            if client.syncing is not None and client.syncing.told:
+                (answer,) = client.syncing.told
+                client.syncing = None
+                self.heard_sync(client, answer)
+
+    def heard_join(self, client: Client, answer: JoinAnswer | ErrorCode) -> None:
+        if isinstance(answer, ErrorCode):
+            return
+        match answer.error:
+            case ErrorCode.NONE:
+                twin = self.twin
+                life = self.life
+                assert answer.generation >= twin.generation[life]
+                twin.generation[life] = answer.generation
+                twin.joined[life, answer.generation].add(answer.member_id)
+                twin.ever_joined.add((answer.member_id, answer.generation))
+                client.member_id, client.generation = answer.member_id, answer.generation
+                client.leader, client.members = answer.leader, answer.members
+                client.skips = answer.skip_assignment
+                client.assignment = None
+            case ErrorCode.MEMBER_ID_REQUIRED:
+                assert client.instance is None
+                client.member_id = answer.member_id
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                pass
+            case _:
+                client.forget()
+
+    def check_members(self, client: Client, answer: JoinAnswer | ErrorCode) -> None:
+        """A leader assigns to those that have joined the generation, and to static members."""
+        if isinstance(answer, ErrorCode) or answer.skip_assignment:
+            return
+        ids = [each.member_id for each in answer.members]
+        assert len(set(ids)) == len(ids)
+        assert len(ids) <= max(self.max_size, 0) + 2
+        joined = self.twin.joined[self.life, answer.generation]
+        for each in answer.members:
+            assert each.group_instance_id is not None or each.member_id in joined
+
+    def heard_sync(self, client: Client, answer: SyncAnswer | ErrorCode) -> None:
+        if isinstance(answer, ErrorCode):
+            return
+        match answer.error:
+            case ErrorCode.NONE:
+                whole = f"{client.generation}/{client.name}".encode()
+                assert answer.assignment in (whole, b"")
+                client.assignment = answer.assignment
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                pass
+            case _:
+                client.forget()
+
+    def mend(self) -> None:
+        """The log takes records, and they are committed."""
+        self.bench.refusal = ErrorCode.NONE
+        self.bench.commits_at_once = True
+        self.bench.commit()
+        self.listen()
+
+    # ------------------------------------------------------------------------ rules
+
+    clients_ = st.integers(0, 4)
+
+    @rule(which=clients_, protocols=st.sampled_from(PROTOCOLS))
+    def join(self, which: int, protocols: tuple[MemberProtocol, ...]) -> None:
+        self.join_as(self.clients[which], protocols)
+
+    @rule(which=clients_)
+    def restart(self, which: int) -> None:
+        client = self.clients[which]
+        client.forget()
+        client.joining = client.syncing = None
+
+    @rule(which=clients_)
+    def sync(self, which: int) -> None:
+        self.sync_as(self.clients[which])
+
+    @rule(which=clients_, back=st.sampled_from((0, 0, 1)))
+    def heartbeat(self, which: int, back: int) -> None:
+        client = self.clients[which]
+        generation = client.generation - back
+        self.keep(self.bench.ask_heartbeat(client.member_id, generation, instance=client.instance))
+
+    @rule(which=st.sets(clients_, min_size=1), by_instance=st.booleans())
+    def leave(self, which: set[int], by_instance: bool) -> None:
+        clients = [self.clients[each] for each in sorted(which)]
+        leaving = (
+            LeavingMember("" if by_instance else each.member_id, each.instance) for each in clients
+        )
+        self.keep(self.bench.leave(*leaving))
+        self.listen()
+
+    @rule(which=clients_, offset=st.integers(0, 99), simple=st.booleans())
+    def commit_offset(self, which: int, offset: int, simple: bool) -> None:
+        client = Client(None) if simple else self.clients[which]
+        heard = self.bench.ask_commit(
+            OffsetToCommit(*PARTITION, offset),
+            member_id=client.member_id,
+            generation=client.generation,
+            instance=client.instance,
+        )
+        self.keep(heard)
+        for answer in heard.told:
+            if not isinstance(answer, ErrorCode) and answer.errors == (ErrorCode.NONE,):
+                known = (client.member_id, client.generation) in self.twin.ever_joined
+                assert known or client.generation < 0
+
+    @rule(ms=st.sampled_from((0, 500, 3_000, 8_000, 15_000, 70_000)))
+    def pass_time(self, ms: int) -> None:
+        self.bench.pass_time(ms)
+        self.listen()
+
+    @rule()
+    def delete_group(self) -> None:
+        machine = self.bench.machine
+        self.keep(self.bench.ask(lambda _, waiter, now: machine.delete("g", waiter, now)))
+
+    @rule(refused=st.booleans())
+    def change_disk(self, refused: bool) -> None:
+        self.bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS if refused else ErrorCode.NONE
+
+    @rule()
+    def lag(self) -> None:
+        self.bench.commits_at_once = False
+
+    @rule()
+    def catch_up(self) -> None:
+        self.bench.commits_at_once = True
+        self.bench.commit()
+        self.listen()
+
+    @rule()
+    def fail_over(self) -> None:
+        self.bench.reload()
+        self.coordinators += 1
+        self.listen()
+        assert all(len(each.told) == 1 for each in self.heard)
+
+    @rule()
+    def settle(self) -> None:
+        """If everybody does as told, the group is stable soon, and everybody is in it."""
+        if self.max_size < len(self.clients):
+            return
+        self.mend()
+        for _ in range(12):
+            for client in self.clients:
+                self.behave(client)
+            self.bench.pass_time(3_000)
+            self.listen()
+        state = self.bench.described()
+        assert state.state is GroupState.STABLE
+        assert {each.member_id for each in state.members} == {
+            each.member_id for each in self.clients
+        }
+        for client in self.clients:
+            assert client.generation == self.clients[0].generation
+            assert client.assignment == f"{client.generation}/{client.name}".encode()
+
+    def behave(self, client: Client) -> None:
+        if client.joining is not None or client.syncing is not None:
+            return
+        if client.member_id and client.generation >= 0:
+            error = self.bench.heartbeat(
+                client.member_id, client.generation, instance=client.instance
+            )
+            if error is ErrorCode.NONE and client.assignment:
+                return
+            if error is ErrorCode.NONE and client.assignment is None:
+                self.sync_as(client)
+                return
+            if error not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                client.forget()
+            client.assignment = None
+        self.join_as(client, RANGE)
+        if client.joining is None and client.generation < 0:
+            self.join_as(client, RANGE)
+
+    # ------------------------------------------------------------------------ laws
+
+    @invariant()
+    def everybody_is_answered_once_at_most(self) -> None:
+        assert all(len(each.told) <= 1 for each in self.heard)
+
+    @invariant()
+    def nobody_is_there_twice(self) -> None:
+        for state in self.described(self.bench.machine):
+            ids = [each.member_id for each in state.members]
+            instances = [each.group_instance_id for each in state.members]
+            static = [each for each in instances if each is not None]
+            assert len(set(ids)) == len(ids)
+            assert len(set(static)) == len(static)
+            assert bool(ids) or state.state in (
+                GroupState.EMPTY,
+                GroupState.DEAD,
+                GroupState.PREPARING_REBALANCE,
+            )
+
+    def described(self, machine: GroupMachine) -> Iterator[DescribeAnswer]:
+        """As it is, told or not."""
+        (reply,) = machine.describe("g", Heard(), self.bench.now).replies
+        assert isinstance(reply.answer, DescribeAnswer)
+        yield reply.answer
+
+    @invariant()
+    def the_log_holds_what_must_last(self) -> None:
+        """A group at rest is the same for the next coordinator."""
+        (state,) = self.described(self.bench.machine)
+        if state.state in (GroupState.STABLE, GroupState.EMPTY):
+            (rebuilt,) = self.described(self.bench.rebuilt())
+            unrecorded = GroupState.DEAD  # somebody was given an id, or came and went at once
+            assert rebuilt == state or (rebuilt.state is unrecorded and not state.members)
+
+    @invariant()
+    def offsets_are_those_of_the_committed_log(self) -> None:
+        expected = -1
+        for record in self.bench.log[: self.bench.high_watermark]:
+            if isinstance(decode_key(record.key), OffsetKey):
+                expected = -1 if record.value is None else decode_offset(record.value).offset
+        assert self.bench.offset(*PARTITION) == expected
+
+    def teardown(self) -> None:
+        """In the end nobody waits, and a group whose clients are gone goes, too."""
+        if not hasattr(self, "heard"):
+            return  # it has not begun
+        self.mend()
+        self.bench.pass_time(400_000)
+        assert self.bench.described().state is GroupState.DEAD
+        assert all(len(each.told) == 1 for each in self.heard)
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=40, stateful_step_count=30)
