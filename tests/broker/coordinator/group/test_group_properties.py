@@ -135,6 +135,7 @@ class GroupLife(RuleBasedStateMachine):
         self.clients = [Client(None), Client(None), Client(None), Client("i"), Client("j")]
         self.twin = Twin()
         self.heard: list[Heard] = []
+        self.joins: list[Heard] = []  # without an answer, in order
         self.coordinators = 1
 
     @property
@@ -158,6 +159,7 @@ class GroupLife(RuleBasedStateMachine):
                 rebalance_ms=REBALANCE_MS,
             )
         )
+        self.joins.append(client.joining)
         self.listen()
 
     def sync_as(self, client: Client) -> None:
@@ -178,7 +180,12 @@ class GroupLife(RuleBasedStateMachine):
         self.listen()
 
     def listen(self) -> None:
-        """Have the clients hear what they were told."""
+        """Have the clients hear what they were told; the twin also hears what was told to nobody,
+        since a client has been restarted."""
+        for heard in [each for each in self.joins if each.told]:
+            self.joins.remove(heard)
+            if isinstance(heard.told[0], JoinAnswer):
+                self.note_join(heard.told[0])
         answers = []
         for client in self.clients:
             if client.joining is not None and client.joining.told:
@@ -195,17 +202,19 @@ class GroupLife(RuleBasedStateMachine):
                 client.syncing = None
                 self.heard_sync(client, answer)
 
+    def note_join(self, answer: JoinAnswer) -> None:
+        if answer.error is ErrorCode.NONE:
+            twin, life = self.twin, self.life
+            assert answer.generation >= twin.generation[life]
+            twin.generation[life] = answer.generation
+            twin.joined[life, answer.generation].add(answer.member_id)
+            twin.ever_joined.add((answer.member_id, answer.generation))
+
     def heard_join(self, client: Client, answer: JoinAnswer | ErrorCode) -> None:
         if isinstance(answer, ErrorCode):
             return
         match answer.error:
             case ErrorCode.NONE:
-                twin = self.twin
-                life = self.life
-                assert answer.generation >= twin.generation[life]
-                twin.generation[life] = answer.generation
-                twin.joined[life, answer.generation].add(answer.member_id)
-                twin.ever_joined.add((answer.member_id, answer.generation))
                 client.member_id, client.generation = answer.member_id, answer.generation
                 client.leader, client.members = answer.leader, answer.members
                 client.skips = answer.skip_assignment
