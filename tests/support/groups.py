@@ -42,6 +42,8 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1t\0\0\0\0"),)
 """What a consumer says that subscribes to the topic ``t``."""
+OTHER_RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1u\0\0\0\0"),)
+"""Likewise to the topic ``u``."""
 START_MS = 1_700_000_000_000
 
 
@@ -255,10 +257,12 @@ class GroupBench:
         (fetched,) = self.offsets(TopicToFetch(topic, (partition,)), **options)
         return fetched.offset
 
-    def delete_offsets(self, *offsets: OffsetToDelete, group_id: str = "g") -> OffsetDeleteAnswer:
+    def ask_deletion(self, *offsets: OffsetToDelete, group_id: str = "g") -> Heard:
         request = OffsetDeleteRequest(group_id, offsets)
-        heard = self.ask(lambda machine, waiter, now: machine.delete_offsets(request, waiter, now))
-        return told(heard, OffsetDeleteAnswer)
+        return self.ask(lambda machine, waiter, now: machine.delete_offsets(request, waiter, now))
+
+    def delete_offsets(self, *offsets: OffsetToDelete) -> OffsetDeleteAnswer:
+        return told(self.ask_deletion(*offsets), OffsetDeleteAnswer)
 
     def delete_topics(self, *topics: DeletedTopic) -> None:
         self.take(self.machine.topics_deleted(topics, self.now))

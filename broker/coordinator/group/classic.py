@@ -62,7 +62,7 @@ class ClassicGroup:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        # A member, if there are any.
+        # Of this generation; while the next one is prepared it may have left.
         self.leader: str | None = None
         self.state_time_ms = -1
         # None: not known, or the group is not one of consumers.
@@ -79,7 +79,8 @@ class ClassicGroup:
         self._unsynced: set[str] = set()
         self._join_timer = Timer(deadlines, TimerKind.JOIN, group_id)
         self._sync_timer = Timer(deadlines, TimerKind.SYNC, group_id)
-        # The first rebalance of an empty group: it goes on while members come, for its time.
+        # The first rebalance of an empty group goes on while members come, for its time. These
+        # mean something while the group is preparing a rebalance only.
         self._is_first_rebalance = False
         self._member_came = False
         self._more_time_ms = 0
@@ -135,16 +136,12 @@ class ClassicGroup:
         self.forget_pending(member.member_id)
         self.members.add(member)
         self._member_came = True
-        if len(self.members) == 1:
-            self.leader = member.member_id
 
     def forget(self, member: Member) -> None:
         """Take a member out; whoever waits for its sake has been answered."""
         member.session.cancel()
         self.members.remove(member)
         self._unsynced.discard(member.member_id)
-        if self.leader == member.member_id:
-            self.leader = next((each.member_id for each in self.members), None)
 
     def forget_pending(self, member_id: str) -> None:
         timer = self.pending.pop(member_id, None)
@@ -168,8 +165,6 @@ class ClassicGroup:
             "group %s rebalances in generation %d: %s", self.group_id, self.generation, reason
         )
         for member in self.members:
-            if self.state is GroupState.COMPLETING_REBALANCE:
-                member.assignment = b""
             if member.sync_waiter is not None:
                 self.say(step, member.sync_waiter, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
                 member.sync_waiter = None
@@ -507,7 +502,6 @@ class ClassicGroup:
         self.subscribed_topics = self._find_subscribed_topics()
         self.recorded_end = end_offset
         self._join_timer.cancel()
-        self._is_first_rebalance = False
         self._unsynced = (self._unsynced & kept) - {value.leader or ""}
         if not self._unsynced:
             self._sync_timer.cancel()

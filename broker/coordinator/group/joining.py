@@ -179,7 +179,6 @@ class Joining:
         group.tell(former.sync_waiter, SyncAnswer(fenced), self.step)
         former.session.cancel()
         member.join_waiter = self.waiter
-        member.restart_session(self.now.monotonic_ms)
         group.members.set(members)
         group.leader = leader
         # Also while the leader assigns: it knows the former member id, and assigns to that.

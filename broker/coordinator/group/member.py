@@ -47,6 +47,7 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
+        # Of the last generation that was stable with it in.
         self.assignment = assignment
         # Runs out unless the member is heard of. Not set while a member waits that is not new.
         self.session = session

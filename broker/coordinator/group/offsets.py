@@ -99,7 +99,7 @@ class OffsetStore:
 
     def committed(self, high_watermark: int) -> None:
         """Tell what stands below the offset."""
-        self._high_watermark = max(self._high_watermark, high_watermark)
+        self._high_watermark = high_watermark
         while self._changes and self._changes[0].record_offset < high_watermark:
             _, key, value = self._changes.popleft()
             group = self._groups[key.group_id]

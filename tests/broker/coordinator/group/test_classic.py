@@ -15,7 +15,7 @@ from broker.coordinator.group.types import (
     SyncAnswer,
 )
 from stele.errors import ErrorCode
-from tests.support.groups import RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
+from tests.support.groups import OTHER_RANGE, RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -133,6 +133,16 @@ class TestSync:
         bench.pass_time(8_000)
         assert bench.described().state is GroupState.EMPTY
 
+    def test_nobody_is_told_twice(self) -> None:
+        bench = GroupBench()
+        leader, follower = completing(bench)
+        waiting = bench.sync(follower, 1)
+        bench.sync(leader, 1)
+        bench.join(member_id=leader)
+        bench.join(member_id=follower)
+        bench.join(member_id=leader, protocols=OTHER_RANGE)
+        assert len(waiting.told) == 1
+
 
 class TestHeartbeat:
     @pytest.mark.parametrize(
@@ -212,6 +222,34 @@ class TestSessions:
         bench.pass_time(SESSION_MS - 1)
         assert bench.heartbeat(follower, 1) is ErrorCode.NONE
 
+    def test_who_has_waited_in_vain_has_a_session_again(self) -> None:
+        bench = GroupBench()
+        leader, follower = completing(bench, rebalance_ms=100_000)
+        bench.sync(follower, 1)
+        bench.pass_time(SESSION_MS - 1)
+        bench.heartbeat(leader, 1)
+        bench.pass_time(1)
+        waiting = bench.join(member_id=leader, protocols=OTHER_RANGE, rebalance_ms=100_000)
+        bench.pass_time(SESSION_MS - 1)
+        assert waiting.told == []
+        bench.pass_time(1)
+        assert told(waiting, JoinAnswer).generation == 2
+
+    def test_a_member_may_change_its_timeouts(self) -> None:
+        bench = GroupBench()
+        leader, follower = bench.stable(2)
+        bench.join(member_id=leader, session_ms=20_000, rebalance_ms=8_000)
+        bench.join(member_id=follower, session_ms=20_000, rebalance_ms=8_000)
+        bench.sync(follower, 2)
+        bench.pass_time(7_999)
+        assert bench.heartbeat(follower, 2) is ErrorCode.NONE
+        bench.pass_time(1)  # the leader has had its time to assign
+        assert bench.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+        bench.join(member_id=follower, session_ms=20_000, rebalance_ms=8_000)
+        bench.settle([follower], 3)
+        bench.pass_time(19_999)
+        assert bench.heartbeat(follower, 3) is ErrorCode.NONE
+
 
 class TestLeave:
     def test_the_last_member(self) -> None:
@@ -286,6 +324,16 @@ class TestLeave:
         assert bench.described().state is GroupState.PREPARING_REBALANCE
         bench.pass_time(3_000)
         assert bench.described().state is GroupState.EMPTY
+
+    def test_the_last_member_with_one_that_was_given_an_id(self) -> None:
+        bench = GroupBench()
+        (member_id,) = bench.stable()
+        pending = told(bench.join(), JoinAnswer).member_id
+        bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.leave(member_id, pending)
+        bench.refusal = ErrorCode.NONE
+        assert bench.join(member_id=pending).told == []
+        assert bench.heartbeat(member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
     def test_a_group_that_is_not_there(self) -> None:
         bench = GroupBench()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from broker.coordinator.group.cleaning import Sweep
 from broker.coordinator.group.types import DeletedTopic, GroupState, JoinAnswer, OffsetToCommit
+from broker.coordinator.step import KeyValue, Step
 from stele.errors import ErrorCode
 from tests.support.groups import GroupBench, told
 
@@ -100,6 +104,17 @@ class TestExpiry:
         assert bench.described().state is GroupState.DEAD
         assert bench.listed() == []
 
+    def test_a_group_that_is_beginning_stays(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.pass_time(CHECK_MS - 1_000)
+        member_id, _ = bench.joined()
+        bench.left(member_id)
+        bench.pass_time(1_000)
+        assert bench.described().state is GroupState.PREPARING_REBALANCE
+        bench.pass_time(2_000)
+        assert bench.described().state is GroupState.EMPTY
+
     def test_many_go_in_several_batches(self) -> None:
         bench = GroupBench(offsets_retention_minutes=1)
         bench.reload()
@@ -124,6 +139,24 @@ class TestExpiry:
         bench.refusal = ErrorCode.NONE
         bench.pass_time(0)
         assert bench.offset() == -1
+
+
+def test_a_step_of_a_sweep_either_goes_on_or_has_records() -> None:
+    found = {"a": 0, "b": 1, "c": 0}
+
+    def find(group_id: str) -> Iterator[KeyValue]:
+        yield from [KeyValue(b"", None)] * found[group_id]
+
+    sweep = Sweep()
+    sweep.begin("abc")
+    first, second, third = Step(), Step(), Step()
+    sweep.go_on(first, find)
+    sweep.go_on(second, find)
+    assert [len(each.records) for each in (first, second)] == [0, 1]
+    found["b"] = 0
+    sweep.go_on(third, find)
+    assert third.records == []
+    assert sweep.is_over
 
 
 class TestDeletedTopics:
@@ -162,7 +195,7 @@ class TestDeletedTopics:
         bench.pass_time(0)
         assert bench.offset() == -1
         bench.commit_offset(6)
-        bench.pass_time(1_000)
+        bench.delete_topics(DeletedTopic("u", OTHER_ID))
         assert bench.offset() == 6
 
 

@@ -11,6 +11,7 @@ from broker.coordinator.group.types import (
     GroupState,
     MemberProtocol,
     OffsetCommitAnswer,
+    OffsetDeleteAnswer,
     OffsetFetchAnswer,
     OffsetToCommit,
     OffsetToDelete,
@@ -194,6 +195,17 @@ class TestDelete:
         bench.stable(protocols=(MemberProtocol("range", b""),))
         answer = bench.delete_offsets(OffsetToDelete("u", 0))
         assert answer.errors == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,)
+
+    def test_that_there_is_nothing_is_told_when_it_is_certain(self) -> None:
+        bench = GroupBench()
+        bench.commit_offset(5)
+        bench.commits_at_once = False
+        heard = [bench.ask_deletion(OffsetToDelete("t", 0)) for _ in range(2)]
+        assert [each.told for each in heard] == [[], []]
+        assert len(bench.log) == 2
+        bench.commit()
+        for each in heard:
+            assert told(each, OffsetDeleteAnswer).errors == (ErrorCode.NONE,)
 
     def test_groups_that_cannot_be_asked(self) -> None:
         bench = GroupBench()

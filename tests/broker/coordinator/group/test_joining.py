@@ -14,11 +14,10 @@ from broker.coordinator.group.types import (
     SyncAnswer,
 )
 from stele.errors import ErrorCode
-from tests.support.groups import RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
+from tests.support.groups import OTHER_RANGE, RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
 
 DELAY_MS = 3_000
 STICKY = MemberProtocol("sticky", RANGE[0].metadata)
-OTHER_RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1u\0\0\0\0"),)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +37,7 @@ def test_refusals_of_a_group_that_is_not_there(options: dict[str, Any], error: E
     answer = told(bench.join(**options), JoinAnswer)
     assert answer.error is error
     assert bench.log == []
+    assert bench.listed() == (["g"] if error is ErrorCode.MEMBER_ID_REQUIRED else [])
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,13 @@ def test_an_id_alone_makes_no_member() -> None:
     assert bench.described().members == ()
     assert bench.heartbeat(pending, 0) is ErrorCode.UNKNOWN_MEMBER_ID
     assert told(bench.sync(pending, 0), SyncAnswer).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_one_s() -> None:
+    bench = GroupBench()
+    pending = told(bench.join(), JoinAnswer).member_id
+    answer = told(bench.join(member_id=pending, instance="i"), JoinAnswer)
+    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_who_does_not_join_in_time_is_removed() -> None:

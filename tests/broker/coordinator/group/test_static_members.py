@@ -15,7 +15,7 @@ from broker.coordinator.group.types import (
     SyncAnswer,
 )
 from stele.errors import ErrorCode
-from tests.support.groups import RANGE, SESSION_MS, GroupBench, told
+from tests.support.groups import OTHER_RANGE, RANGE, SESSION_MS, GroupBench, told
 
 STICKY = MemberProtocol("sticky", RANGE[0].metadata)
 
@@ -132,6 +132,30 @@ def test_a_new_process_while_the_leader_assigns_makes_a_rebalance() -> None:
     assert told(again, JoinAnswer).generation == 2
 
 
+def test_a_leader_that_is_restarted_leads_the_next_generation_too() -> None:
+    bench = GroupBench()
+    first, second = static(bench, "i", "j", session_ms=100_000, rebalance_ms=8_000)
+    options: dict[str, Any] = {"session_ms": 100_000, "rebalance_ms": 8_000}
+    bench.join(member_id=second, instance="j", protocols=OTHER_RANGE, **options)
+    bench.pass_time(8_000)  # the first one has not joined: the second one leads
+    new = bench.join(instance="j", **options)
+    bench.join(member_id=first, instance="i", **options)
+    answer = told(new, JoinAnswer)
+    assert (answer.generation, answer.leader) == (3, answer.member_id)
+
+
+def test_the_session_of_a_former_process_is_over() -> None:
+    bench = GroupBench()
+    bench.join(instance="i")
+    waiting = bench.join(instance="i")
+    bench.pass_time(3_000)
+    new = told(waiting, JoinAnswer).member_id
+    bench.settle([new], 1)
+    for _ in range(50):
+        bench.pass_time(SESSION_MS - 1)
+        assert bench.heartbeat(new, 1, instance="i") is ErrorCode.NONE
+
+
 def test_an_administrator_removes_by_instance_id() -> None:
     bench = GroupBench()
     static(bench, "i", "j")
@@ -139,6 +163,8 @@ def test_an_administrator_removes_by_instance_id() -> None:
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.left(*asked) == (ErrorCode.NONE, unknown, unknown)
     assert [each.group_instance_id for each in bench.described().members] == ["i"]
+    assert bench.left(LeavingMember("", "j")) == (unknown,)
+    assert bench.join(instance="j").told == []
 
 
 def test_a_refused_record_leaves_the_former_process_in_its_place() -> None:
