@@ -27,6 +27,10 @@ _GROUP_KEY: Final = 2
 _LAST_VALUE: Final = 4
 _FLEXIBLE: Final = 4
 _TOPIC_ID_TAG: Final = 0
+_TOPIC_ID_FIELD: Final = bytes((1, _TOPIC_ID_TAG, 16))  # one tagged field, its tag, its size
+_BARE_OFFSET: Final = struct.Struct(">hqiBq3s16s")  # version 4 without metadata
+_BARE_START: Final = _VERSION.pack(4)
+_BARE_LENGTH: Final = 1
 
 
 class OffsetKey(NamedTuple):
@@ -102,10 +106,7 @@ def _offset_value(value: CommittedOffset) -> bytes:
             )
         )
     metadata = value.metadata.encode()
-    if value.topic_id == ZERO_UUID:
-        tags = b"\0"
-    else:
-        tags = bytes((1, _TOPIC_ID_TAG, len(value.topic_id))) + value.topic_id
+    tags = b"\x00" if value.topic_id == ZERO_UUID else _TOPIC_ID_FIELD + value.topic_id
     return b"".join(
         (
             _OFFSET_AND_EPOCH.pack(4, value.offset, value.leader_epoch),
@@ -163,17 +164,40 @@ def _nullable_string(text: str | None) -> bytes:
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey:
     """Raises ValueError: the record is of a kind that is not known here, or is damaged."""
-    reader = _Reader(data, "a key")
-    if reader.version in (0, _OFFSET_KEY):
-        group_id, topic, partition = reader.string(), reader.string(), reader.int32()
-        return OffsetKey(group_id, TopicPartition(topic, partition))
-    if reader.version == _GROUP_KEY:
-        return GroupKey(reader.string())
-    raise ValueError(f"a key of version {reader.version}")
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        if version not in (0, _OFFSET_KEY, _GROUP_KEY):
+            raise ValueError(f"a key of version {version}")
+        group_id, position = _key_string(data, _VERSION.size)
+        if version == _GROUP_KEY:
+            return GroupKey(group_id)
+        topic, position = _key_string(data, position)
+        (partition,) = _INT32.unpack_from(data, position)
+    except struct.error:
+        raise ValueError("a key that ends early") from None
+    return OffsetKey(group_id, TopicPartition(topic, partition))
+
+
+def _key_string(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(data, position)
+    position += _INT16.size
+    end = position + length
+    if not position <= end <= len(data):
+        raise ValueError("a key that ends early")
+    return data[position:end].decode(), end
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
     """The value of an OffsetKey. Raises ValueError."""
+    # A load reads a million of them, nearly all as they are written here and without metadata.
+    if len(data) == _BARE_OFFSET.size and data.startswith(_BARE_START):
+        _, offset, leader_epoch, length, commit_time_ms, tags, topic_id = _BARE_OFFSET.unpack(data)
+        if length == _BARE_LENGTH and tags == _TOPIC_ID_FIELD:
+            return CommittedOffset(offset, leader_epoch, "", commit_time_ms, -1, topic_id)
+    return _decode_any_offset(data)
+
+
+def _decode_any_offset(data: bytes) -> CommittedOffset:
     reader = _Reader(data, "a committed offset", last_version=_LAST_VALUE)
     version = reader.version
     offset = reader.int64()

@@ -8,7 +8,7 @@ import pytest
 
 from broker.coordinator.group.cleaning import Sweep
 from broker.coordinator.group.types import DeletedTopic, GroupState, JoinAnswer, OffsetToCommit
-from broker.coordinator.step import KeyValue, Step
+from broker.coordinator.step import KeyValue, Now, Step
 from stele.errors import ErrorCode
 from tests.support.groups import GroupBench, told
 
@@ -139,6 +139,15 @@ class TestExpiry:
         bench.refusal = ErrorCode.NONE
         bench.pass_time(0)
         assert bench.offset() == -1
+
+
+def test_a_step_that_begins_a_sweep_has_no_records() -> None:
+    bench = GroupBench(offsets_retention_minutes=0)
+    bench.reload()
+    bench.commit_offset(5)
+    bench.pass_time(CHECK_MS - 1)
+    due = Now(bench.now.monotonic_ms + 1, bench.now.time_ms + 1)
+    assert [len(bench.machine.tick(due).records) for _ in range(3)] == [0, 2, 2]
 
 
 def test_a_step_of_a_sweep_either_goes_on_or_has_records() -> None:
