@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.offsets import OffsetStore
@@ -21,6 +22,8 @@ from broker.coordinator.group.types import (
 from broker.coordinator.step import Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+
+_LATEST_MS: Final = 2**63 - 1
 
 
 def commit(
@@ -65,7 +68,7 @@ def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> Comm
         each.leader_epoch,
         each.metadata,
         now.time_ms,
-        -1 if retention_ms is None else now.time_ms + retention_ms,
+        -1 if retention_ms is None else max(0, min(now.time_ms + retention_ms, _LATEST_MS)),
         each.topic_id,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cleaning import DeletedTopics, Sweep, expired
@@ -42,6 +43,9 @@ from broker.coordinator.group.types import (
 )
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
+
+_NAME_BYTES_MAX: Final = 32_000
+"""A member id is longer than the name that it begins with, and has to fit a string of a record."""
 
 
 class GroupMachine:
@@ -193,6 +197,9 @@ class GroupMachine:
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not least <= request.session_timeout_ms <= most:
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        names_of_member = (request.client_id, request.group_instance_id or "")
+        if max(len(each.encode()) for each in names_of_member) > _NAME_BYTES_MAX:
+            return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
     def _new_member_id(self, prefix: str) -> str:

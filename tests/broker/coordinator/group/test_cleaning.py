@@ -81,6 +81,14 @@ class TestExpiry:
         bench.pass_time(29 * DAY_MS)
         assert bench.offset(partition=1) == 6
 
+    def test_retentions_out_of_range(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.commit_offset(5, retention_ms=2**63 - 1)
+        bench.commit_offset(6, partition=1, retention_ms=-(2**63))
+        bench.pass_time(CHECK_MS)
+        assert [each.partition for each in bench.offsets()] == [0]
+
     def test_a_new_commit_to_an_old_empty_group_is_kept(self) -> None:
         bench = GroupBench()
         bench.reload()

@@ -26,6 +26,8 @@ STICKY = MemberProtocol("sticky", RANGE[0].metadata)
         ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
         ({"session_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"session_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"client_id": "ü" * 16_001}, ErrorCode.INVALID_REQUEST),
+        ({"instance": "i" * 32_001}, ErrorCode.INVALID_REQUEST),
         ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
@@ -86,6 +88,15 @@ def test_a_first_member() -> None:
     )
     assert bench.described().state is GroupState.COMPLETING_REBALANCE
     assert bench.log == []
+
+
+def test_the_longest_names_can_be_recorded() -> None:
+    bench = GroupBench()
+    heard = bench.join(group_id="g" * 32_767, instance="i" * 32_000, client_id="c" * 32_000)
+    bench.pass_time(DELAY_MS)
+    member_id = told(heard, JoinAnswer).member_id
+    bench.settle([member_id], 1, "g" * 32_767)
+    bench.reload()
 
 
 def test_older_clients_join_at_once() -> None:
