@@ -1,15 +1,14 @@
 """A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-The members of a generation have joined it together, while the group was preparing a rebalance.
-One of them, the leader, then assigns partitions to all, and the group is stable until somebody
-comes or goes. Kafka's rules, with KIP-134 (the first rebalance waits), KIP-345 and KIP-814 (static
-members) and KIP-394 (a member is given its id before it joins).
+The members of a generation join it together, while the group prepares a rebalance. One of them, the
+leader, then assigns partitions to all of them. The group is stable until a member joins or leaves.
+The rules are Kafka's, with KIP-134 (the first rebalance is delayed), KIP-345 and KIP-814 (static
+members) and KIP-394 (a member gets its id before it joins).
 
-Records keep what is stable: the members of a generation with their assignments, and the generation
-in which a group became empty. So three things that happen to a group are records, which ``replay``
-carries out: the leader's assignment, a static member that takes the place of its former process
-without a rebalance, and the last member's leaving. All else is lost with the coordinator: members
-then find their generation unknown, or an older one in force, and join anew.
+The log only has a record of a group when it is stable or empty. Three changes need a record, and
+``replay`` makes them: the leader assigns partitions, a new process of a static member takes over
+without a rebalance, and the last member leaves. Everything else is lost with the coordinator. The
+next coordinator then answers ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, and the members join again.
 """
 
 from __future__ import annotations
@@ -48,39 +47,40 @@ logger = logging.getLogger(__name__)
 
 
 class ClassicGroup:
-    """One group. Its events add to a step, and return nothing.
+    """One group. Its events add records and replies to a step.
 
-    An event that needs a record changes nothing but by the replay of that record.
+    If an event adds a record, only the replay of the record changes the group.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, deadlines: Deadlines) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.members = Membership()
-        # Only grows, but for what a new coordinator does not know of: a generation whose
+        # Never goes back, except that a new coordinator does not know of a generation whose
         # assignment was not recorded.
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        # Of this generation; while the next one is prepared it may have left.
+        # A member, unless the group prepares a rebalance: then the leader may have left.
         self.leader: str | None = None
         self.state_time_ms = -1
-        # None: not known, or the group is not one of consumers.
+        # None: they are not known, or the members are no consumers.
         self.subscribed_topics: frozenset[str] | None = None
-        # The offset behind the group's last record: what is said of the group rests on it.
+        # The offset after the group's last record. An answer about the group is sent when the
+        # records below it are committed.
         self.recorded_end = -1
         self._config = config
         self._deadlines = deadlines
-        # Dynamic members that were given an id and have not joined with it yet. They do not
-        # count as members, but a rebalance waits for them.
+        # The ids of dynamic members that have not joined with them yet. They are no members, but a
+        # rebalance waits for them.
         self.pending: dict[str, Timer] = {}
         # The members that have not fetched the assignment of this generation. Empty unless the
         # group is completing a rebalance or stable.
         self._unsynced: set[str] = set()
         self._join_timer = Timer(deadlines, TimerKind.JOIN, group_id)
         self._sync_timer = Timer(deadlines, TimerKind.SYNC, group_id)
-        # The first rebalance of an empty group goes on while members come, for its time. These
-        # mean something while the group is preparing a rebalance only.
+        # The first rebalance of an empty group lasts longer while members join. These fields have
+        # a meaning only while the group prepares a rebalance.
         self._is_first_rebalance = False
         self._member_came = False
         self._more_time_ms = 0
@@ -93,12 +93,12 @@ class ClassicGroup:
 
     @property
     def is_used(self) -> bool:
-        """Somebody is in the group, or about to be."""
+        """Whether it has members, or ids that were given out."""
         return len(self.members) > 0 or len(self.pending) > 0
 
     @property
     def max_size(self) -> int:
-        """How many members it may have."""
+        """``group.max.size``"""
         return self._config.group_max_size
 
     @property
@@ -106,8 +106,8 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its offsets are in use. If nobody knows what its consumers subscribe to, all
-        are."""
+        """Whether members use the topic's offsets. If the subscriptions of consumers are not
+        known, they may use every topic."""
         if self.subscribed_topics is None:
             return self.has_consumers
         return topic in self.subscribed_topics
@@ -132,13 +132,13 @@ class ClassicGroup:
     # ------------------------------------------------------------------------- members
 
     def add(self, member: Member) -> None:
-        """A new member, which the others have a protocol in common with."""
+        """Add a member that has a protocol in common with all others."""
         self.forget_pending(member.member_id)
         self.members.add(member)
         self._member_came = True
 
     def forget(self, member: Member) -> None:
-        """Take a member out; whoever waits for its sake has been answered."""
+        """Remove a member whose waiting requests have been answered."""
         member.session.cancel()
         self.members.remove(member)
         self._unsynced.discard(member.member_id)
@@ -186,8 +186,8 @@ class ClassicGroup:
         return max((each.rebalance_timeout_ms for each in self.members), default=0)
 
     def maybe_complete_join(self, now: Now, step: Step) -> None:
-        """Begin the next generation if all members have joined it; the first rebalance of an empty
-        group takes its time, since more members may come (KIP-134)."""
+        """Begin the next generation if all members have joined it. The first rebalance of an empty
+        group waits for its delay, because more members may come (KIP-134)."""
         if (
             self.state is GroupState.PREPARING_REBALANCE
             and not self._is_first_rebalance
@@ -197,7 +197,7 @@ class ClassicGroup:
             self._complete_join(now, step)
 
     def join_time_is_over(self, now: Now, step: Step) -> None:
-        """The time-out of a rebalance, or the end of an empty group's delay."""
+        """The rebalance timeout has passed, or the delay of the first rebalance."""
         if self._is_first_rebalance and self._member_came and self._more_time_ms > 0:
             delay_ms = min(self._config.group_initial_rebalance_delay_ms, self._more_time_ms)
             self._member_came = False
@@ -207,7 +207,8 @@ class ClassicGroup:
             self._complete_join(now, step)
 
     def _complete_join(self, now: Now, step: Step) -> None:
-        """Go on with those that have joined. Static members stay until their sessions end."""
+        """Remove the dynamic members that have not joined, and begin the next generation. Static
+        members stay until their sessions end."""
         late = [each for each in self.members if not each.has_joined and not each.is_static]
         if len(late) == len(self.members):
             self._become_empty(now, step)
@@ -246,7 +247,7 @@ class ClassicGroup:
             member.restart_session(now.monotonic_ms)
 
     def _become_empty(self, now: Now, step: Step) -> None:
-        """No member is left. What waits for one of them is told so."""
+        """Remove all members, by a record."""
         for member in self.members:
             self._dismiss(member, step)
         step.records.append(self.record((), None, self.generation + 1, now))
@@ -302,7 +303,7 @@ class ClassicGroup:
     def _assign(
         self, assignments: Mapping[str, bytes], waiter: Waiter, now: Now, step: Step
     ) -> None:
-        """The leader's assignment: recorded, and told to the members that wait for it."""
+        """Record the leader's assignment, and tell it to the members that wait for it."""
         record = self.record(self.members, self.leader, self.generation, now, assignments)
         step.records.append(record)
         for member in self.members:
@@ -320,7 +321,7 @@ class ClassicGroup:
             self._sync_timer.cancel()
 
     def sync_time_is_over(self, now: Now, step: Step) -> None:
-        """Who has not fetched its assignment will not work on it."""
+        """Members that have not fetched their assignments in time are removed."""
         late = [each for each in self.members if each.member_id in self._unsynced]
         self._remove(late, "members have not fetched their assignments in time", now, step)
 
@@ -338,7 +339,7 @@ class ClassicGroup:
         self.say(step, waiter, error)
 
     def session_is_over(self, member_id: str, now: Now, step: Step) -> None:
-        """Nothing has been heard of a member, or of somebody who was to become one."""
+        """A member has not sent a heartbeat in time, or has not joined with the id that it got."""
         if member_id in self.pending:
             self.forget_pending(member_id)
             self.maybe_complete_join(now, step)
@@ -352,7 +353,7 @@ class ClassicGroup:
     def commit_error(
         self, member_id: str, group_instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Whether somebody may commit offsets. Whoever is not a member may while nobody is."""
+        """Whether a client may commit offsets. If it is no member, it may while there are none."""
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         if generation < 0 and not member_id and group_instance_id is None:
@@ -363,7 +364,7 @@ class ClassicGroup:
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # It owns nothing yet in this generation, and what it owned is gone.
+            # The member has no partitions in this generation yet.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -384,7 +385,7 @@ class ClassicGroup:
                 for each in request.members
             )
             self._remove(list(leaving.values()), f"leaving: {reasons}", now, step)
-        if not step.records:  # else nothing may change now, and pending ones go with their time
+        if not step.records:  # else only the replay changes the group; pending ids time out
             for each in request.members:
                 self.forget_pending(each.member_id)
             self.maybe_complete_join(now, step)
@@ -392,7 +393,7 @@ class ClassicGroup:
     def _find_leaving(
         self, asked: LeavingMember, leaving: Mapping[str, Member]
     ) -> tuple[ErrorCode, Member | None]:
-        """The member that is to leave; nobody if it is a pending one."""
+        """The error for one of the request's members, and the member, if it is not pending."""
         if asked.member_id in self.pending:
             return ErrorCode.NONE, None
         if asked.member_id == UNKNOWN_MEMBER:
@@ -415,7 +416,7 @@ class ClassicGroup:
         self.rebalance_or_complete(reason, now, step)
 
     def _dismiss(self, member: Member, step: Step) -> None:
-        """Tell whoever waits for a member's sake that it is none any more."""
+        """Answer the waiting requests of a member that is removed."""
         error = ErrorCode.UNKNOWN_MEMBER_ID
         self.tell(member.join_waiter, JoinAnswer(error, UNKNOWN_MEMBER), step)
         self.tell(member.sync_waiter, SyncAnswer(error), step)
@@ -423,7 +424,7 @@ class ClassicGroup:
     # ------------------------------------------------------------------------- answers, records
 
     def joined(self, member: Member) -> JoinAnswer:
-        """What a member is told that is in this generation."""
+        """The answer to a JoinGroup of a member of this generation."""
         is_leader = self.leader == member.member_id
         return JoinAnswer(
             ErrorCode.NONE,
@@ -444,11 +445,11 @@ class ClassicGroup:
         )
 
     def say(self, step: Step, waiter: Waiter, answer: object) -> None:
-        """Answer when what is known of the group is certain."""
+        """Answer as soon as the group's records are committed."""
         step.replies.append(Reply(waiter, answer, self.recorded_end))
 
     def tell(self, waiter: Waiter | None, answer: object, step: Step) -> None:
-        """Answer whoever has waited, if anybody has."""
+        """Answer a request if it waits."""
         if waiter is not None:
             self.say(step, waiter, answer)
 
@@ -460,8 +461,8 @@ class ClassicGroup:
         now: Now,
         assignments: Mapping[str, bytes] | None = None,
     ) -> KeyValue:
-        """The group as it is to be: stable with these members, or empty. Assignments are those
-        that the members have, unless others are given."""
+        """The record of a group with these members, or of an empty one. If no assignments are
+        given, the members keep theirs."""
         recorded = tuple(
             RecordedMember(
                 each.member_id,
@@ -486,7 +487,7 @@ class ClassicGroup:
         return group_record(self.group_id, value)
 
     def replay(self, value: RecordedGroup, end_offset: int, now: Now) -> None:
-        """The group is as a record says. Who waited for that is answered by the record's step."""
+        """Make the group as a record says. The step of the record answers the waiting requests."""
         members = [self._replayed(each, value, now) for each in value.members]
         kept = {each.member_id for each in members}
         for member in self.members:
@@ -521,30 +522,30 @@ class ClassicGroup:
             )
             member.restart_session(now.monotonic_ms)
         elif member.sync_waiter is not None or self._assigns(recorded.member_id, group):
-            member.restart_session(now.monotonic_ms)  # which stood still while it waited
+            member.restart_session(now.monotonic_ms)  # it was stopped while the member waited
         member.rebalance_timeout_ms = recorded.rebalance_timeout_ms
         member.session_timeout_ms = recorded.session_timeout_ms
         if member.metadata(group.protocol) != recorded.subscription:
-            # A record does not hold what the member said for other protocols.
+            # The record does not have the metadata for other protocols.
             member.protocols = (MemberProtocol(group.protocol or "", recorded.subscription),)
         member.assignment = recorded.assignment
         member.sync_waiter = None
         return member
 
     def _assigns(self, member_id: str, group: RecordedGroup) -> bool:
-        """Whether a record is the assignment of this member."""
+        """Whether the record was made by this member's SyncGroup."""
         return member_id == group.leader and member_id in self._unsynced
 
     def loaded(self, now: Now, step: Step) -> None:
-        """A new coordinator gives the members their whole time. If the limit of members was
-        lowered, they join again, so that some can be kept out."""
+        """Begin all sessions anew. If ``group.max.size`` was lowered, the members have to join
+        again, and the last ones are refused."""
         for member in self.members:
             member.restart_session(now.monotonic_ms)
         if len(self.members) > self.max_size:
             self._prepare_rebalance("it has too many members", now, step)
 
     def dissolve(self) -> None:
-        """The group is no more."""
+        """Cancel all timers of a group that is removed."""
         for timer in (self._join_timer, self._sync_timer, *self.pending.values()):
             timer.cancel()
         for member in self.members:
@@ -552,5 +553,5 @@ class ClassicGroup:
 
 
 def _differ(asked: str | None, actual: str | None) -> bool:
-    """Older clients say nothing."""
+    """Older clients do not send what is asked."""
     return asked is not None and actual is not None and asked != actual

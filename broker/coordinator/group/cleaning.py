@@ -1,4 +1,4 @@
-"""Which offsets and groups are to go, and how they go: some at a time."""
+"""Which offsets and groups are removed, and how: some at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTES_A_STEP: Final = 128 * 1024
 
 
 class Sweep:
-    """Goes through groups and has the records written that remove what is to go."""
+    """Goes through groups and writes tombstones."""
 
     def __init__(self) -> None:
         self._ahead: deque[str] = deque()
@@ -35,20 +35,20 @@ class Sweep:
         return not self._ahead
 
     def go_on(self, step: Step, find: Callable[[str], Iterator[KeyValue]]) -> None:
-        """Look at the next groups. One with something to remove is looked at again afterwards."""
+        """Look at the next groups. A group that needs tombstones is looked at again after them."""
         for number in range(_GROUPS_A_STEP):
             if not self._ahead:
                 break
             records = _some_of(find(self._ahead[0]))
             if records:
-                if number == 0:  # else the groups before it are behind us: the next step is its own
+                if number == 0:  # else this step has changed the sweep, so it must not have records
                     step.records += records
                 break
             self._ahead.popleft()
 
 
 def _some_of(records: Iterator[KeyValue]) -> list[KeyValue]:
-    """As many as a batch takes with ease."""
+    """The first records, up to a size that fits into a batch."""
     taken: list[KeyValue] = []
     size = 0
     for record in records:
@@ -62,8 +62,8 @@ def _some_of(records: Iterator[KeyValue]) -> list[KeyValue]:
 def expired(
     group: ClassicGroup, offsets: OffsetStore, now_ms: int, retention_ms: int
 ) -> Iterator[KeyValue]:
-    """Tombstones of a group's offsets that nobody has used for the retention, and of the group if
-    nothing is left of it (KIP-211)."""
+    """Tombstones for a group's offsets that were not used for the retention time, and for the group
+    if it has no members and no other offsets (KIP-211)."""
     is_all = True
     for partition, committed in offsets.all_newest(group.group_id):
         if _is_expired(group, partition.topic, committed, now_ms, retention_ms):
@@ -80,17 +80,17 @@ def _is_expired(
     if group.is_subscribed_to(topic):
         return False
     if not group.is_empty and not (group.has_consumers and group.state is GroupState.STABLE):
-        return False  # it is not known what the members use
+        return False  # the topics that the members use are not known
     if committed.expire_time_ms >= 0:
         return now_ms >= committed.expire_time_ms
     used_ms = committed.commit_time_ms
     if group.is_empty:
-        used_ms = max(used_ms, group.state_time_ms)  # its last member was there until then
+        used_ms = max(used_ms, group.state_time_ms)  # the last member has left then
     return now_ms - used_ms >= retention_ms
 
 
 class DeletedTopics:
-    """Topics that are no more and whose offsets are yet to go."""
+    """Deleted topics whose offsets are not removed yet."""
 
     def __init__(self) -> None:
         self._ids: dict[str, set[bytes]] = {}
@@ -102,8 +102,8 @@ class DeletedTopics:
         self._ids.clear()
 
     def offsets_of(self, group_id: str, offsets: OffsetStore) -> Iterator[KeyValue]:
-        """Tombstones of a group's offsets for them. A topic made anew under the same name has
-        another id, and keeps its offsets; those without an id are taken for the deleted one's."""
+        """Tombstones for a group's offsets of these topics. Offsets with another topic id stay:
+        they belong to a new topic with the same name. Offsets without an id are removed."""
         for topic, ids in self._ids.items():
             for partition, committed in offsets.newest_of_topic(group_id, topic):
                 if not any(committed.topic_id) or committed.topic_id in ids:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what is asked of the offsets of one group."""
+"""OffsetCommit, OffsetFetch and OffsetDelete of one group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commit(
     now: Now,
     metadata_max: int,
 ) -> Step:
-    """Members commit in their generation; others only while a group has no members."""
+    """Members commit in their generation, and other clients while the group has no members."""
     error = _commit_error(group, request)
     if error is not ErrorCode.NONE:
         after = -1 if group is None else group.recorded_end
@@ -55,7 +55,7 @@ def commit(
 def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> ErrorCode:
     if group is not None:
         return group.commit_error(request.member_id, request.group_instance_id, request.generation)
-    if request.generation < 0:  # the first commit of somebody who assigns partitions by himself
+    if request.generation < 0:  # the first commit of a consumer that assigns partitions itself
         return ErrorCode.NONE
     if request.knows_group_id_not_found:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -74,7 +74,7 @@ def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> Comm
 
 
 def fetch(offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter) -> Step:
-    """What is certain by now; or the newest, when it is."""
+    """Tell the committed offsets at once, or the newest ones when they are committed."""
     after = offsets.end(request.group_id) if request.require_stable else -1
     if request.topics is None:
         every = offsets.all_newest if request.require_stable else offsets.all_told
@@ -116,7 +116,7 @@ def _fetched(partition: TopicPartition, committed: CommittedOffset) -> FetchedOf
 def delete(
     group: ClassicGroup, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
 ) -> Step:
-    """Offsets that no member uses (KIP-496)."""
+    """Delete offsets that no member uses (KIP-496)."""
     after = max(group.recorded_end, offsets.end(group.group_id))
     if not group.is_empty and not group.has_consumers:
         refused = OffsetDeleteAnswer(ErrorCode.NON_EMPTY_GROUP)

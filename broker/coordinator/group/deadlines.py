@@ -8,17 +8,17 @@ import itertools
 
 
 class TimerKind(enum.Enum):
-    """What is to be done when a deadline has passed."""
+    """What a deadline is for."""
 
-    SESSION = "session"  # a member has not been heard of
-    JOIN = "join"  # members have had their time to join a generation
-    SYNC = "sync"  # members have had their time to fetch their assignments
-    EXPIRY = "expiry"  # offsets may have become too old
-    DELETED_TOPICS = "deleted topics"  # offsets may be of topics that are no more
+    SESSION = "session"  # the next heartbeat of a member
+    JOIN = "join"  # the time in which members join the next generation
+    SYNC = "sync"  # the time in which members fetch their assignments
+    EXPIRY = "expiry"  # the next check for expired offsets
+    DELETED_TOPICS = "deleted topics"  # offsets of deleted topics have to be removed
 
 
 class Timer:
-    """One deadline, which may be moved at any time, or not be set."""
+    """A deadline that can be moved and cancelled."""
 
     __slots__ = ("_deadlines", "at_ms", "group_id", "kind", "member_id", "queued_ms")
 
@@ -42,17 +42,17 @@ class Timer:
 
 
 class Deadlines:
-    """Timers by time, the first that was queued among equals.
+    """All timers, ordered by time, and by the order in which they were queued.
 
-    Heartbeats move deadlines all the time. So an entry of the heap is left where it is until it
-    comes to the top, and is then queued again if its timer is set to a later time.
+    Heartbeats often move deadlines. So an entry of the heap stays where it is until it is the first
+    one. If its timer is set to a later time by then, the timer is queued again.
     """
 
     __slots__ = ("_heap", "_numbers")
 
     def __init__(self) -> None:
-        # A timer that is set has an entry at its `queued_ms`, which is no later than its time.
-        # Other entries of it are left over.
+        # A timer that is set has an entry at its `queued_ms`, which is not later than its `at_ms`.
+        # Its other entries have no meaning.
         self._heap: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
 
@@ -61,7 +61,7 @@ class Deadlines:
         heapq.heappush(self._heap, (at_ms, next(self._numbers), timer))
 
     def first(self) -> Timer | None:
-        """The timer that is set to the earliest time. It stays set."""
+        """The timer with the earliest time. It stays set."""
         while self._heap:
             at_ms, _, timer = self._heap[0]
             if timer.queued_ms == at_ms == timer.at_ms:

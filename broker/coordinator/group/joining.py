@@ -1,4 +1,4 @@
-"""JoinGroup: who is let into a group of the classic protocol, and what comes of it."""
+"""JoinGroup: who may join a group of the classic protocol, and what follows from it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from stele.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """A new member that waits for its first generation sends no heartbeats. It is removed after this
-time: members whose clients are gone would pile up while a rebalance lasts."""
+time. Otherwise members whose clients are gone would accumulate during a long rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """One JoinGroup. What comes of it is added to the step."""
+    """One JoinGroup request. Its records and replies are added to the step."""
 
     group: ClassicGroup
     request: JoinRequest
@@ -34,7 +34,7 @@ class Joining:
     now: Now
     step: Step
     new_id: Callable[[str], str]
-    """Makes a member id that begins with the client's id, or with the instance id."""
+    """Makes a member id from its prefix: the client id, or the instance id."""
 
     def decide(self) -> None:
         group, request = self.group, self.request
@@ -63,8 +63,8 @@ class Joining:
     # ------------------------------------------------------------------------- conditions
 
     def _has_room(self) -> bool:
-        """``group.max.size`` (KIP-389). While members join, those that wait are counted: so the
-        last ones are kept out if the limit was lowered."""
+        """``group.max.size`` (KIP-389). During a rebalance only members that have joined count.
+        So the last ones are refused if the limit was lowered."""
         group, request = self.group, self.request
         known = group.members.get(request.member_id)
         known = known or group.members.of_instance(request.group_instance_id)
@@ -81,12 +81,12 @@ class Joining:
         group.say(self.step, self.waiter, answer)
         group.forget_pending(member_id)
         member = group.members.get(member_id)
-        if member is not None:  # others have joined: the group is not left empty
+        if member is not None:  # others have joined, so the group is not empty
             group.forget(member)
         group.maybe_complete_join(self.now, self.step)
 
     def _is_supported(self) -> bool:
-        """Whether one of the protocols is everybody's."""
+        """Whether all members support one of the protocols."""
         group, request = self.group, self.request
         if group.state is GroupState.EMPTY:
             return bool(request.protocol_type) and len(request.protocols) > 0
@@ -97,7 +97,7 @@ class Joining:
     # ------------------------------------------------------------------------- new members
 
     def _give_id(self) -> None:
-        """The member is to join again, with its id (KIP-394)."""
+        """Give a new member its id. It has to join again with it (KIP-394)."""
         group = self.group
         member_id = self.new_id(self.request.client_id)
         timer = group.session_timer(member_id)
@@ -143,8 +143,9 @@ class Joining:
             self._refuse(error)
             return
         member = group.members[request.member_id]
-        # A leader that joins a stable group wants to assign anew: something else than members may
-        # have changed. Anybody else that says what it said before has missed the last answer.
+        # The leader of a stable group joins again when it wants another assignment, for example
+        # because a topic has more partitions. Another member with unchanged protocols has missed
+        # the last answer.
         if (
             group.state is GroupState.PREPARING_REBALANCE
             or (group.state is GroupState.STABLE and group.leader == member.member_id)
@@ -163,7 +164,7 @@ class Joining:
     # ------------------------------------------------------------------------- static members
 
     def _replace(self, former: Member) -> None:
-        """A static member has a new process, which takes over its assignment (KIP-345)."""
+        """The new process of a static member takes over its assignment (KIP-345)."""
         group = self.group
         member = self._member(self.new_id(former.group_instance_id or ""))
         member.assignment = former.assignment
@@ -181,14 +182,15 @@ class Joining:
         member.join_waiter = self.waiter
         group.members.set(members)
         group.leader = leader
-        # Also while the leader assigns: it knows the former member id, and assigns to that.
+        # This is also necessary while the leader assigns, because it assigns to the former id.
         self._rebalance(f"{former.group_instance_id} has a new process")
 
     def _taken_over(
         self, members: Sequence[Member], member: Member, leader: str | None
     ) -> JoinAnswer:
-        """What a new process is told that goes on in the same generation. A leader that would not
-        understand that it must not assign anew is not told that it leads (KIP-814)."""
+        """The answer to a new process that continues in the same generation. A new leader must not
+        assign again. If its client does not know ``skip_assignment`` (KIP-814), the answer names
+        its former id as the leader."""
         group = self.group
         is_leader = leader == member.member_id
         skips = is_leader and self.request.supports_skipping_assignment

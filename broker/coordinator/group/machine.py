@@ -45,7 +45,7 @@ from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 
 _NAME_BYTES_MAX: Final = 32_000
-"""A member id is longer than the name that it begins with, and has to fit a string of a record."""
+"""The longest prefix of a member id. The whole id must fit into a string of a record."""
 
 
 class GroupMachine:
@@ -55,12 +55,13 @@ class GroupMachine:
     """
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
-        """``new_uuid`` makes what tells member ids apart."""
+        """``new_uuid`` makes the random part of a member id."""
         self._config = config
         self._new_uuid = new_uuid
         self._deadlines = Deadlines()
         self._groups: dict[str, ClassicGroup] = {}
-        # The offset behind the last tombstone of a group: that a group is not there may rest on it.
+        # The offset after the last tombstone of a group. The answer that a group does not exist is
+        # sent when it is committed.
         self._removed_end = -1
         self._offsets = OffsetStore()
         self._expiry = Sweep()
@@ -79,7 +80,7 @@ class GroupMachine:
         value = None if record.value is None else decode_offset(record.value)
         self._offsets.replay(offset, key, value)
         if value is not None:
-            self._group(key.group_id)  # there is one for as long as there are offsets
+            self._group(key.group_id)  # a group exists as long as it has offsets
 
     def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
         if value is None:
@@ -129,7 +130,7 @@ class GroupMachine:
         return step
 
     def _pass(self, timer: Timer, now: Now, step: Step) -> None:
-        """Do what a deadline asks for: it is moved or cancelled, here or by the step's records."""
+        """Handle a deadline. It is moved or cancelled, either here or by the step's records."""
         match timer.kind:
             case TimerKind.SESSION:
                 self._groups[timer.group_id].session_is_over(timer.member_id, now, step)
@@ -147,8 +148,7 @@ class GroupMachine:
         self._expiry_timer.set(now.monotonic_ms + interval_ms)
 
     def _expire(self, now: Now, step: Step) -> None:
-        """Look for groups and offsets that have become too old; over and over until all groups
-        have been looked at."""
+        """Look for expired groups and offsets. The timer stays due until the sweep is over."""
         if self._expiry.is_over and self._groups:
             self._expiry.begin(self._groups)
             return  # a step that has records changes nothing else
@@ -253,7 +253,7 @@ class GroupMachine:
         return delete(group, self._offsets, request, waiter)
 
     def topics_deleted(self, topics: Iterable[DeletedTopic], now: Now) -> Step:
-        """The offsets of these topics go, a little at a time, as deadlines that are due."""
+        """Have the offsets of these topics removed, some at a time, by ``tick``."""
         for topic, topic_id in topics:
             self._deleted_topics.add(topic, topic_id)
         self._deletion.begin(self._offsets.group_ids)
@@ -273,7 +273,7 @@ class GroupMachine:
         return _say(waiter, group.described(), group.recorded_end)
 
     def list(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
-        """Answers a tuple of ListedGroup. It is told at once, as a view of the moment."""
+        """Answers a tuple of ListedGroup at once, without waiting for commits."""
         states = {each.strip().lower() for each in request.states}
         types = {each.strip().lower() for each in request.types}
 

@@ -10,7 +10,7 @@ from broker.coordinator.step import Waiter
 
 
 class Member:
-    """Who it is and what it has asked for. It waits for at most one answer at a time."""
+    """The member's identity, what it supports, and its waiting request. There is at most one."""
 
     __slots__ = (
         "assignment",
@@ -47,19 +47,19 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
-        # Of the last generation that was stable with it in.
+        # Of the last stable generation that the member was in.
         self.assignment = assignment
-        # Runs out unless the member is heard of. Not set while a member waits that is not new.
+        # Each heartbeat moves it. It may be cancelled while `is_alive`.
         self.session = session
-        # It has never been told of a generation that it is in, and may not know its id yet. So it
-        # cannot send heartbeats, and its waiting is no sign of life.
+        # It waits for its first generation and may not know its id yet. Its client may be gone, so
+        # waiting does not keep it in the group.
         self.is_new = False
         self.join_waiter: Waiter | None = None
         self.sync_waiter: Waiter | None = None
 
     @property
     def is_static(self) -> bool:
-        """It keeps its place when it comes back under its instance id (KIP-345)."""
+        """It keeps its assignment when it is restarted with its instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
@@ -69,7 +69,7 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whoever waits for an answer cannot send heartbeats, and need not."""
+        """A member that waits for an answer need not send heartbeats."""
         waits = self.join_waiter is not None or self.sync_waiter is not None
         return waits and not self.is_new
 
@@ -80,11 +80,11 @@ class Member:
         return any(each.name == protocol for each in self.protocols)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The protocol that it likes best of those that all members support."""
+        """The first of its protocols that all members support."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
     def metadata(self, protocol: str | None) -> bytes | None:
-        """What it says for a protocol; None: it does not support it."""
+        """Its metadata for a protocol. None: it does not support the protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol), None)
 
     def described(self, protocol: str | None) -> DescribedMember:

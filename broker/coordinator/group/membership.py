@@ -1,4 +1,4 @@
-"""Who belongs to a group: its members by id, and the static ones by their instance ids."""
+"""The members of a group, by member id and by instance id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from stele.errors import ErrorCode
 
 
 class Membership:
-    """The members of a group in the order in which they came."""
+    """The members of a group in the order in which they joined."""
 
     def __init__(self) -> None:
-        # Each member stands under its own id, and each instance id names a member that has it: at
-        # most one member owns a member id or an instance id.
+        # At most one member has a member id or an instance id. Each instance id leads to the
+        # member that has it.
         self._members: dict[str, Member] = {}
         self._instances: dict[str, str] = {}
 
@@ -40,8 +40,8 @@ class Membership:
         return None if member_id is None else self._members[member_id]
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether somebody who says to be this member is. A static member whose instance id has
-        gone over to another process is fenced (KIP-345)."""
+        """Whether there is such a member. A process is fenced if its instance id belongs to
+        another process by now (KIP-345)."""
         if group_instance_id is not None:
             owner = self.of_instance(group_instance_id)
             if owner is None:
@@ -51,7 +51,7 @@ class Membership:
         return ErrorCode.NONE if member_id in self else ErrorCode.UNKNOWN_MEMBER_ID
 
     def set(self, members: Iterable[Member]) -> None:
-        """These are the members now."""
+        """Replace all members."""
         self._members = {each.member_id: each for each in members}
         self._instances = {
             each.group_instance_id: each.member_id

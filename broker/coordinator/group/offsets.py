@@ -1,7 +1,7 @@
-"""The offsets that groups have committed: as the log says, and as far as they may be told.
+"""The offsets that groups have committed.
 
-A commit is told when its record is committed, since it could still vanish before. Until then the
-one before it is told.
+Clients are told of a commit when its record is below the high watermark, because it could still be
+lost before. Until then they are told of the commit before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Change(NamedTuple):
 
 
 class _Untold:
-    """What is told of a partition while there are changes that are not committed."""
+    """What clients are told about a partition that has uncommitted changes."""
 
     __slots__ = ("changes", "told")
 
@@ -38,11 +38,11 @@ class _GroupOffsets:
     __slots__ = ("end", "newest", "untold")
 
     def __init__(self) -> None:
-        # By topic and partition; no topic is empty.
+        # By topic and partition. Each topic has an offset.
         self.newest: dict[str, dict[int, CommittedOffset]] = {}
-        # Of the partitions with uncommitted changes, and of no others.
+        # Exactly the partitions with uncommitted changes.
         self.untold: dict[TopicPartition, _Untold] = {}
-        # The offset behind the last change.
+        # The offset after the last change.
         self.end = -1
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
@@ -75,7 +75,7 @@ class OffsetStore:
         # Uncommitted changes of all groups, in the order of the log.
         self._changes: deque[_Change] = deque()
         self._high_watermark = 0
-        # Each topic id once: a record brings a copy of its own.
+        # Topic ids by themselves, so that equal ones of many records share their memory.
         self._topic_ids: dict[bytes, bytes] = {}
 
     # ------------------------------------------------------------------------- changes
@@ -98,7 +98,7 @@ class OffsetStore:
         self._forget_if_blank(key.group_id)
 
     def committed(self, high_watermark: int) -> None:
-        """Tell what stands below the offset."""
+        """Changes below the offset may be told from now on."""
         self._high_watermark = high_watermark
         while self._changes and self._changes[0].record_offset < high_watermark:
             _, key, value = self._changes.popleft()
@@ -121,7 +121,7 @@ class OffsetStore:
         return None if group is None else group.get(partition)
 
     def told(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The offset as far as it may be told."""
+        """The newest offset that may be told."""
         group = self._groups.get(group_id)
         return None if group is None else group.told(partition)
 
@@ -151,7 +151,7 @@ class OffsetStore:
                 yield partition, untold.told
 
     def end(self, group_id: str) -> int:
-        """What the newest offsets of a group rest on: the records below this one."""
+        """The offset after the group's last change; -1 if it has no offsets."""
         group = self._groups.get(group_id)
         return -1 if group is None else group.end
 

@@ -1,10 +1,10 @@
 """The records of ``__consumer_offsets``, in Kafka's layouts, byte for byte.
 
-Keys and values begin with a version of two bytes. Of the keys, 0 and 1 are a committed offset's
-and 2 is that of a group of the classic protocol. Offsets are written as version 4 of their value,
-which Kafka 4.1 writes too since it holds the topic's id, and groups as version 3.
-Version 4 of each is flexible (KIP-482, KIP-915): a length is a varint of one more, and structures
-end with tagged fields, of which unknown ones are skipped.
+Keys and values begin with a version of two bytes. A key of version 0 or 1 is that of a committed
+offset, and a key of version 2 that of a group of the classic protocol. As in Kafka 4.1, the value
+of an offset is written as version 4, which has the topic's id, and that of a group as version 3.
+Version 4 of both is flexible (KIP-482, KIP-915): a length is a varint of the length plus one, and
+structures end with tagged fields. Unknown tagged fields are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BARE_LENGTH: Final = 1
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is."""
+    """The group and the partition of a committed offset."""
 
     group_id: str
     partition: TopicPartition
@@ -62,12 +62,12 @@ class RecordedMember(NamedTuple):
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    subscription: bytes  # what it says for the chosen protocol
+    subscription: bytes  # its metadata for the chosen protocol
     assignment: bytes
 
 
 class RecordedGroup(NamedTuple):
-    """A group as it is when a generation is stable or empty; the rest of its life is not kept."""
+    """A group that is stable or empty. No other state is recorded."""
 
     protocol_type: str
     generation: int
@@ -163,7 +163,7 @@ def _nullable_string(text: str | None) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey:
-    """Raises ValueError: the record is of a kind that is not known here, or is damaged."""
+    """Raises ValueError if the kind of the record is not known, or if it is damaged."""
     try:
         (version,) = _VERSION.unpack_from(data)
         if version not in (0, _OFFSET_KEY, _GROUP_KEY):
@@ -189,7 +189,7 @@ def _key_string(data: bytes, position: int) -> tuple[str, int]:
 
 def decode_offset(data: bytes) -> CommittedOffset:
     """The value of an OffsetKey. Raises ValueError."""
-    # A load reads a million of them, nearly all as they are written here and without metadata.
+    # A load may read a million of them. This is the usual form, read at once.
     if len(data) == _BARE_OFFSET.size and data.startswith(_BARE_START):
         _, offset, leader_epoch, length, commit_time_ms, tags, topic_id = _BARE_OFFSET.unpack(data)
         if length == _BARE_LENGTH and tags == _TOPIC_ID_FIELD:
@@ -232,7 +232,7 @@ def _read_member(reader: _Reader) -> RecordedMember:
     subscription = reader.binary()
     assignment = reader.binary()
     reader.tags()
-    if rebalance_timeout_ms == -1:  # there was only one time-out then
+    if rebalance_timeout_ms == -1:  # versions before 1 have one timeout only
         rebalance_timeout_ms = session_timeout_ms
     return RecordedMember(
         member_id,
@@ -284,7 +284,7 @@ class _Reader:
         return number
 
     def _length(self, layout: struct.Struct) -> int:
-        """Of a string, bytes or an array; -1: null."""
+        """The length of a string, of bytes or of an array; -1 for null."""
         return self._uvarint() - 1 if self._flexible else self._number(layout)
 
     def _take(self, length: int) -> bytes:
@@ -312,7 +312,7 @@ class _Reader:
         return length
 
     def tags(self) -> dict[int, bytes]:
-        """The tagged fields of a structure; none where the version has none."""
+        """The tagged fields of a structure. Versions that are not flexible have none."""
         fields: dict[int, bytes] = {}
         if self._flexible:
             for _ in range(self._uvarint()):

@@ -1,7 +1,7 @@
-"""What group coordinators are asked and what they answer, as values.
+"""Requests to group coordinators and their answers, as values.
 
-Fields have the meaning that they have in Kafka's protocol. An answer with an error other than NONE
-means nothing by its other fields, unless they say so.
+Fields have the same meaning as in Kafka's protocol. If an answer has an error, its other fields
+have no meaning unless their comment says so.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.primitives import ZERO_UUID
 
 UNKNOWN_MEMBER: Final = ""
-"""The member id of somebody who has not been given one yet."""
+"""The member id of a client that has not got one yet."""
 
 NO_GENERATION: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of consumers: their metadata name the topics that they subscribe to."""
+"""The protocol type of consumers. Their metadata name the topics that they subscribe to."""
 
 
 class GroupState(enum.Enum):
-    """The states of a group of the classic protocol, by the names that Kafka tells."""
+    """The states of a group of the classic protocol, with Kafka's names."""
 
     EMPTY = "Empty"  # no members; there may be offsets
-    PREPARING_REBALANCE = "PreparingRebalance"  # members join
-    COMPLETING_REBALANCE = "CompletingRebalance"  # the leader's assignment is waited for
+    PREPARING_REBALANCE = "PreparingRebalance"  # the members join the next generation
+    COMPLETING_REBALANCE = "CompletingRebalance"  # the leader assigns partitions
     STABLE = "Stable"
     DEAD = "Dead"  # there is no such group
 
 
 class GroupType(enum.Enum):
-    """The protocol that the members of a group speak."""
+    """The group protocol that the members use."""
 
     CLASSIC = "classic"
 
@@ -42,7 +42,7 @@ class GroupType(enum.Enum):
 
 
 class MemberProtocol(NamedTuple):
-    """One way of assigning partitions that a member can go by, and what it says for it."""
+    """A way to assign partitions that a member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -61,13 +61,13 @@ class JoinRequest:
     client_host: str
     reason: str = ""
     requires_known_member_id: bool = True
-    """A new dynamic member joins in two steps: it is given its id first (KIP-394)."""
+    """Whether a new dynamic member first gets its id and then joins with it (KIP-394)."""
     supports_skipping_assignment: bool = True
-    """A leader that was restarted may be told to leave the assignment as it is (KIP-814)."""
+    """Whether the client knows ``skip_assignment`` (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member, as described to the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -77,12 +77,12 @@ class JoinedMember(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
     error: ErrorCode
-    member_id: str  # also with an error: of MEMBER_ID_REQUIRED, the one to join with
+    member_id: str  # also with an error; with MEMBER_ID_REQUIRED it is the one to join with
     generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
-    members: tuple[JoinedMember, ...] = ()  # all of them for the leader, nobody for others
+    members: tuple[JoinedMember, ...] = ()  # empty unless the receiver is the leader
     skip_assignment: bool = False
 
 
@@ -116,7 +116,7 @@ class HeartbeatRequest:
 
 
 class LeavingMember(NamedTuple):
-    """A member that leaves, or that an administrator removes by its instance id alone."""
+    """A member that leaves. An administrator may name it by its instance id alone."""
 
     member_id: str
     group_instance_id: str | None
@@ -159,7 +159,7 @@ class DescribeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """Empty filters let everything pass; case does not matter."""
+    """An empty filter matches all groups. Filters ignore case."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -192,9 +192,9 @@ class OffsetCommitRequest:
     group_instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
-    """How long the client wants them kept, if it says so: the oldest versions do."""
+    """A retention time of the client's own, which only old versions of the API have."""
     knows_group_id_not_found: bool = True
-    """Else a group that is not there is told as ILLEGAL_GENERATION, as before version 9."""
+    """Whether the client knows GROUP_ID_NOT_FOUND. Before version 9 it gets ILLEGAL_GENERATION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class TopicToFetch(NamedTuple):
     topic: str
     partitions: tuple[int, ...]
     topic_id: bytes = ZERO_UUID
-    """Offsets that were committed for another topic of that name are not told; zeros: any."""
+    """Offsets of another topic with this name are not told. Zeros: the id is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class OffsetFetchRequest:
     group_id: str
     topics: tuple[TopicToFetch, ...] | None  # None: all that the group has committed
     require_stable: bool = False
-    """Wait for the newest commits instead of telling what was before them (KIP-447)."""
+    """Wait for uncommitted commits instead of telling the offsets before them (KIP-447)."""
 
 
 class FetchedOffset(NamedTuple):
@@ -234,7 +234,7 @@ class OffsetFetchAnswer:
 
 
 class DeletedTopic(NamedTuple):
-    """A topic that is no more; another one may have its name by now."""
+    """A deleted topic. There may be a new topic with its name."""
 
     topic: str
     topic_id: bytes

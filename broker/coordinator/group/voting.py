@@ -1,4 +1,4 @@
-"""Which of their protocols the members of a group go by."""
+"""The choice of the protocol that all members of a group use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def supported_by_all(members: Iterable[Member], protocol: str) -> bool:
 
 
 def elect_protocol(members: Sequence[Member]) -> str:
-    """Each member votes for the one that it likes best of those that all support. Among equals the
-    one wins that was voted for first. There is a candidate, since nobody is let in else."""
+    """The protocol with the most votes. Each member votes for the first of its protocols that all
+    members support. If two have as many votes, the one with the earlier vote wins. A member only
+    joins if it has a protocol in common with all others, so there is always a candidate."""
     candidates = {
         each.name for each in members[0].protocols if supported_by_all(members, each.name)
     }
