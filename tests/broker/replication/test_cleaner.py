@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+import pytest
+
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import Record, batches, decode
@@ -161,7 +163,7 @@ def test_a_topic_that_is_only_compacted_keeps_old_records() -> None:
     with_topic(scenario, retention_ms="1000", retention_bytes="1")
 
 
-def test_a_damaged_log_is_given_up_and_the_others_go_on() -> None:
+def test_a_damaged_log_is_given_up_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         node = cluster[2]
         # Nothing is compacted yet: nothing is dirty enough.
@@ -178,6 +180,8 @@ def test_a_damaged_log_is_given_up_and_the_others_go_on() -> None:
         rounds = node.manager.cleaner.rounds
         await asyncio.sleep(5 * BACKOFF_MS / 1000)
         assert node.manager.cleaner.rounds == rounds
+        told = [each for each in caplog.messages if "cannot be compacted" in each]
+        assert len(told) == 1
         assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
 
     with_topic(scenario, min_cleanable_dirty_ratio="1")
@@ -229,3 +233,58 @@ def test_a_deleted_topic_is_not_compacted_any_more() -> None:
         assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
 
     with_topic(scenario)
+
+
+def test_what_is_not_committed_is_not_compacted() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await fill(cluster[1], range(100))
+        await until(lambda: is_compacted(cluster[1], 30))
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        for number in range(100, 200):
+            batch = keyed_batch([(b"k%d" % (number % 7), b"not committed")])
+            await cluster[1].produce(batch, acks=1)
+        replica = cluster[1].replica()
+        high_watermark = replica.machine.high_watermark
+        assert high_watermark <= 101
+        # Two checkpoints, and less than it takes to lose the followers.
+        await asyncio.sleep(8)
+        above = [header for header, _ in replica.log.batches_now(high_watermark)]
+        assert sum(header.record_count for header in above) == 200 - high_watermark
+        values = last_values(await read_all(cluster[1]))
+        assert values[b"k0"] == b"v98"
+
+    with_topic(scenario)
+
+
+def test_what_is_above_the_checkpointed_recovery_point_is_not_compacted() -> None:
+    async def whole(cluster: ReplicaCluster) -> None:
+        cluster.create_topic((1, 2, 3), configs=CONFIGS)
+        await settled(cluster)
+        await fill(cluster[1], range(100))
+        await asyncio.sleep(100)
+        assert cluster[1].manager.cleaner.rounds == 0
+        await cluster[1].process.run(cluster[1].directory.checkpoint())
+        await until(lambda: is_compacted(cluster[1], 30))
+
+    run(
+        whole,
+        log_cleaner_backoff_ms=BACKOFF_MS,
+        replica_high_watermark_checkpoint_interval_ms=1_000_000,
+    )
+
+
+def test_a_log_that_failed_for_now_is_compacted_later(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        await fill(node, range(60))
+        log = node.replica().log
+        await until(lambda: node.directory.checkpointed(log)[0] > 50)
+        node.disk.faults.quota_bytes = node.disk.used_bytes() + 10
+        log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
+        await until(lambda: any("failed for now" in each for each in caplog.messages))
+        assert node.manager.cleaner.rounds == 0
+        node.disk.faults.quota_bytes = None
+        await until(lambda: is_compacted(node, 30))
+        assert node.manager.cleaner.uncleanable_in(node.directory) == 0
+
+    with_topic(scenario, min_cleanable_dirty_ratio="1")

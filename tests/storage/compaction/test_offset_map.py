@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.compaction import offset_map
 from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 
 
@@ -38,3 +40,23 @@ def test_a_full_map_takes_no_more_keys_and_new_offsets_of_its_own(
 def test_its_size_is_bounded_by_its_bytes_and_by_the_keys_to_come() -> None:
     assert 880 <= OffsetMap(24_000, 0.9, 1 << 40).capacity <= 900
     assert 100 <= OffsetMap(1 << 40, 0.9, 100).capacity <= 130
+
+
+class _Digest:
+    """Of a key of two bytes: the first one decides about one word, the second about the other."""
+
+    def __init__(self, key: bytes, *, digest_size: int) -> None:
+        half = digest_size // 2
+        self._digest = bytes(half - 1) + key[:1] + bytes(half - 1) + key[1:2]
+
+    def digest(self) -> bytes:
+        return self._digest
+
+
+def test_digests_that_share_a_word_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_map, "blake2b", _Digest)
+    offsets = OffsetMap(1 << 20, 0.9, 10)
+    keys = [b"aa", b"ab", b"ba", b"bb"]
+    for offset, key in enumerate(keys):
+        assert offsets.put(key, offset)
+    assert [offsets.get(key) for key in keys] == [0, 1, 2, 3]

@@ -355,3 +355,14 @@ def test_a_reader_has_the_same_dictionary_as_without_compaction(
                 disk.power_loss()
             log = opened(disk, recovery_point=log.end_offset if end == "reopen" else 0)
             assert records(log) == left
+
+
+def test_a_compacted_log_begins_segments_in_time_for_its_greatest_lag() -> None:
+    config = dataclasses.replace(CONFIG, segment_ms=10_000, max_compaction_lag_ms=3000)
+    assert config.segment_time_ms("t-0", 0) == 3000
+    assert dataclasses.replace(config, compact=False).segment_time_ms("t-0", 0) == 10_000
+    disk = MemoryDisk()
+    log = opened(disk, dataclasses.replace(config, segment_bytes=1 << 20))
+    for number in range(10):
+        write(log, [(b"k", b"v")], timestamp_ms=1000 * number)
+    assert log.segment_bases == [0, 4, 8]
