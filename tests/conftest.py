@@ -7,6 +7,7 @@ import gc
 import itertools
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import settings
 
 from chaos.process_cluster import ProcessCluster
 from stele import Admin, NewTopic
+from tests.support.acceptance import wait_known
 from tests.support.scheduling import FilesInGroups
 
 CreateTopic = Callable[..., str]
@@ -79,7 +81,7 @@ def bootstrap(process_cluster: ProcessCluster) -> str:
 
 @pytest.fixture(scope="session")
 def create_topic(bootstrap: str) -> Callable[..., str]:
-    """Create a topic with its own name. Returns the name."""
+    """Create a topic with its own name, which every broker knows then. Returns the name."""
     numbers = itertools.count()
 
     def create(partitions: int = 1, replication_factor: int = 3, **configs: str) -> str:
@@ -88,6 +90,8 @@ def create_topic(bootstrap: str) -> Callable[..., str]:
         settings.setdefault("min.insync.replicas", "2")
         with Admin(bootstrap) as admin:
             admin.create_topics([NewTopic(name, partitions, replication_factor, settings)])
+        with ThreadPoolExecutor(1) as pool:  # the test may have a loop of its own in this thread
+            pool.submit(asyncio.run, wait_known(bootstrap, name)).result()
         return name
 
     return create

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
+from stele.cluster.kafka_connection import KafkaConnection
+from stele.real import real_connector
 from stele.wire.batch import BatchBuilder
-from stele.wire.kafka.messages import produce
+from stele.wire.kafka.messages import metadata, produce
 from tests.support.timing import until
 
 ANSWER_TIMEOUT_S = 10.0
@@ -121,3 +123,30 @@ class NodeLog:
 
         await until(is_there, f"a line with {parts} in the log; it says:\n{self.text()}")
         return found[0]
+
+
+async def wait_known(bootstrap: str, topic: str, *, within_s: float = 30.0) -> None:
+    """Until every broker answers for a new topic. The one that made it is the first to know it, and
+    clients ask any."""
+    async with asyncio.timeout(within_s):
+        for address in bootstrap.split(","):
+            host, _, port = address.rpartition(":")
+            connection = await KafkaConnection.open(real_connector(), host, int(port), "tests")
+            try:
+                await connection.negotiate(timeout_s=within_s)
+                while not await _knows(connection, topic, within_s):  # noqa: ASYNC110 - it is told
+                    await asyncio.sleep(0.01)
+            finally:
+                connection.close()
+
+
+async def _knows(connection: KafkaConnection, topic: str, timeout_s: float) -> bool:
+    asked = metadata.MetadataRequest(
+        [metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    version = connection.version_of(metadata.API)
+    answer = await connection.request(metadata.API, version, asked, timeout_s=timeout_s)
+    return all(
+        each.error_code == 0 and all(part.error_code == 0 for part in each.partitions)
+        for each in answer.topics
+    )
