@@ -49,6 +49,7 @@ from storage.producer_files import Replayed
 from storage.producer_state import ProducerStates
 from storage.segment import ColdRange, Segment
 from storage.segment_names import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -173,13 +174,13 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[Recover
 
 
 def _clear_directory(request: RecoveryRequest) -> list[int]:
-    """The base offsets of the segments, in rising order. Removes the rest of interrupted
-    deletions."""
+    """The base offsets of the segments, in rising order. Removes the rest of interrupted deletions
+    and compactions."""
     disk, directory = request.disk, request.directory
     finish_swap(disk, directory)
     _finish_cut(disk, directory)
     for name in disk.list(directory):
-        if name.endswith(DELETED_SUFFIX):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
             disk.remove(f"{directory}/{name}")
     named = [(parse_file_name(name), name) for name in disk.list(directory)]
     bases = [key[0] for key, _ in named if key and key[1] == LOG_SUFFIX]

@@ -65,18 +65,16 @@ def settle_swap(disk: Disk, directory: str) -> None:
 
 
 def finish_swap(disk: Disk, directory: str) -> None:
-    """At opening: complete the swap that was under way when the process ended, and remove the files
-    of an incomplete compaction. Raises LogDirectoryError, OSError."""
+    """At opening: complete the swap that was under way when the process ended. Compacted segments
+    that are left then are incomplete. Raises LogDirectoryError, OSError."""
     swap = _read_swap(disk, directory)
-    if swap is not None:
-        logger.warning("%s: going on with a swap of the segments from %d to %d", directory, *swap)
-        _put_in_place(disk, directory, *swap)
-        disk.sync_now(directory)
-        disk.remove(swap_path(directory))
-        disk.sync_now(directory)
-    for name in disk.list(directory):
-        if name.endswith(CLEANED_SUFFIX):
-            disk.remove(f"{directory}/{name}")
+    if swap is None:
+        return
+    logger.warning("%s: going on with a swap of the segments from %d to %d", directory, *swap)
+    _put_in_place(disk, directory, *swap)
+    disk.sync_now(directory)
+    disk.remove(swap_path(directory))
+    disk.sync_now(directory)
 
 
 def _put_in_place(disk: Disk, directory: str, base_offset: int, end_offset: int) -> None:
