@@ -50,7 +50,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
-class TopicView:
+class KnownTopic:
     name: str
     topic_id: bytes
     partitions: dict[int, Leader] = field(default_factory=dict)  # a broker of -1 means no leader
@@ -90,7 +90,7 @@ class ClusterView:
         self.on_change: list[Callable[[], None]] = []
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._brokers: dict[int, BrokerAddress] = {}
-        self._topics: dict[str, TopicView] = {}
+        self._topics: dict[str, KnownTopic] = {}
         # The newest known identity of each name. It is kept while the topic is missing.
         self._identities: dict[str, _Identity] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
@@ -112,7 +112,7 @@ class ClusterView:
     def broker_ids(self) -> list[int]:
         return sorted(self._brokers)
 
-    def topic(self, name: str) -> TopicView | None:
+    def topic(self, name: str) -> KnownTopic | None:
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
@@ -188,7 +188,7 @@ class ClusterView:
                 raise
         await self._refresh()
 
-    async def wait_for_topic(self, name: str, timeout_s: float) -> TopicView:
+    async def wait_for_topic(self, name: str, timeout_s: float) -> KnownTopic:
         """The topic, once it is known. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION at the
         deadline."""
         self.want(name)
@@ -275,7 +275,7 @@ class ClusterView:
         self._identities[news.name] = _Identity(news.topic_id, newest_offset)
         known = self._topics.get(news.name)
         if known is None:
-            known = self._topics[news.name] = TopicView(news.name, news.topic_id)
+            known = self._topics[news.name] = KnownTopic(news.name, news.topic_id)
         for each in news.partitions:
             old = known.partitions.get(each.partition)
             if old is None or each.leader_epoch >= old.epoch:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.view import ClusterView, TopicView
+from stele.cluster.view import ClusterView, KnownTopic
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
     ApiError,
@@ -64,7 +64,7 @@ class Producer:
         self._sender: Sender | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, StickyPartitioner] = {}
-        self._topic_waits: dict[str, asyncio.Task[TopicView]] = {}
+        self._topic_waits: dict[str, asyncio.Task[KnownTopic]] = {}
         self._closed = False
         self._fatal: SteleError | None = None
         self._undelivered = 0  # records that failed since the last flush
@@ -213,7 +213,7 @@ class Producer:
             ) from None
         self._check_open()
 
-    def _choose(self, view: TopicView, key: bytes | None, size: int) -> int:
+    def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
         if key is not None:
             return _partition_of(key, len(view.partitions))
         sticky = self._sticky.get(view.name)
