@@ -1,0 +1,168 @@
+"""The synchronous admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Unpack
+
+from stele import aio
+from stele.admin.admin import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    NewTopic,
+    PartitionReassignment,
+    TopicDescription,
+)
+from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
+from stele.admin.quorum import QuorumDescription
+from stele.config import ClientOptions, ClientWorld
+from stele.ids import TopicPartition
+from stele.sync.face import Face
+
+
+class Admin(Face):
+    """Administrates a cluster. :class:`stele.admin.admin.Admin` describes the methods."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__()
+        self._admin = self._do(lambda: aio.Admin(bootstrap_servers, world=world, **options))
+
+    def close(self) -> None:
+        """Release all resources. Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self._run(self._admin.close())
+        finally:
+            self._is_open = False
+
+    def create_topics(
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> list[CreatedTopic]:
+        return self._run(
+            self._admin.create_topics(topics, validate_only=validate_only, request_id=request_id)
+        )
+
+    def delete_topics(self, names: Sequence[str], *, request_id: bytes | None = None) -> None:
+        self._run(self._admin.delete_topics(names, request_id=request_id))
+
+    def describe_topics(
+        self, names: Sequence[str], *, linearizable: bool = True
+    ) -> list[TopicDescription]:
+        return self._run(self._admin.describe_topics(names, linearizable=linearizable))
+
+    def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
+        return self._run(self._admin.list_topics(linearizable=linearizable))
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> None:
+        self._run(
+            self._admin.create_partitions(
+                counts, assignments, validate_only=validate_only, request_id=request_id
+            )
+        )
+
+    def delete_records(self, offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        return self._run(self._admin.delete_records(offsets))
+
+    def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
+        self._run(self._admin.unregister_broker(broker_id, request_id=request_id))
+
+    def elect_leaders(
+        self,
+        partitions: Sequence[tuple[str, int]] = (),
+        *,
+        unclean: bool = False,
+        request_id: bytes | None = None,
+    ) -> list[TopicPartition]:
+        return self._run(
+            self._admin.elect_leaders(partitions, unclean=unclean, request_id=request_id)
+        )
+
+    def alter_partition_reassignments(
+        self,
+        targets: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        request_id: bytes | None = None,
+    ) -> None:
+        self._run(
+            self._admin.alter_partition_reassignments(
+                targets,
+                allow_replication_factor_change=allow_replication_factor_change,
+                request_id=request_id,
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        return self._run(self._admin.list_partition_reassignments(partitions))
+
+    def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
+        return self._run(self._admin.describe_cluster(linearizable=linearizable))
+
+    def describe_quorum(self) -> QuorumDescription:
+        return self._run(self._admin.describe_quorum())
+
+    def transfer_leadership(self, voter_id: int) -> int:
+        return self._run(self._admin.transfer_leadership(voter_id))
+
+    def add_voter(
+        self, voter_id: int, directory_id: str, endpoint: str, *, cluster_id: str = ""
+    ) -> None:
+        self._run(self._admin.add_voter(voter_id, directory_id, endpoint, cluster_id=cluster_id))
+
+    def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
+        self._run(self._admin.remove_voter(voter_id, directory_id, cluster_id=cluster_id))
+
+    def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
+        return self._run(self._admin.describe_features(linearizable=linearizable))
+
+    def update_features(
+        self,
+        levels: Mapping[str, int],
+        upgrade_type: UpgradeType = UPGRADE,
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> list[UpdatedFeature]:
+        return self._run(
+            self._admin.update_features(
+                levels, upgrade_type, validate_only=validate_only, request_id=request_id
+            )
+        )
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> None:
+        self._run(
+            self._admin.alter_configs(changes, validate_only=validate_only, request_id=request_id)
+        )
+
+    def describe_configs(
+        self, resources: Sequence[ConfigResource], *, linearizable: bool = True
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        return self._run(self._admin.describe_configs(resources, linearizable=linearizable))

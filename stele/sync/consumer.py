@@ -1,0 +1,124 @@
+"""The synchronous consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Self, Unpack
+
+from stele import aio
+from stele.config import ClientWorld, ConsumerOptions
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, OffsetAndTimestamp
+from stele.sync.face import Face
+
+
+class Consumer(Face):
+    """Reads records.
+
+    >>> with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+    ...     consumer.assign([("orders", 0)])
+    ...     for record in consumer.poll(timeout_ms=1000):
+    ...         print(record.offset, record.value)
+
+    Options and their defaults: :class:`stele.config.ConsumerConfig`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "127.0.0.1:9092",
+        *,
+        world: ClientWorld | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__()
+        self._consumer = self._do(lambda: aio.Consumer(bootstrap_servers, world=world, **options))
+        self._ahead: deque[ConsumerRecord] = deque()  # polled by the iterator and not returned yet
+
+    def close(self) -> None:
+        """Release all resources. Idempotent."""
+        if not self._is_open:
+            return
+        try:
+            self._run(self._consumer.close())
+        finally:
+            self._is_open = False
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these partitions from now on. Partitions that stay keep their position."""
+        names = [TopicPartition(*each) for each in partitions]
+        self._put_back()
+        self._do(self._consumer.assign, names)
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._do(self._consumer.assignment)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """The next record returned is the one at ``offset``, or the first one after it."""
+        self._put_back()
+        self._do(self._consumer.seek, topic, partition, offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        self._put_back()
+        self._do(self._consumer.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        self._put_back()
+        self._do(self._consumer.seek_to_end, *partitions)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Return no records of these partitions until ``resume``. Without arguments: of all."""
+        self._put_back()
+        self._do(self._consumer.pause, *partitions)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._do(self._consumer.resume, *partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        return self._do(self._consumer.paused)
+
+    def poll(
+        self, max_records: int | None = None, timeout_ms: float = 1000
+    ) -> list[ConsumerRecord]:
+        """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
+        self._put_back()
+        return self._run(self._consumer.poll(max_records, timeout_ms))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record. Waits for it without a limit."""
+        while not self._ahead:
+            self._ahead.extend(self._run(self._consumer.poll(timeout_ms=1000)))
+        return self._ahead.popleft()
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the next record to be returned. It is looked up if necessary."""
+        self._put_back()
+        return self._run(self._consumer.position(topic, partition))
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        return self._run(self._consumer.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """The high watermarks. A consumer at this offset has read everything there is."""
+        return self._run(self._consumer.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record at or after a time in ms; None if there is none."""
+        return self._run(self._consumer.offsets_for_times(timestamps_ms))
+
+    def partitions_for(self, topic: str) -> list[int]:
+        return self._run(self._consumer.partitions_for(topic))
+
+    def _put_back(self) -> None:
+        """Drop the records that the iterator has polled ahead. They are read again."""
+        first: dict[tuple[str, int], int] = {}
+        for record in self._ahead:
+            first.setdefault((record.topic, record.partition), record.offset)
+        self._ahead.clear()
+        for (topic, partition), offset in first.items():
+            self._do(self._consumer.seek, topic, partition, offset)
