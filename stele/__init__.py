@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from stele.sync import Admin as Admin
     from stele.sync import Consumer as Consumer
     from stele.sync import Producer as Producer
+    from stele.sync import TopicView as TopicView
+    from stele.topic_view.view import Expiry as Expiry
 
 __version__ = "0.1.0"
 
@@ -34,12 +36,14 @@ _HOMES = {
     "Consumer": "stele.sync",
     "ConsumerRecord": "stele.records",
     "ErrorCode": "stele.errors",
+    "Expiry": "stele.topic_view.view",
     "NewTopic": "stele.admin.admin",
     "OffsetAndTimestamp": "stele.records",
     "Producer": "stele.sync",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
     "TopicPartition": "stele.ids",
+    "TopicView": "stele.sync",
     "UnreadableBatchError": "stele.errors",
 }
 

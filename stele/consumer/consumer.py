@@ -201,6 +201,10 @@ class Consumer:
             await self._fetcher.wait_for_news(1.0)
         return position.offset
 
+    def known_position(self, topic: str, partition: int) -> int | None:
+        """The offset of the next record to be returned. None while it is not known."""
+        return self._position_of(topic, partition).offset
+
     async def beginning_offsets(
         self, partitions: Iterable[PartitionArgument]
     ) -> dict[TopicPartition, int]:
@@ -239,6 +243,12 @@ class Consumer:
         timeout_s = self._config.default_api_timeout_ms / 1000
         view = await self._view.wait_for_topic(topic, timeout_s)
         return sorted(view.partitions)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id of the topic that last had this name, as far as this client knows; empty if it
+        knows none. A topic that is made anew has another one."""
+        known = self._view.topic(topic)
+        return known.topic_id if known else b""
 
     def _position_of(self, topic: str, partition: int) -> PartitionPosition:
         self._check_open()

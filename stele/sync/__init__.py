@@ -8,5 +8,6 @@ from stele.sync.admin import Admin
 from stele.sync.consumer import Consumer
 from stele.sync.delivery import Delivery
 from stele.sync.producer import Producer
+from stele.sync.topic_view import TopicView
 
-__all__ = ["Admin", "Consumer", "Delivery", "Producer"]
+__all__ = ["Admin", "Consumer", "Delivery", "Producer", "TopicView"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from stele import Consumer
+from stele import Consumer, TopicView
 
 pytestmark = pytest.mark.processes
 
@@ -129,3 +129,7 @@ async def test_every_client_finds_the_last_value_of_every_key(
     assert set(found) <= {*RECORDS, (DELETED, None)}
     assert last_values(read_by_confluent(bootstrap, topic)) == EXPECTED
     assert last_values(read_by_stele(bootstrap, topic)) == EXPECTED
+    with TopicView(bootstrap, topic) as view:
+        assert dict(view) == EXPECTED
+        view.put(DELETED, b"again")
+        assert dict(view) == {**EXPECTED, DELETED: b"again"}
