@@ -11,6 +11,7 @@ from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.consumer.fetcher import Fetcher
 from stele.consumer.offset_lookup import OffsetLookup
+from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
 from stele.ids import TopicPartition
@@ -122,7 +123,7 @@ class Consumer:
 
     async def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
-    ) -> list[ConsumerRecord]:
+    ) -> ConsumerRecords:
         """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
@@ -140,10 +141,10 @@ class Consumer:
             self._raise_error()
             records = self._hand_out(limit)
             if records:
-                return records
+                return ConsumerRecords(records)
             left_s = deadline - self._world.clock.monotonic()
             if left_s <= 0 or not await self._fetcher.wait_for_news(left_s):
-                return []
+                return ConsumerRecords()
             self._check_open()
 
     def __aiter__(self) -> Self:
@@ -262,4 +263,4 @@ class Consumer:
             raise ClosedError("the consumer is closed")
 
 
-__all__ = ["Consumer", "ConsumerRecord", "OffsetAndTimestamp", "TopicPartition"]
+__all__ = ["Consumer", "ConsumerRecord", "ConsumerRecords", "OffsetAndTimestamp", "TopicPartition"]

@@ -8,7 +8,7 @@ runs: Spark forks its Python workers, and gRPC must not be loaded before a fork.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -32,18 +32,6 @@ SCHEMA = (
     "timestamp TIMESTAMP, timestampType INT"
 )
 _HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-_ARROW_FIELDS = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-    pa.field("timestampType", pa.int32()),
-]
-_ARROW_HEADERS = pa.field(
-    "headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
 _ROWS_PER_BATCH = 10_000
 _SILENCE_MS = 60_000
 
@@ -165,10 +153,12 @@ class SteleReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        fields = [*_ARROW_FIELDS, *([_ARROW_HEADERS] if self._options.include_headers else [])]
-        schema = pa.schema(fields)
+        from stele.columns import SCHEMA as COLUMNS  # after the fork, like the client
+        from stele.columns import record_batch
+
+        schema = COLUMNS if self._options.include_headers else COLUMNS.remove(len(COLUMNS) - 1)
         for records in _records(self._options, partition.range):
-            yield _arrow(records, schema)
+            yield record_batch(records, schema)
 
 
 def register(session: SparkSession) -> None:
@@ -202,7 +192,7 @@ def _records(options: SourceOptions, range_: OffsetRange) -> Iterator[list[Consu
         consumer.assign([(range_.topic, range_.partition)])
         consumer.seek(range_.topic, range_.partition, range_.start)
         while consumer.position(range_.topic, range_.partition) < range_.end:
-            records = consumer.poll(_ROWS_PER_BATCH, timeout_ms=_SILENCE_MS)
+            records: list[ConsumerRecord] = consumer.poll(_ROWS_PER_BATCH, timeout_ms=_SILENCE_MS)
             if not records:
                 raise TimeoutError(
                     f"{range_.topic}-{range_.partition}: nothing came for "
@@ -212,21 +202,3 @@ def _records(options: SourceOptions, range_: OffsetRange) -> Iterator[list[Consu
                 records = [record for record in records if record.offset < range_.end]
             if records:
                 yield records
-
-
-def _arrow(records: list[ConsumerRecord], schema: pa.Schema) -> pa.RecordBatch:
-    columns: list[Any] = [
-        [record.key for record in records],
-        [record.value for record in records],
-        [record.topic for record in records],
-        [record.partition for record in records],
-        [record.offset for record in records],
-        [record.timestamp_ms * 1000 for record in records],
-        [int(record.timestamp_type) for record in records],
-    ]
-    if len(schema) > len(columns):
-        columns.append(
-            [[{"key": k, "value": v} for k, v in record.headers] or None for record in records]
-        )
-    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
-    return pa.record_batch(arrays, schema=schema)

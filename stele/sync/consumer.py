@@ -8,6 +8,7 @@ from typing import Self, Unpack
 
 from stele import aio
 from stele.config import ClientWorld, ConsumerOptions
+from stele.consumer.polled import ConsumerRecords
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp
 from stele.sync.face import Face
@@ -77,9 +78,7 @@ class Consumer(Face):
     def paused(self) -> list[TopicPartition]:
         return self._do(self._consumer.paused)
 
-    def poll(
-        self, max_records: int | None = None, timeout_ms: float = 1000
-    ) -> list[ConsumerRecord]:
+    def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> ConsumerRecords:
         """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
         self._put_back()
         return self._run(self._consumer.poll(max_records, timeout_ms))
