@@ -262,6 +262,9 @@ class Broker:
         self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
         self._metrics.read_groups(self._groups)
+        self._metrics.read_lags(
+            self._groups, self._replicas.high_watermarks, config.metrics_offsets_max
+        )
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from broker.coordinator.groups import GroupCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
+from stele.ids import TopicPartition
 from storage.directory import LogDirectory
 
 _TOTALS = (
@@ -184,4 +186,73 @@ class BrokerMetrics:
             "stele_group_load_seconds_max",
             "The longest load since the start (partition-load-time-max).",
             lambda: counters.longest_s,
+        )
+        self._registry.total(
+            "stele_group_load_seconds", "Time of all loads together.", lambda: counters.total_s
+        )
+        self._registry.total(
+            "stele_group_load_bytes",
+            "Bytes of keys and values read by loads.",
+            lambda: counters.record_bytes,
+        )
+        decided = groups.group_counters
+        self._registry.total(
+            "stele_group_rebalances",
+            "Rebalances that were completed (group-completed-rebalance-count).",
+            lambda: decided.rebalances,
+        )
+        self._registry.total(
+            "stele_group_offset_commits",
+            "Offsets of partitions that groups committed (offset-commit-count).",
+            lambda: decided.offset_commits,
+        )
+        self._registry.total(
+            "stele_group_offset_removals",
+            "Offsets that expired or were deleted (offset-expiration-count, -deletion-count).",
+            lambda: decided.offset_removals,
+        )
+        self._registry.gauge(
+            "stele_group_offsets",
+            "Offsets that groups have committed and that are kept (NumOffsets).",
+            lambda: float(groups.offset_count),
+        )
+
+    def read_lags(
+        self,
+        groups: GroupCoordinators,
+        high_watermarks: Callable[[], Iterator[tuple[TopicPartition, int]]],
+        samples_max: int,
+    ) -> None:
+        """Declare both ends of the groups' lags: Prometheus subtracts them.
+
+        The coordinator knows the committed offset, and the partition's leader, which may be another
+        broker, the high watermark. ``samples_max``: the most samples of each of the two.
+        """
+        committed, ends = "stele_group_committed_offset", "stele_high_watermark"
+        self._registry.samples(
+            committed,
+            "Offsets committed by groups that this broker coordinates.",
+            ("group", "topic", "partition"),
+            lambda: (
+                ((group, name.topic, str(name.partition)), offset)
+                for group, name, offset in islice(groups.committed_offsets(), samples_max)
+            ),
+        )
+        self._registry.samples(
+            ends,
+            "High watermarks of partitions that this broker leads (consumers' LogEndOffset).",
+            ("topic", "partition"),
+            lambda: (
+                ((name.topic, str(name.partition)), offset)
+                for name, offset in islice(high_watermarks(), samples_max)
+            ),
+        )
+        self._registry.gauges(
+            "stele_lag_samples_left_out",
+            "Samples that metrics.offsets.max left out, by metric.",
+            "metric",
+            lambda: {
+                committed: float(max(0, groups.offset_count - samples_max)),
+                ends: float(max(0, sum(1 for _ in high_watermarks()) - samples_max)),
+            },
         )

@@ -249,6 +249,13 @@ class NodeSettings:
         "everything above them is checked.",
         minimum=1,
     )
+    # Metrics.
+    metrics_offsets_max = integer(
+        1000,
+        "The most committed offsets of groups, and likewise the most high watermarks, that "
+        "/metrics shows. Each is a time series of its own.",
+        minimum=0,
+    )
     # The log.
     log_retention_check_interval_ms = long(
         300000,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import DeletedTopic, GroupState
 from broker.coordinator.runtime import CoordinatorRuntime, Host
@@ -15,6 +17,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from metadata.internal_topics import GROUP_TOPIC
 from runtime.config.node import NodeConfig
+from stele.ids import TopicPartition
 from stele.world import Clock, Rng
 
 
@@ -29,10 +32,11 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         def new_uuid() -> str:
             return str(uuid.UUID(bytes=rng.randbytes(16), version=4))
 
+        self.group_counters = GroupCounters()
         super().__init__(
             GROUP_TOPIC,
             host=host,
-            make_machine=lambda: GroupMachine(group_config, new_uuid),
+            make_machine=lambda: GroupMachine(group_config, new_uuid, self.group_counters),
             clock=clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
@@ -52,3 +56,13 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             counts.update(machine.groups_by_state())
         states = (state for state in GroupState if state is not GroupState.DEAD)
         return {state.value: float(counts[state]) for state in states}
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Group, partition and committed offset, of every group that is loaded here."""
+        for machine in self.active:
+            yield from machine.committed_offsets()
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets the groups that are loaded here have committed."""
+        return sum(machine.offset_count for machine in self.active)

@@ -56,6 +56,8 @@ class LoadCounters:
     loads: int = 0
     failed_loads: int = 0
     records: int = 0
+    record_bytes: int = 0  # of keys and values
+    total_s: float = 0.0
     longest_s: float = 0.0
 
 
@@ -147,28 +149,32 @@ class CoordinatorRuntime(Generic[M]):
 
     async def _replay(self, number: int, hosted: _Hosted[M]) -> None:
         began = self._clock.monotonic()
-        count = 0
+        count, size = 0, 0
         try:
             async for record in hosted.log.records():
                 hosted.shard.replay(record)
                 count += 1
+                size += len(record.key or b"") + len(record.value or b"")
         except Exception as error:
             self.counters.failed_loads += 1
             level = logging.WARNING if isinstance(error, ApiError) else logging.ERROR
             logger.log(level, "%r: its coordinator cannot be loaded", hosted.log, exc_info=error)
             self._reload_later(number, hosted)
             return
-        self._count(hosted, count, self._clock.monotonic() - began)
+        self._count(hosted, count, size, self._clock.monotonic() - began)
         hosted.shard.activate()
 
-    def _count(self, hosted: _Hosted[M], records: int, took_s: float) -> None:
+    def _count(self, hosted: _Hosted[M], records: int, size: int, took_s: float) -> None:
         counters = self.counters
         counters.loads += 1
         counters.records += records
+        counters.record_bytes += size
+        counters.total_s += took_s
         counters.longest_s = max(counters.longest_s, took_s)
         logger.info(
-            "%r: its coordinator was loaded from %d records in %.3f s", hosted.log, records, took_s
-        )
+            "%r: its coordinator was loaded from %d records of %d bytes in %.3f s",
+            hosted.log, records, size, took_s,
+        )  # fmt: skip
 
     def _broken(self, number: int, hosted: _Hosted[M]) -> None:
         if self._shards.get(number) is hosted:

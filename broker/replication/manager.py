@@ -46,11 +46,12 @@ from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import throttled_rate
 from metadata.image import MetadataImage
+from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER
 from runtime.config.node import NodeConfig
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, UnreadableLogError
 from storage.log import PartitionLog
@@ -366,6 +367,13 @@ class ReplicaManager:
             replica.state is not ReplicaState.ONLINE for replica in self._replicas
         )
         return counters
+
+    def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Of the partitions that are led here, without those of internal topics."""
+        for replica in self._replicas:
+            if replica.machine.is_leader and replica.topic not in INTERNAL_TOPICS:
+                name = TopicPartition(replica.topic, replica.id.partition)
+                yield name, replica.machine.high_watermark
 
     # --------------------------------------------------------------------------- effects
 

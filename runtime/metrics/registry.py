@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -38,6 +38,9 @@ SECONDS_BUCKETS = (
 """Upper bounds for times of requests: half a millisecond to ten seconds."""
 
 _LAG_PROBE_INTERVAL_S = 0.5
+
+Samples = Iterable[tuple[Sequence[str], float]]
+"""The values of a metric's labels, and its value."""
 
 
 class Counter:
@@ -142,6 +145,23 @@ class _GaugesFamily:
         return family
 
 
+class _SamplesFamily:
+    """Values that are read at the scrape, told apart by several labels."""
+
+    __slots__ = ("help", "labels", "name", "read")
+
+    def __init__(
+        self, name: str, help_text: str, labels: Sequence[str], read: Callable[[], Samples]
+    ) -> None:
+        self.name, self.help, self.labels, self.read = name, help_text, labels, read
+
+    def collect(self) -> Metric:
+        family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
+        for values, number in self.read():
+            family.add_metric(values, number)
+        return family
+
+
 class _TotalFamily(_GaugeFamily):
     """A counter that somebody else keeps."""
 
@@ -151,7 +171,7 @@ class _TotalFamily(_GaugeFamily):
         return CounterMetricFamily(self.name, self.help, value=self.read())
 
 
-_Family = _CounterFamily | _HistogramFamily | _GaugeFamily | _GaugesFamily
+_Family = _CounterFamily | _HistogramFamily | _GaugeFamily | _GaugesFamily | _SamplesFamily
 
 
 class MetricsRegistry:
@@ -205,6 +225,15 @@ class MetricsRegistry:
     ) -> None:
         """Values by a label's value, taken by calling ``read`` at every scrape."""
         self._add(name, _GaugesFamily(name, help_text, label, read))
+
+    def samples(
+        self, name: str, help_text: str, labels: Sequence[str], read: Callable[[], Samples]
+    ) -> None:
+        """Values by the values of several labels, taken by calling ``read`` at every scrape.
+
+        ``read`` bounds their number: a scrape is one turn of the event loop.
+        """
+        self._add(name, _SamplesFamily(name, help_text, labels, read))
 
     def total(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A counter that is kept elsewhere, taken by calling ``read`` at every scrape."""

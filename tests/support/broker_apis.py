@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
@@ -98,6 +98,9 @@ class FakeReplicas(ReplicaManager):
         self.applied: list[MetadataImage] = []
         self.reading = ReplicaCounters()
         self.hosted_logs: dict[PartitionId, QuickLog] = {}
+
+    def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
+        yield TopicPartition("orders", 1), 50
 
     def release(self, index: int = 0) -> None:
         self._held.pop(index)()
@@ -443,6 +446,7 @@ class Edges:
         )
         metrics = BrokerMetrics(self.registry)
         metrics.read_groups(self.groups)
+        metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
         self.context = BrokerContext(
             config=self.config,
             cluster_id="the-cluster",

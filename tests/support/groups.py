@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
     DeletedTopic,
@@ -90,12 +91,13 @@ class GroupBench:
         self.commits_at_once = True
         self.batches = 0
         self.largest_batch_bytes = 0
+        self.counters = GroupCounters()
         self._numbers = itertools.count(1)
         self._waiting: list[Reply] = []
         self.machine = self.fresh()
 
     def fresh(self) -> GroupMachine:
-        return GroupMachine(self.config, lambda: f"u{next(self._numbers)}")
+        return GroupMachine(self.config, lambda: f"u{next(self._numbers)}", self.counters)
 
     # ------------------------------------------------------------------ hosting
 

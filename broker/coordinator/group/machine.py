@@ -10,6 +10,7 @@ from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cleaning import DeletedTopics, Sweep, expired
 from broker.coordinator.group.committing import commit, delete, fetch
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.joining import Joining
 from broker.coordinator.group.offsets import OffsetStore
@@ -43,6 +44,7 @@ from broker.coordinator.group.types import (
 )
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
+from stele.ids import TopicPartition
 
 _NAME_BYTES_MAX: Final = 32_000
 """The longest prefix of a member id. The whole id must fit into a string of a record."""
@@ -54,9 +56,16 @@ class GroupMachine:
     Groups of the classic protocol are the only ones so far.
     """
 
-    def __init__(self, config: GroupConfig, new_uuid: Callable[[], str]) -> None:
-        """``new_uuid`` makes the random part of a member id."""
+    def __init__(
+        self,
+        config: GroupConfig,
+        new_uuid: Callable[[], str],
+        counters: GroupCounters | None = None,
+    ) -> None:
+        """``new_uuid`` makes the random part of a member id. ``counters`` are added to."""
         self._config = config
+        self._counters = counters or GroupCounters()
+        self._is_loaded = False
         self._new_uuid = new_uuid
         self._deadlines = Deadlines()
         self._groups: dict[str, ClassicGroup] = {}
@@ -81,6 +90,9 @@ class GroupMachine:
         self._offsets.replay(offset, key, value)
         if value is not None:
             self._group(key.group_id)  # a group exists as long as it has offsets
+        if self._is_loaded:
+            self._counters.offset_commits += value is not None
+            self._counters.offset_removals += value is None
 
     def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
         if value is None:
@@ -90,7 +102,10 @@ class GroupMachine:
             self._removed_end = offset + 1
         else:
             recorded = decode_group(value)
-            self._group(group_id).replay(recorded, offset + 1, now)
+            group = self._group(group_id)
+            was_rebalancing = group.state is GroupState.COMPLETING_REBALANCE
+            group.replay(recorded, offset + 1, now)
+            self._counters.rebalances += was_rebalancing and group.state is GroupState.STABLE
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
@@ -102,6 +117,7 @@ class GroupMachine:
         return ClassicGroup(group_id, self._config, self._deadlines)
 
     def loaded(self, now: Now) -> Step:
+        self._is_loaded = True
         step = Step()
         for group in self._groups.values():
             group.loaded(now, step)
@@ -264,6 +280,16 @@ class GroupMachine:
 
     def groups_by_state(self) -> Counter[GroupState]:
         return Counter(each.state for each in self._groups.values())
+
+    @property
+    def offset_count(self) -> int:
+        return self._offsets.count
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Group, partition and offset of everything that may be told, the oldest groups first."""
+        for group_id in self._offsets.group_ids:
+            for partition, committed in self._offsets.all_told(group_id):
+                yield group_id, partition, committed.offset
 
     def describe(self, group_id: str, waiter: Waiter, now: Now) -> Step:
         """Answers a DescribeAnswer."""

@@ -49,14 +49,21 @@ class _GroupOffsets:
         of_topic = self.newest.get(partition.topic)
         return None if of_topic is None else of_topic.get(partition.partition)
 
-    def set(self, partition: TopicPartition, value: CommittedOffset | None) -> None:
+    def set(self, partition: TopicPartition, value: CommittedOffset | None) -> int:
+        """Returns how many offsets there are more than before: -1, 0 or 1."""
         topic, number = partition
+        of_topic = self.newest.get(topic)
         if value is not None:
-            self.newest.setdefault(topic, {})[number] = value
-        elif topic in self.newest:
-            self.newest[topic].pop(number, None)
-            if not self.newest[topic]:
-                del self.newest[topic]
+            if of_topic is None:
+                of_topic = self.newest[topic] = {}
+            before = len(of_topic)
+            of_topic[number] = value
+            return len(of_topic) - before
+        if of_topic is None or of_topic.pop(number, None) is None:
+            return 0
+        if not of_topic:
+            del self.newest[topic]
+        return -1
 
     def told(self, partition: TopicPartition) -> CommittedOffset | None:
         untold = self.untold.get(partition)
@@ -77,6 +84,8 @@ class OffsetStore:
         self._high_watermark = 0
         # Topic ids by themselves, so that equal ones of many records share their memory.
         self._topic_ids: dict[bytes, bytes] = {}
+        # The number of offsets, by the newest records.
+        self.count = 0
 
     # ------------------------------------------------------------------------- changes
 
@@ -93,7 +102,7 @@ class OffsetStore:
                 untold = group.untold[key.partition] = _Untold(group.get(key.partition))
             untold.changes += 1
             self._changes.append(_Change(record_offset, key, value))
-        group.set(key.partition, value)
+        self.count += group.set(key.partition, value)
         group.end = record_offset + 1
         self._forget_if_blank(key.group_id)
 

@@ -297,6 +297,42 @@ def test_metrics_tell_the_groups_and_the_loads() -> None:
         assert values["stele_group_partitions"] == 1
         assert values["stele_group_loads_total"] == 1
         assert values["stele_group_load_failures_total"] == 0
+        assert values["stele_group_load_bytes_total"] == 0
+        assert values["stele_group_rebalances_total"] == 1
+
+    run_virtual(main())
+
+
+def test_metrics_tell_both_ends_of_a_groups_lag() -> None:
+    """And how much they leave out, since there may be any number of offsets."""
+
+    async def main() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        offsets = [("orders", 1, 42), ("orders", 0, 7), ("orders", 1, 43)]
+        for each in offsets:
+            await client.call(offset_commit.API, 9, commit_of("", -1, each))
+        values = edges.registry.values()
+        committed = f'stele_group_committed_offset{{group="{GROUP}",topic="orders",partition='
+        assert values[committed + '"1"}'] == 43
+        assert values[committed + '"0"}'] == 7
+        assert values['stele_high_watermark{topic="orders",partition="1"}'] == 50
+        assert values["stele_group_offset_commits_total"] == 3
+        assert values["stele_group_offsets"] == 2
+        left_out = "stele_lag_samples_left_out{metric="
+        assert values[f'{left_out}"stele_group_committed_offset"}}'] == 0
+        assert values[f'{left_out}"stele_high_watermark"}}'] == 0
+
+        await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 2, 1)))
+        values = edges.registry.values()
+        assert sum(name.startswith("stele_group_committed_offset{") for name in values) == 2
+        assert values[f'{left_out}"stele_group_committed_offset"}}'] == 1
+
+        deletion = delete_groups.DeleteGroupsRequest([GROUP])
+        await client.call(delete_groups.API, 2, deletion)
+        values = edges.registry.values()
+        assert values["stele_group_offset_removals_total"] == 3
+        assert values["stele_group_offsets"] == 0
 
     run_virtual(main())
 

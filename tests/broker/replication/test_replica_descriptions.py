@@ -8,7 +8,7 @@ import pytest
 
 from broker.replication import descriptions
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import with_topic
@@ -36,6 +36,18 @@ def test_directories_with_the_sizes_of_their_logs() -> None:
         with pytest.raises(ApiError) as refused:
             node.manager.producers_of(P0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    with_topic(scenario)
+
+
+def test_high_watermarks_of_what_is_led() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        name = TopicPartition("orders", 0)
+        assert [*cluster[1].manager.high_watermarks()] == [
+            (name, cluster[1].replica().log.end_offset)
+        ]
+        assert [*cluster[2].manager.high_watermarks()] == []
 
     with_topic(scenario)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.types import GroupState, GroupType, ListedGroup, ListRequest
 from broker.coordinator.step import KeyValue, Machine, Now
 from stele.errors import ErrorCode
@@ -112,3 +113,19 @@ def test_lists() -> None:
 def test_the_state_of_a_group_that_is_not_there() -> None:
     described = GroupBench().described("nothing")
     assert (described.state, described.members) == (GroupState.DEAD, ())
+
+
+def test_what_happens_is_counted_once_and_not_at_a_load() -> None:
+    bench = GroupBench()
+    bench.reload()
+    first, second = bench.stable(2)
+    bench.commit_offset(5, member_id=first, generation=1)
+    bench.commit_offset(6, member_id=second, generation=1)
+    bench.commit_offset(7, member_id=first, generation=0)  # refused
+    assert bench.counters == GroupCounters(rebalances=1, offset_commits=2)
+    bench.reload()
+    assert bench.counters == GroupCounters(rebalances=1, offset_commits=2)
+    bench.left(first, second)
+    assert bench.counters.rebalances == 1
+    assert bench.delete() is ErrorCode.NONE
+    assert bench.counters == GroupCounters(rebalances=1, offset_commits=2, offset_removals=1)

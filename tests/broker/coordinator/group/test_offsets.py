@@ -45,6 +45,7 @@ def test_what_is_gone_is_forgotten() -> None:
     store.committed(3)
     assert store.group_ids == []
     assert store.end("g") == -1
+    assert store.count == 0
 
 
 steps = st.lists(
@@ -88,3 +89,4 @@ def test_any_log(steps: list[tuple[str, TopicPartition, int | None, int]]) -> No
             for at in PARTITIONS:
                 found = store.told(each, at)
                 assert (found and found.offset) == twin(each, high_watermark).get(at)
+        assert store.count == sum(len(twin(each, len(log))) for each in "gh")

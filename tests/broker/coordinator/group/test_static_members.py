@@ -57,6 +57,7 @@ def test_a_leader_that_is_restarted(skips: bool) -> None:
         assert answer.members == ()
     assert bench.described().state is GroupState.STABLE
     assert told(bench.sync(new, 1, instance="i"), SyncAnswer).assignment == first.encode()
+    assert bench.counters.rebalances == 1
 
 
 def test_a_follower_that_is_restarted_keeps_its_assignment() -> None:
