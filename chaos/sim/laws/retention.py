@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import NamedTuple, Self
 
 from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
@@ -18,9 +18,22 @@ _SHORTENED = "extra-"
 """Topics whose records administrators delete at any age."""
 
 
+class _Seen(NamedTuple):
+    """What a look saw of a replica."""
+
+    log: PartitionLog
+    start: int
+    first_base: int
+    last_base: int
+    truncation_generation: int
+
+
 class RetentionTakesNoMore(Law):
     """Retention deletes only committed batches. Each is older than ``retention.ms`` by the clock of
     some broker, or at least ``retention.bytes`` remain behind it.
+
+    Retention counts all bytes of a log, also those that are not committed, as in Kafka. If the log
+    was truncated since the last look, nobody knows any more how many there were.
 
     The law also counts segments that begin and that are deleted.
     """
@@ -39,8 +52,8 @@ class RetentionTakesNoMore(Law):
         self._scene = scene
         self._committed = committed
         self._latest_ms = 0  # the latest time that any broker's wall clock was seen to show
-        # The log, its start, and the bases of its first and last segment.
-        self._seen: dict[Replica, tuple[PartitionLog, int, int, int]] = {}
+        self._seen: dict[Replica, _Seen] = {}
+        self._cut: set[PartitionId] = set()  # truncated since the last look
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -51,6 +64,7 @@ class RetentionTakesNoMore(Law):
             now_ms = node.machine.clock.time_ms()
             if now_ms > self._latest_ms:
                 self._latest_ms = now_ms
+        self._cut.clear()
         shortened: dict[PartitionId, int] = {}  # the highest start before this look
         largest: dict[
             PartitionId, int
@@ -60,13 +74,16 @@ class RetentionTakesNoMore(Law):
                 continue
             log = replica.log
             start, bases = log.start_offset, log.segments.bases
-            now, known = (log, start, bases[0], bases[-1]), self._seen.get(replica)
+            now = _Seen(log, start, bases[0], bases[-1], log.truncation_generation)
+            known = self._seen.get(replica)
             if now == known:
                 continue
             self._seen[replica] = now
-            if known is not None and known[0] is log:
-                self.rolled += sum(base > known[3] for base in bases)
-                self.deleted += bases[0] > known[2]
+            if known is not None and known.log is log:
+                self.rolled += sum(base > known.last_base for base in bases)
+                self.deleted += bases[0] > known.first_base
+                if now.truncation_generation != known.truncation_generation:
+                    self._cut.add(replica.id)
             before = self.starts.get(replica.id, 0)
             if start > before:
                 self.starts[replica.id] = start
@@ -103,7 +120,8 @@ class RetentionTakesNoMore(Law):
         young_ms = self._latest_ms - config.retention_ms
         batches = self._committed.batches_of(replica.id)
         for base in sorted((base for base in batches if before <= base < start), reverse=True):
-            if config.delete_old and NO_LIMIT != config.retention_bytes <= left_bytes:
+            by_size = config.delete_old and config.retention_bytes != NO_LIMIT
+            if by_size and (config.retention_bytes <= left_bytes or replica.id in self._cut):
                 return
             if not config.delete_old or config.retention_ms == NO_LIMIT:
                 report(f"{replica!r} begins at {start}, and nothing may go by its age")

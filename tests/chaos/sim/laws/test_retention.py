@@ -141,6 +141,25 @@ def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     assert all(wrong in each for each in found)
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_bytes_that_a_truncation_took_may_have_counted(
+    bench: LawBench, committed: CommittedRecordsStay, cut: bool
+) -> None:
+    """Retention left enough bytes behind it. Then some that were not committed were truncated."""
+    config: dict[str, Any] = {"retention_ms": NO_LIMIT, "retention_bytes": 2 * len(batch(0))}
+    replica = aged(bench, **config)
+    replica.log.append_as_follower(batch(4))
+    law = retention(bench, committed, 4)
+    assert not bench.broken(committed)
+    assert not bench.broken(law)
+    if not cut:
+        replica.log.truncate_to(4)
+        assert not bench.broken(law)
+    replica.log.advance_start_offset(2)
+    replica.log.truncate_to(4)
+    assert bool(bench.broken(law)) != cut
+
+
 def test_what_is_not_committed_may_not_go(bench: LawBench, committed: CommittedRecordsStay) -> None:
     replica = aged(bench, retention_ms=1000)
     law = retention(bench, committed, 1)
