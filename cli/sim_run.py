@@ -179,6 +179,14 @@ def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
     """The shortest way to the failure, and a file that tells it."""
     with silent():
         short = shortest(outcome)
+    if short.ok:  # a run is that of its seed, so this is another program
+        why = "it does not fail again: the source was changed since the run"
+        return {
+            "seed": outcome.plan.seed,
+            "violation": outcome.violations[0],
+            "acts": why,
+            "transcript": "",
+        }
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"seed-{outcome.plan.seed}.txt"
     lines = [f"violation {text}" for text in short.violations] + short.transcript

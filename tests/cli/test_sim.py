@@ -83,6 +83,18 @@ def test_a_failure_names_seed_and_transcript(
     assert Path(failure["transcript"]).read_text() == "violation it broke\na line\n"
 
 
+def test_a_failure_that_does_not_come_again_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = Outcome(Plan(7), violations=["it broke"]), Outcome(Plan(7))
+    monkeypatch.setattr(sim_run, "run_seeds", lambda *_: (each for each in [bad]))
+    monkeypatch.setattr(sim_run, "shortest", lambda _: good)
+    assert run(["sim", "--seed", "7", "--dir", str(tmp_path), "--json"]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)["failures"]
+    assert failure["violation"] == "it broke"
+    assert "the source was changed" in failure["acts"]
+
+
 def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     only = "acks=1 before the sync"
     arguments = ["sim", "--mutants", "--only", only, "--seeds", "0..3", "--seconds", "5"]
