@@ -1,4 +1,5 @@
-"""Changes and descriptions of the dynamic configuration of topics, brokers and the cluster."""
+"""Changes and descriptions of the dynamic configuration of topics, groups, brokers and the
+cluster."""
 
 from __future__ import annotations
 
@@ -9,17 +10,21 @@ from typing import cast
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
 from controller.partitions import changes, is_leaderless
 from metadata.config_keys import (
+    GROUP_KEYS,
     NODE_KEYS,
     TOPIC_KEYS,
     ConfigKey,
     Scope,
     Type,
     validate_broker_config,
+    validate_group_config,
     validate_together,
     validate_topic_config,
 )
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import sourced
+from metadata.features import GROUP_CONFIGS, require
+from metadata.group_config import check_group
 from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from metadata.topic_config import TopicConfig
@@ -35,6 +40,14 @@ _ELECTION = frozenset(
         TopicConfig.unclean_leader_election_enable.key.name,
     }
 )
+
+
+_KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
+    pb.ConfigResourceType.TOPIC: TOPIC_KEYS,
+    pb.ConfigResourceType.BROKER: NODE_KEYS,
+    pb.ConfigResourceType.GROUP: GROUP_KEYS,
+}
+"""What may be set on a resource, by its type."""
 
 
 def bootstrap(context: Context) -> ControllerResult[None]:
@@ -105,9 +118,12 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
         values[change.name] = _new_value(decision, resource, change)
     for name, value in values.items():
         _check_change(resource, name, value)
+    after = {key: value for key, value in {**before, **values}.items() if value is not None}
     if resource.type == pb.ConfigResourceType.TOPIC:
-        after = {**before, **values}
-        validate_together({name: value for name, value in after.items() if value is not None})
+        validate_together(after)
+    elif resource.type == pb.ConfigResourceType.GROUP:
+        require(decision.image, GROUP_CONFIGS, "a configuration of a group")
+        check_group(after, decision.context.static)
     changed = {name: value for name, value in values.items() if before.get(name) != value}
     if len(changed) > RECORDS_MAX - (decision.next_offset - decision.context.next_offset):
         raise ApiError(
@@ -125,9 +141,8 @@ def _new_value(
     value = change.value if change.HasField("value") else None
     if change.list_operation == ListOperation.REPLACE:
         return value
-    is_topic = resource.type == pb.ConfigResourceType.TOPIC
     verb = "appended to" if change.list_operation == ListOperation.APPEND else "subtracted from"
-    key = (TOPIC_KEYS if is_topic else NODE_KEYS).get(change.name)
+    key = _KEYS[resource.type].get(change.name)
     if key is None or value is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG if value is not None else ErrorCode.INVALID_REQUEST,
@@ -176,6 +191,9 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}"
             )
+    elif resource.type == pb.ConfigResourceType.GROUP:
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "there are no defaults for all groups")
     elif resource.type != pb.ConfigResourceType.BROKER:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"configurations of type {resource.type} are not known"
@@ -190,8 +208,9 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
 def _check_change(resource: ConfigResource, name: str, value: str | None) -> None:
     if resource.type == pb.ConfigResourceType.BROKER:
         validate_broker_config(name, value, one_broker=resource != CLUSTER)
-    elif value is not None or name not in TOPIC_KEYS:
-        validate_topic_config(name, value or "")
+    elif value is not None or name not in _KEYS[resource.type]:
+        is_topic = resource.type == pb.ConfigResourceType.TOPIC
+        (validate_topic_config if is_topic else validate_group_config)(name, value or "")
 
 
 def _broker_id(resource: ConfigResource) -> int | None:
@@ -255,6 +274,10 @@ def _entries(
     if resource.type == pb.ConfigResourceType.TOPIC:
         for key in TOPIC_KEYS.values():
             yield _entry(key, *sourced(image, key, static=static, topic=resource.name))
+        return
+    if resource.type == pb.ConfigResourceType.GROUP:
+        for key in GROUP_KEYS.values():
+            yield _entry(key, *sourced(image, key, static=static, group=resource.name))
         return
     for key in NODE_KEYS.values():
         found = sourced(image, key, static=static, broker_id=_broker_id(resource))

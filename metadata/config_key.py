@@ -36,6 +36,7 @@ class Scope(enum.Enum):
     CLUSTER = "cluster"  # there, and dynamically for the cluster or for one broker
     CLUSTER_ONLY = "cluster only"  # there, and dynamically for the cluster: brokers must agree
     TOPIC = "topic"  # on a topic
+    GROUP = "group"  # on a consumer group
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class ConfigKey:
     pattern: tuple[str, str] | None = None
     # Kafka has the key and its tools set it, but it changes nothing here. Its doc says so.
     is_inert: bool = False
-    # Topic keys: the key of the default for topics that do not set it.
+    # Keys of topics and groups: the key of the default for those that do not set it.
     synonym: str | None = None
     # Keys that give `synonym` in a larger unit (log.retention.hours), each with its size in units
     # of `synonym`. If several are set, the smallest unit wins.

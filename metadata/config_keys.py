@@ -1,5 +1,5 @@
-"""Every configuration key, declared once: here, in ``metadata.node_settings`` or in
-``metadata.topic_config``.
+"""Every configuration key, declared once: here, in ``metadata.node_settings``, in
+``metadata.topic_config`` or in ``metadata.group_config``.
 
 Names and defaults are Apache Kafka's wherever Kafka has the key; where ours differ, the line of
 documentation says so. A topic key is declared under its topic name; the key that gives its
@@ -16,11 +16,13 @@ from types import MappingProxyType
 from typing import Final
 
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
+from metadata.group_config import GROUP
 from metadata.node_settings import SETTINGS
 from metadata.topic_config import TOPIC, TopicConfig
 from stele.errors import ApiError, ErrorCode
 
 __all__ = [
+    "GROUP_KEYS",
     "INT_MAX",
     "LONG_MAX",
     "NODE_KEYS",
@@ -32,6 +34,7 @@ __all__ = [
     "nearest",
     "unknown",
     "validate_broker_config",
+    "validate_group_config",
     "validate_together",
     "validate_topic_config",
 ]
@@ -181,6 +184,9 @@ def _by_name(keys: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
 TOPIC_KEYS: Mapping[str, ConfigKey] = _by_name(replace(key, scope=Scope.TOPIC) for key in TOPIC)
 """What may be set on a topic."""
 
+GROUP_KEYS: Mapping[str, ConfigKey] = _by_name(GROUP)
+"""What may be set on a consumer group."""
+
 NODE_KEYS: Mapping[str, ConfigKey] = _by_name(
     (
         *_NODE,
@@ -214,6 +220,15 @@ def validate_topic_config(name: str, value: str) -> None:
         for topic_key in TOPIC_KEYS.values():
             if name == topic_key.synonym or name in dict(topic_key.coarser):
                 message = f"{name} is a broker's; on a topic it is {topic_key.name}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+    key.parse(value)
+
+
+def validate_group_config(name: str, value: str) -> None:
+    """Check one setting of a consumer group by itself. Raises ApiError INVALID_CONFIG."""
+    key = GROUP_KEYS.get(name)
+    if key is None:
+        message = unknown(name, GROUP_KEYS, "group configuration")
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     key.parse(value)
 

@@ -25,6 +25,10 @@ class ConfigResource(NamedTuple):
     def broker(cls, broker_id: int) -> ConfigResource:
         return cls(pb.ConfigResourceType.BROKER, str(broker_id))
 
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(pb.ConfigResourceType.GROUP, group_id)
+
 
 CLUSTER = ConfigResource(pb.ConfigResourceType.BROKER, "")
 

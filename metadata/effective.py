@@ -1,4 +1,4 @@
-"""What a configuration comes to: static default → cluster default → broker → topic."""
+"""What a configuration comes to: static default → cluster default → broker → topic or group."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 from metadata.config_keys import NODE_KEYS, ConfigKey, Value
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.group_config import GroupConfig
 from metadata.image import MetadataImage
 from metadata.topic_config import TopicConfig
 
@@ -23,6 +24,7 @@ STATIC_BROKER = "STATIC_BROKER"
 DYNAMIC_DEFAULT_BROKER = "DYNAMIC_DEFAULT_BROKER"
 DYNAMIC_BROKER = "DYNAMIC_BROKER"
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC"
+DYNAMIC_GROUP = "DYNAMIC_GROUP"
 
 
 def effective_topic_config(
@@ -44,16 +46,28 @@ def effective_topic_config(
     return TopicConfig(read)
 
 
+def effective_group_config(
+    image: MetadataImage, group: str, *, static: Mapping[str, str]
+) -> GroupConfig:
+    """The configuration of a consumer group, which need not exist. ``static`` as for topics."""
+
+    def read(key: ConfigKey) -> Value:
+        return key.parse(sourced(image, key, static=static, group=group).value)
+
+    return GroupConfig(read)
+
+
 def sourced(
     image: MetadataImage,
     key: ConfigKey,
     *,
     static: Mapping[str, str],
     topic: str | None = None,
+    group: str | None = None,
     broker_id: int | None = None,
 ) -> Sourced:
-    """The value of a topic key or of a node key, and its source."""
-    first = next(_layers(image, key, static, topic, broker_id))
+    """The value of a key of topics, of groups or of nodes, and its source."""
+    first = next(_layers(image, key, static, topic, group, broker_id))
     return Sourced(first.value, first.source)
 
 
@@ -71,11 +85,12 @@ def layers(
     *,
     static: Mapping[str, str],
     topic: str | None = None,
+    group: str | None = None,
     broker_id: int | None = None,
 ) -> list[Layer]:
     """Everything that is set for a key, the value in force first, its default last: what Kafka's
     DescribeConfigs calls synonyms. Arguments as for ``sourced``."""
-    return list(_layers(image, key, static, topic, broker_id))
+    return list(_layers(image, key, static, topic, group, broker_id))
 
 
 def _layers(
@@ -83,12 +98,17 @@ def _layers(
     key: ConfigKey,
     static: Mapping[str, str],
     topic: str | None,
+    group: str | None,
     broker_id: int | None,
 ) -> Iterator[Layer]:
     if topic is not None:
         text = image.config(ConfigResource.topic(topic)).get(key.name)
         if text is not None:
             yield Layer(key.name, text, DYNAMIC_TOPIC)
+    if group is not None:
+        text = image.config(ConfigResource.group(group)).get(key.name)
+        if text is not None:
+            yield Layer(key.name, text, DYNAMIC_GROUP)
     name = key.synonym or key.name
     if broker_id is not None:
         text = image.config(ConfigResource.broker(broker_id)).get(name)

@@ -18,11 +18,13 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
+GROUP_CONFIGS = 3
 """The levels of metadata.version that introduced something."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
     2: "outcomes of requests are remembered; partitions can be reassigned",
+    3: "consumer groups can have configurations",
 }
 
 KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
@@ -105,6 +107,14 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
         found.append(
             Loss(
                 f"{moving} partitions are being reassigned: wait for that or cancel it",
+                may_be_dropped=False,
+            )
+        )
+    groups = sum(each.type == pb.ConfigResourceType.GROUP for each in image.configs)
+    if level < GROUP_CONFIGS and groups:
+        found.append(
+            Loss(
+                f"{groups} groups have configurations of their own: remove them first",
                 may_be_dropped=False,
             )
         )

@@ -207,6 +207,36 @@ class NodeSettings:
         "The most members of a group.",
         minimum=1,
     )
+    group_consumer_session_timeout_ms = integer(
+        45000,
+        "How long a member of a group of the consumer protocol may be silent before it is removed.",
+        minimum=1,
+    )
+    group_consumer_min_session_timeout_ms = integer(
+        45000,
+        "The shortest consumer.session.timeout.ms of a group.",
+        minimum=1,
+    )
+    group_consumer_max_session_timeout_ms = integer(
+        60000,
+        "The longest consumer.session.timeout.ms of a group.",
+        minimum=1,
+    )
+    group_consumer_heartbeat_interval_ms = integer(
+        5000,
+        "How often members of a group of the consumer protocol are told to send a heartbeat.",
+        minimum=1,
+    )
+    group_consumer_min_heartbeat_interval_ms = integer(
+        5000,
+        "The shortest consumer.heartbeat.interval.ms of a group.",
+        minimum=1,
+    )
+    group_consumer_max_heartbeat_interval_ms = integer(
+        15000,
+        "The longest consumer.heartbeat.interval.ms of a group.",
+        minimum=1,
+    )
     # Replication.
     replica_lag_time_max_ms = long(
         30000,

@@ -35,6 +35,7 @@ from broker.api import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -104,6 +105,7 @@ SERVED = (
     describe_cluster.SERVED,
     describe_producers.SERVED,
     unregister_broker.SERVED,
+    list_config_resources.SERVED,
     describe_topic_partitions.SERVED,
 )
 """Every API that is served. ApiVersions tells exactly these."""

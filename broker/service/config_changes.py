@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from broker.service.changes import accepted_change, check_named, error_code, known_here
+from broker.service.config_resources import BROKER_LOGGER, CLIENT_METRICS
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
-
-BROKER_LOGGER = 8
-"""The resource type of a broker's loggers (KIP-412)."""
 
 _TIMEOUT_S = 10.0
 """The requests carry no time-out of their own."""
@@ -33,6 +31,8 @@ def refusal(resource_type: int, nulls: Sequence[str]) -> tuple[ErrorCode, str] |
     """What the controller's form of the request cannot say. ``nulls``: set to no value."""
     if resource_type == BROKER_LOGGER:
         return ErrorCode.INVALID_REQUEST, "log levels of a broker cannot be altered"
+    if resource_type == CLIENT_METRICS:
+        return ErrorCode.INVALID_REQUEST, "telemetry of clients (KIP-714) is not built"
     if nulls:
         return ErrorCode.INVALID_REQUEST, f"null is no value: {', '.join(nulls)}"
     return None

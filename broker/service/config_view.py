@@ -1,12 +1,13 @@
-"""What a topic's or a broker's configuration comes to, key by key, with its source."""
+"""What the configuration of a topic, a group or a broker comes to, key by key, with its source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.service.config_resources import CLIENT_METRICS
 from broker.service.context import BrokerContext
-from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
+from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
 from metadata.image import MetadataImage
@@ -37,10 +38,11 @@ class DescribedKey:
 def describe_resource(
     context: BrokerContext, caller: Caller, resource_type: int, resource_name: str
 ) -> list[DescribedKey]:
-    """Every key of a topic or of this broker, by name; of the cluster's default what is set.
+    """Every key of a topic, of a group (which need not exist) or of this broker, by name; of the
+    cluster's default what is set.
 
     Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED,
-    CLUSTER_AUTHORIZATION_FAILED.
+    GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
     """
     resource = config_resource(resource_type, resource_name)
     why = refusal(context.authorizer, caller, Operation.DESCRIBE_CONFIGS, resource)
@@ -48,8 +50,12 @@ def describe_resource(
         raise why
     if resource_type == ConfigResourceType.TOPIC:
         return _describe_topic(context, resource_name)
+    if resource_type == ConfigResourceType.GROUP:
+        return _describe_group(context, resource_name)
     if resource_type == ConfigResourceType.BROKER:
         return _describe_broker(context, resource_name)
+    if resource_type == CLIENT_METRICS:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "telemetry of clients (KIP-714) is not built")
     raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configuration")
 
 
@@ -63,6 +69,16 @@ def _describe_topic(context: BrokerContext, topic: str) -> list[DescribedKey]:
         found = layers(image, key, static=static, topic=topic, broker_id=context.broker_id)
         described.append(DescribedKey(key, found, read_only=False))
     return described
+
+
+def _describe_group(context: BrokerContext, group_id: str) -> list[DescribedKey]:
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a group's name must not be empty")
+    image, static = context.image(), context.config.raw
+    return [
+        DescribedKey(key, layers(image, key, static=static, group=group_id), read_only=False)
+        for key in _by_name(GROUP_KEYS)
+    ]
 
 
 def set_on_topic(

@@ -59,7 +59,13 @@ _OPERATIONS: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -103,7 +109,9 @@ def group_resource(group_id: str) -> Resource:
 
 def config_resource(resource_type: int, name: str) -> Resource:
     """Whose permission a configuration takes: those of brokers take the cluster's."""
-    return topic_resource(name) if resource_type == ConfigResourceType.TOPIC else CLUSTER
+    if resource_type == ConfigResourceType.TOPIC:
+        return topic_resource(name)
+    return group_resource(name) if resource_type == ConfigResourceType.GROUP else CLUSTER
 
 
 def refusal(

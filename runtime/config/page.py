@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, ConfigKey
+from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey
 
 _HEAD = """\
 # Configuration
@@ -26,8 +26,9 @@ The running cluster can override these values, as far as the scope of a key allo
 | cluster | also dynamically, for all brokers or for a single one |
 | cluster only | also dynamically, but only for all brokers at once |
 | topic | on the topic, when it is created or later |
+| group | on the consumer group, whether it exists or not |
 
-The narrowest setting wins: topic, then broker, then cluster, then file, then default.
+The narrowest setting wins: topic or group, then broker, then cluster, then file, then default.
 Names and defaults are Apache Kafka's unless the description says otherwise.
 """
 
@@ -37,13 +38,14 @@ def page() -> str:
     sections = [
         _HEAD,
         "## Topics\n\n" + _table(TOPIC_KEYS.values(), with_scope=False),
+        "## Consumer groups\n\n" + _table(GROUP_KEYS.values(), with_scope=False),
         "## Nodes and the cluster\n\n" + _table(NODE_KEYS.values(), with_scope=True),
     ]
     return "\n".join(sections)
 
 
 def _table(keys: Iterable[ConfigKey], *, with_scope: bool) -> str:
-    last = "scope" if with_scope else "default for topics that do not set it"
+    last = "scope" if with_scope else "default for those that do not set it"
     lines = [f"| key | type | default | {last} | description |", "|---|---|---|---|---|"]
     for key in keys:
         last = key.scope.value if with_scope else _synonyms(key)

@@ -26,6 +26,7 @@ from stele.wire.v1 import admin_pb2
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
@@ -121,7 +122,8 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A resource that has configs: a topic, a broker, or all brokers (a broker without a name)."""
+    """A resource that has configs: a topic, a consumer group, a broker, or all brokers (a broker
+    without a name)."""
 
     type: int
     name: str
@@ -131,12 +133,18 @@ class ConfigResource:
         return cls(TOPIC_RESOURCE, name)
 
     @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(GROUP_RESOURCE, group_id)
+
+    @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
         return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
 
     def __str__(self) -> str:
         if self.type == TOPIC_RESOURCE:
             return f"topic {self.name}"
+        if self.type == GROUP_RESOURCE:
+            return f"group {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
+from broker.service import config_changes
+from broker.service.config_resources import CLIENT_METRICS
 from cli.main import app
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
@@ -78,6 +80,7 @@ CONSUMER_PROTOCOL = (68, 69)
 TRANSACTIONS = (24, 25, 26, 28, 65, 66)
 QUOTAS = (48, 49)
 SHARE_GROUPS = (76, 77, 78, 79)
+TELEMETRY = (71, 72)
 
 
 def unadvertised(*keys: int) -> None:
@@ -87,6 +90,11 @@ def unadvertised(*keys: int) -> None:
 def no_groups_of_our_own() -> None:
     assert not hasattr(Consumer, "subscribe")
     assert not any(each.name == "group" for each in app.registered_groups)
+
+
+def refused_telemetry() -> None:
+    unadvertised(*TELEMETRY)
+    assert config_changes.refusal(CLIENT_METRICS, []) is not None
 
 
 def refused_for_topics(name: str, value: str) -> None:
@@ -127,6 +135,7 @@ PROOFS: dict[str, Callable[[], None]] = {
     "quotas": lambda: unadvertised(*QUOTAS),
     "moves between the directories of a broker": lambda: unadvertised(34),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
+    "telemetry of clients (KIP-714)": refused_telemetry,
     "Spark: streams, writes": refused_by_spark,
 }
 ROWS = re.findall(

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from controller import configs, producer_ids
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.delta import MetadataDelta
 from metadata.effective import DEFAULT, layers, sourced
 from metadata.records import METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
+from stele.wire.v1 import metadata_pb2 as metadata
 from tests.support.controller import Machine, refusal
 
 LAYERS = ["DYNAMIC_TOPIC", "DYNAMIC_BROKER", "DYNAMIC_DEFAULT_BROKER", "STATIC_BROKER", DEFAULT]
@@ -252,3 +254,63 @@ def test_producer_ids_come_in_blocks_that_never_overlap(machine: Machine) -> Non
     epoch = machine.epoch_of(1)
     assert [allocate(epoch) for _ in range(3)] == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert refusal(lambda: allocate(epoch + 1)).code is ErrorCode.STALE_BROKER_EPOCH
+
+
+# --------------------------------------------------------------------------------- groups
+
+
+def of_groups(**settings: str) -> Machine:
+    raw = {f"group.consumer.{key.replace('_', '.')}": value for key, value in settings.items()}
+    return Machine(raw)
+
+
+def test_a_group_needs_no_more_than_a_name() -> None:
+    machine = of_groups()
+    assert alter(machine, 32, "g", consumer_session_timeout_ms=50_000).error == 0
+    assert described(machine, 32, "g") == {
+        "consumer.session.timeout.ms": ("50000", "DYNAMIC_GROUP"),
+        "consumer.heartbeat.interval.ms": ("5000", "DEFAULT"),
+    }
+    assert described(machine, 32, "other")["consumer.session.timeout.ms"] == ("45000", "DEFAULT")
+    assert alter(machine, 32, "g", consumer_session_timeout_ms=None).error == 0
+    assert not machine.image.config(ConfigResource.group("g"))
+    assert (
+        alter(machine, 32, "", consumer_session_timeout_ms=50_000).error
+        == ErrorCode.INVALID_REQUEST
+    )
+
+
+def test_the_bounds_of_the_controller_are_those_of_groups() -> None:
+    machine = of_groups(min_session_timeout_ms="100", max_session_timeout_ms="200")
+    for value in (99, 100, 200):
+        said = alter(machine, 32, "g", consumer_session_timeout_ms=value)
+        assert said.error == ErrorCode.INVALID_CONFIG, "below the interval of heartbeats"
+    machine = of_groups(
+        min_session_timeout_ms="100",
+        max_session_timeout_ms="200",
+        min_heartbeat_interval_ms="10",
+        heartbeat_interval_ms="20",
+    )
+    expected = {99: ErrorCode.INVALID_CONFIG, 100: 0, 200: 0, 201: ErrorCode.INVALID_CONFIG}
+    assert {
+        value: alter(machine, 32, "g", consumer_session_timeout_ms=value).error
+        for value in expected
+    } == expected
+    assert alter(machine, 32, "g", consumer_heartbeat_interval_ms=199).error == 0
+    said = alter(machine, 32, "g", consumer_heartbeat_interval_ms=200)
+    assert said.error == ErrorCode.INVALID_CONFIG
+    assert "consumer.session.timeout.ms 200 must be larger" in said.message
+    # What the group does not set has the controller's default, also where that is out of bounds.
+    assert alter(machine, 32, "h", consumer_heartbeat_interval_ms=30).error == 0
+
+
+def test_a_group_has_no_configuration_before_every_node_knows_them() -> None:
+    machine = of_groups()
+    level = metadata.FeatureLevelRecord(name="metadata.version", level=2)
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, metadata.MetadataRecord(feature_level=level))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    said = alter(machine, 32, "g", consumer_session_timeout_ms=50_000)
+    assert said.error == ErrorCode.UNSUPPORTED_VERSION
+    assert "needs metadata.version 3" in said.message

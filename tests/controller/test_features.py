@@ -51,13 +51,13 @@ def finalized(image: MetadataImage) -> int:
 
 
 def remember_something(machine: Machine) -> None:
-    update(machine, 2, UP, request_id=b"r" * 16)
+    update(machine, 3, UP, request_id=b"r" * 16)
     assert len(machine.image.outcomes) == 1
 
 
 def test_down_and_up(machine: Machine) -> None:
     answer = update(machine, 1, DOWN)
-    assert (answer.error, answer.level_before, answer.level) == (0, 2, 1)
+    assert (answer.error, answer.level_before, answer.level) == (0, 3, 1)
     assert finalized(machine.image) == 1
     answer = update(machine, 2, UP)
     assert (answer.error, answer.level_before, answer.level) == (0, 1, 2)
@@ -68,11 +68,11 @@ def test_down_and_up(machine: Machine) -> None:
     ("name", "level", "kind", "said"),
     [
         ("other.version", 1, UP, "there is no feature 'other.version': there is metadata.version"),
-        (VERSION, 3, UP, "has no level 3: the active controller supports 1 to 2"),
+        (VERSION, 4, UP, "has no level 4: the active controller supports 1 to 3"),
         (VERSION, -1, UP, "has no level -1"),
         (VERSION, 0, DOWN, "cannot be disabled"),
         (VERSION, 0, UNSAFE, "cannot be disabled"),
-        (VERSION, 1, UP, "is at 2: 1 would be a downgrade"),
+        (VERSION, 1, UP, "is at 3: 1 would be a downgrade"),
         (VERSION, 1, admin.UpgradeType.UPGRADE_TYPE_UNSPECIFIED, "would be a downgrade"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_broker_that_lacks_the_finalized_level_cannot_join(
 ) -> None:
     error = refusal(lambda: machine.register(3, features=features))
     assert error.code is ErrorCode.UNSUPPORTED_VERSION
-    assert "metadata.version is finalized at 2" in error.message
+    assert "metadata.version is finalized at 3" in error.message
     assert 3 not in machine.image.brokers
 
 
@@ -138,7 +138,7 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
     answer = update(machine, 1, DOWN)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "the outcomes of 1 requests would be forgotten" in answer.message
-    assert finalized(machine.image) == 2
+    assert finalized(machine.image) == 3
     answer = update(machine, 1, UNSAFE, request_id=b"u" * 16)
     assert answer.error == 0
     assert finalized(machine.image) == 1
@@ -162,15 +162,33 @@ def test_a_partition_that_moves_holds_every_downgrade(machine: Machine) -> None:
         assert "1 partitions are being reassigned" in answer.message
 
 
+def test_configurations_of_groups_hold_every_downgrade_below_their_level(machine: Machine) -> None:
+    config = pb.ConfigRecord(
+        resource_type=pb.ConfigResourceType.GROUP,
+        resource_name="g",
+        name="consumer.session.timeout.ms",
+        value="50000",
+    )
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, pb.MetadataRecord(config=config))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 2, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 groups have configurations of their own" in answer.message
+    assert update(machine, 3, DOWN).error == 0
+
+
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:
     answer = update(machine, 1, DOWN, validate_only=True)
-    assert (answer.error, answer.level_before, answer.level) == (0, 2, 1)
-    assert finalized(machine.image) == 2
+    assert (answer.error, answer.level_before, answer.level) == (0, 3, 1)
+    assert finalized(machine.image) == 3
 
 
 def test_the_level_that_is_there_is_no_change(machine: Machine) -> None:
     for kind in (UP, DOWN, UNSAFE):
-        assert update(machine, 2, kind).error == 0
+        assert update(machine, 3, kind).error == 0
         assert not machine.last_records
 
 
@@ -183,7 +201,7 @@ def test_all_or_none(machine: Machine) -> None:
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.INVALID_UPDATE_VERSION,
     ]
-    assert finalized(machine.image) == 2
+    assert finalized(machine.image) == 3
     twice = admin.UpdateFeaturesRequest(updates=[request.updates[0]] * 2)
     answer = machine.do(lambda context: update_features(context, twice))
     assert [each.error for each in answer.features] == [ErrorCode.INVALID_REQUEST] * 2
@@ -195,7 +213,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     controllers = {102: (), 101: ((VERSION, 1, 2),), 103: (("other", 1, 1),)}
     (feature,) = describe(machine.image, controllers).features
     assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
-    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 2), (2, 2), (3, 1)]
+    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 3), (2, 3), (3, 1)]
     assert [(each.node_id, each.max_level) for each in feature.controllers] == [
         (101, 2),
         (102, 1),  # it never told
@@ -203,7 +221,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     ]
     machine.register(3, number=1)
     (feature,) = describe(machine.image, {101: ((VERSION, 2, 3),)}).features
-    assert (feature.min_level, feature.max_level) == (2, 2)
+    assert (feature.min_level, feature.max_level) == (2, 3)
     (feature,) = describe(machine.image, controllers).features
     assert (feature.min_level, feature.max_level) == (1, 1)
 

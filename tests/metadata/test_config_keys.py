@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metadata.config_keys import (
+    GROUP_KEYS,
     NODE_KEYS,
     NUM_PARTITIONS,
     TOPIC_KEYS,
@@ -28,8 +29,10 @@ from metadata.image import EMPTY, MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 
+EVERY_KEY = [*TOPIC_KEYS.values(), *GROUP_KEYS.values(), *NODE_KEYS.values()]
 
-@pytest.mark.parametrize("key", [*TOPIC_KEYS.values(), *NODE_KEYS.values()], ids=lambda k: k.name)
+
+@pytest.mark.parametrize("key", EVERY_KEY, ids=lambda k: k.name)
 def test_every_default_is_valid_and_every_line_says_something(key: ConfigKey) -> None:
     assert key.doc.endswith(".")
     assert "\n" not in key.doc

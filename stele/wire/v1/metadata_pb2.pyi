@@ -17,11 +17,13 @@ class ConfigResourceType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONFIG_RESOURCE_UNSPECIFIED: _ClassVar[ConfigResourceType]
     TOPIC: _ClassVar[ConfigResourceType]
     BROKER: _ClassVar[ConfigResourceType]
+    GROUP: _ClassVar[ConfigResourceType]
 RECOVERED: LeaderRecoveryState
 RECOVERING: LeaderRecoveryState
 CONFIG_RESOURCE_UNSPECIFIED: ConfigResourceType
 TOPIC: ConfigResourceType
 BROKER: ConfigResourceType
+GROUP: ConfigResourceType
 
 class MetadataRecord(_message.Message):
     __slots__ = ("feature_level", "register_controller", "register_broker", "unregister_broker", "broker_state", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "no_op", "request_outcome")

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from metadata.configs import CLUSTER, ConfigResource
+from metadata.effective import effective_group_config
+from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import alter_configs as legacy
 from stele.wire.kafka.messages import describe_configs as describing
 from stele.wire.kafka.messages import incremental_alter_configs as incremental
+from stele.wire.kafka.messages import list_config_resources as listing
+from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.broker_apis import Edges
 from tests.support.timing import run_virtual
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 Changes = dict[str, tuple[int, str | None]]
+
+
+def _edges(**settings: str) -> Edges:
+    edges = Edges(**settings)
+    level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=METADATA_VERSION_LEVEL)
+    edges.commit(pb.MetadataRecord(feature_level=level))
+    return edges
 
 
 def _incremental(
@@ -112,12 +126,22 @@ def test_single_keys_are_changed_and_each_resource_is_answered(version: int) -> 
         (BROKER, "one", {"log.retention.ms": (SET, "1")}, ErrorCode.INVALID_REQUEST),
         (BROKER, "1", {"log.dirs": (SET, "/x")}, ErrorCode.INVALID_CONFIG),
         (LOGGER, "1", {"kafka": (SET, "DEBUG")}, ErrorCode.INVALID_REQUEST),
-        (16, "x", {"metrics": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "x", {"metrics": (SET, "x")}, ErrorCode.INVALID_REQUEST),
+        (GROUP, "", {SESSION: (SET, "50000")}, ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", {SESSION: (SET, None)}, ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", {SESSION: (SET, "soon")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {SESSION: (SET, "44999")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {SESSION: (SET, "60001")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {INTERVAL: (SET, "4999")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {INTERVAL: (SET, "15001")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {SESSION: (APPEND, "50000")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {"share.session.timeout.ms": (SET, "50000")}, ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", {"retention.ms": (DELETE, None)}, ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_refused_with_the_reason(kind: int, name: str, changes: Changes, code: ErrorCode) -> None:
     async def main() -> None:
-        edges = Edges()
+        edges = _edges()
         edges.add_topic("a", [[1]])
         edges.add_topic("b", [[1]])
         before = edges.publisher.image
@@ -240,5 +264,86 @@ def test_described_with_sources_synonyms_and_documentation(version: int) -> None
         request.include_synonyms = False
         (topic, *_) = (await client.call(describing.API, version, request)).results
         assert topic.configs[0].synonyms == []
+
+    run_virtual(main())
+
+
+def test_a_group_has_a_configuration_of_its_own() -> None:
+    async def main() -> None:
+        edges = _edges(group_consumer_session_timeout_ms="46000")
+        client = edges.client()
+
+        async def described(keys: list[str] | None) -> list[tuple[Any, ...]]:
+            request = describing.DescribeConfigsRequest(
+                [describing.DescribeConfigsResource(GROUP, "g", keys)], include_synonyms=True
+            )
+            (result,) = (await client.call(describing.API, 4, request)).results
+            assert result.error_code == ErrorCode.NONE
+            assert not any(each.read_only for each in result.configs)
+            return [
+                (each.name, each.value, each.config_source, [one.source for one in each.synonyms])
+                for each in result.configs
+            ]
+
+        assert await described(None) == [
+            (INTERVAL, "5000", 5, [5]),
+            (SESSION, "46000", 4, [4, 5]),
+        ], "of a group that does not exist"
+        changes: Changes = {SESSION: (SET, "50000")}
+        answer = await client.call(incremental.API, 1, _incremental((GROUP, "g", changes)))
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        assert await described([SESSION]) == [(SESSION, "50000", 8, [8, 4, 5])]
+        replaced = await client.call(legacy.API, 2, _legacy((GROUP, "g", {INTERVAL: "7000"})))
+        assert replaced.responses[0].error_code == ErrorCode.NONE
+        config = effective_group_config(edges.publisher.image, "g", static=edges.context.config.raw)
+        assert config.consumer_session_timeout_ms == 46_000, "it was not named again"
+        assert config.consumer_heartbeat_interval_ms == 7_000
+
+    run_virtual(main())
+
+
+def test_the_nameless_group_and_the_metrics_of_clients_are_not_described() -> None:
+    async def main() -> None:
+        asked = [(GROUP, ""), (CLIENT_METRICS, "x"), (99, "x")]
+        request = describing.DescribeConfigsRequest(
+            [describing.DescribeConfigsResource(*each) for each in asked]
+        )
+        answer = await Edges().client().call(describing.API, 4, request)
+        assert {each.error_code for each in answer.results} == {ErrorCode.INVALID_REQUEST}
+
+    run_virtual(main())
+
+
+def test_what_can_have_a_configuration_is_listed() -> None:
+    async def main() -> None:
+        edges = _edges()
+        for topic in ("b", "a"):
+            edges.add_topic(topic, [[1]])
+        client = edges.client()
+        for group in ("h", "g"):
+            changes: Changes = {SESSION: (SET, "50000")}
+            await client.call(incremental.API, 1, _incremental((GROUP, group, changes)))
+        brokers = [str(each.broker_id) for each in edges.publisher.image.sorted_brokers()]
+
+        async def listed(version: int, types: list[int]) -> list[tuple[int, str]]:
+            request = listing.ListConfigResourcesRequest(types)
+            answer = await client.call(listing.API, version, request)
+            assert answer.error_code == ErrorCode.NONE
+            return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+        groups = [(GROUP, "g"), (GROUP, "h")]
+        assert await listed(1, []) == [
+            (TOPIC, "a"),
+            (TOPIC, "b"),
+            *((BROKER, each) for each in brokers),
+            *((LOGGER, each) for each in brokers),
+            *groups,
+        ]
+        assert await listed(1, [GROUP, GROUP]) == groups
+        assert await listed(1, [CLIENT_METRICS]) == []
+        assert await listed(0, []) == [], "which asks for the metrics of clients"
+        answer = await client.call(listing.API, 1, listing.ListConfigResourcesRequest([GROUP, 99]))
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert answer.config_resources == []
 
     run_virtual(main())

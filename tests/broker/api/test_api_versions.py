@@ -63,6 +63,7 @@ def test_tells_what_is_served(version: int) -> None:
             60: (0, 2),
             61: (0, 0),
             64: (0, 0),
+            74: (0, 1),
             75: (0, 0),
         }
 
@@ -82,7 +83,7 @@ def test_tells_supported_and_finalized_features(version: int) -> None:
             assert not answer.supported_features
             return
         (supported,), (finalized,) = answer.supported_features, answer.finalized_features
-        assert supported == api_versions.SupportedFeatureKey("stele.metadata.version", 1, 2)
+        assert supported == api_versions.SupportedFeatureKey("stele.metadata.version", 1, 3)
         assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
         assert answer.finalized_features_epoch == edges.publisher.offset
 

@@ -8,7 +8,13 @@ import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.data import DataService
-from runtime.authorization.authorizer import CLUSTER, Operation, Resource, topic_resource
+from runtime.authorization.authorizer import (
+    CLUSTER,
+    Operation,
+    Resource,
+    group_resource,
+    topic_resource,
+)
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api
@@ -28,6 +34,7 @@ from stele.wire.kafka.messages import (
     fetch,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     list_partition_reassignments,
     metadata,
@@ -45,7 +52,8 @@ from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
 from tests.support.timing import run_virtual
 
-TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+TOPIC_CONFIG, BROKER_CONFIG, GROUP_CONFIG = 2, 4, 32
+G = group_resource("g")
 BATCH = bytearray(make_batch(3))
 
 
@@ -180,6 +188,22 @@ OVER_KAFKA = [
     ),
     Asked(
         Operation.DESCRIBE_CONFIGS,
+        G,
+        describe_configs.API,
+        4,
+        describe_configs.DescribeConfigsRequest(
+            [describe_configs.DescribeConfigsResource(GROUP_CONFIG, "g")]
+        ),
+    ),
+    Asked(
+        Operation.DESCRIBE_CONFIGS,
+        CLUSTER,
+        list_config_resources.API,
+        1,
+        list_config_resources.ListConfigResourcesRequest(),
+    ),
+    Asked(
+        Operation.DESCRIBE_CONFIGS,
         topic_resource("new"),
         create_topics.API,
         7,
@@ -215,6 +239,15 @@ OVER_KAFKA = [
         1,
         incremental_alter_configs.IncrementalAlterConfigsRequest(
             [incremental_alter_configs.AlterConfigsResource(BROKER_CONFIG, "1")]
+        ),
+    ),
+    Asked(
+        Operation.ALTER_CONFIGS,
+        G,
+        incremental_alter_configs.API,
+        1,
+        incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [incremental_alter_configs.AlterConfigsResource(GROUP_CONFIG, "g")]
         ),
     ),
     Asked(Operation.ALTER, CLUSTER, elect_leaders.API, 2, elect_leaders.ElectLeadersRequest()),
@@ -281,6 +314,8 @@ OVER_KAFKA = [
 def _refusal(resource: Resource, api: Api[Any, Any] | None = None) -> ErrorCode:
     if resource is CLUSTER and api is not fetch.API:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if resource is G:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # a follower's fetch, too, as in Kafka
 
 

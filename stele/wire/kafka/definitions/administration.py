@@ -158,6 +158,16 @@ response
   error_code int16
   error_message string?
 
+api 74 ListConfigResources 0-1 flexible 0+
+request
+  resource_types [int8] @1+
+response
+  throttle_time_ms int32
+  error_code int16
+  config_resources [ConfigResource]
+    resource_name string
+    resource_type int8 @1+ =16
+
 api 75 DescribeTopicPartitions 0-0 flexible 0+
 request
   topics [TopicRequest]

@@ -263,13 +263,13 @@ def test_levels_survive_controllers_and_snapshots() -> None:
             with pytest.raises(Exception, match="would be forgotten"):
                 await admin.update_features({"metadata.version": 1}, SAFE_DOWNGRADE)
             (down,) = await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
-            assert (down.level_before, down.level) == (2, 1)
+            assert (down.level_before, down.level) == (3, 1)
             dead = active(cluster)
             dead.kill()
             await another_active(cluster, dead)
             (feature,) = await admin.describe_features()
             assert feature.level == 1
-            assert (feature.min_level, feature.max_level) == (1, 2)
+            assert (feature.min_level, feature.max_level) == (1, 3)
             assert not len(cluster.image.outcomes)
             dead.start()
             (up,) = await admin.update_features({"metadata.version": 2}, UPGRADE)
@@ -296,13 +296,13 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
             async def upgrade() -> None:
                 await admin.update_features({"metadata.version": 2}, UPGRADE)
 
-            await until_equal(levels, {101: 2, 102: 2, 103: 2})
+            await until_equal(levels, {101: 3, 102: 3, 103: 3})
             await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
             behind = next(each for each in cluster.controllers.values() if each != active(cluster))
             await behind.stop()
             behind.features = older
             behind.start()
-            expected = dict.fromkeys((101, 102, 103), 2) | {behind.id: 1}
+            expected = dict.fromkeys((101, 102, 103), 3) | {behind.id: 1}
             await until_equal(levels, expected)
             for down in (False, True):
                 if down:
@@ -311,7 +311,7 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
                     await upgrade()
             behind.features = SUPPORTED_FEATURES
             behind.start()
-            await until_equal(levels, {101: 2, 102: 2, 103: 2})
+            await until_equal(levels, {101: 3, 102: 3, 103: 3})
             await upgrade()
             new = cluster.add_controller()
             await cluster.until(lambda: new.ready, "the new one observes")
