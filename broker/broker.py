@@ -12,6 +12,7 @@ from broker.api.server import KafkaServer, advertised, bind_error
 from broker.coordinator.groups import GroupCoordinators
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
+from broker.grpc.groups import GroupsService
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
 from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
@@ -192,6 +193,7 @@ class Broker:
         service.include(self._lifecycle.service())
         service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
+        service.include(GroupsService(self._context, listener_name).service())
         return service
 
     # ------------------------------------------------------------------ start
@@ -431,8 +433,8 @@ class _Health(Mapping[str, bool]):
     """Clients are served while the broker is unfenced and heard by the controller; the controller
     is answered as long as there is anybody to answer."""
 
-    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data")
-    _NAMES = ("stele.v1.Admin", "stele.v1.BrokerControl", "stele.v1.Data")
+    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data", "stele.v1.Groups")
+    _NAMES = (*_CLIENTS, "stele.v1.BrokerControl")
 
     def __init__(self, serving: Callable[[], bool]) -> None:
         self._serving = serving

@@ -9,7 +9,6 @@ from broker.api.handler import RequestContext, Served
 from broker.coordinator.group import types
 from broker.service import groups
 from broker.service.context import BrokerContext
-from runtime.authorization.authorizer import Operation
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import heartbeat as messages
 from stele.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -21,13 +20,7 @@ async def handle(
     heartbeat = types.HeartbeatRequest(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    error: ErrorCode = await groups.ask(
-        context,
-        request_context.caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.heartbeat(heartbeat, waiter, now),
-    )
+    error = await groups.heartbeat(context, request_context.caller, heartbeat)
     return HeartbeatResponse(error_code=error)
 
 

@@ -9,7 +9,6 @@ from broker.api.handler import RequestContext, Served
 from broker.coordinator.group.types import JoinAnswer, JoinRequest, MemberProtocol
 from broker.service import groups
 from broker.service.context import BrokerContext
-from runtime.authorization.authorizer import Operation
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import join_group as messages
 from stele.wire.kafka.messages.join_group import (
@@ -47,13 +46,7 @@ async def handle(
         requires_known_member_id=version >= _KNOWN_MEMBER_ID_FROM,
         supports_skipping_assignment=version >= _SKIP_ASSIGNMENT_FROM,
     )
-    answer: JoinAnswer = await groups.ask(
-        context,
-        caller,
-        Operation.READ,
-        join.group_id,
-        lambda machine, waiter, now: machine.join(join, waiter, now),
-    )
+    answer = await groups.join(context, caller, join)
     return _response(request_context, answer)
 
 

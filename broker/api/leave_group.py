@@ -6,10 +6,9 @@ Deviations: none known.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.coordinator.group.types import LeaveAnswer, LeaveRequest, LeavingMember
+from broker.coordinator.group.types import LeaveRequest, LeavingMember
 from broker.service import groups
 from broker.service.context import BrokerContext
-from runtime.authorization.authorizer import Operation
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import leave_group as messages
 from stele.wire.kafka.messages.leave_group import (
@@ -32,13 +31,7 @@ async def handle(
             for each in request.members
         )
     leave = LeaveRequest(request.group_id, members)
-    answer: LeaveAnswer = await groups.ask(
-        context,
-        request_context.caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.leave(leave, waiter, now),
-    )
+    answer = await groups.leave(context, request_context.caller, leave)
     if request_context.version < _SEVERAL_FROM:
         (error,) = answer.members if answer.error is ErrorCode.NONE else (answer.error,)
         return LeaveGroupResponse(error_code=error)

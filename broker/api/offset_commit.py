@@ -9,23 +9,18 @@ from collections.abc import Iterator
 
 from broker.api.handler import RequestContext, Served
 from broker.coordinator.group import types
-from broker.coordinator.group.types import OffsetCommitAnswer, OffsetToCommit
-from broker.service import groups
+from broker.coordinator.group.types import OffsetToCommit
+from broker.service import group_offsets
 from broker.service.context import BrokerContext
-from broker.service.topics import Topics
-from metadata.topics import Topic
-from runtime.authorization.authorizer import Operation
+from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import offset_commit as messages
 from stele.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from storage.turns import in_slices
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _TOPIC_IDS_FROM = 10
@@ -34,53 +29,30 @@ _TOPIC_IDS_FROM = 10
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
-    topics = groups.topics(context, request_context.caller, Operation.READ)
     by_id = request_context.version >= _TOPIC_IDS_FROM
-    items = await in_slices(
-        lambda each: _item(topics, *each, by_id=by_id),
-        ((topic, part) for topic in request.topics for part in topic.partitions),
-    )
     commit = types.OffsetCommitRequest(
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
-        offsets=tuple(each for each in items if isinstance(each, OffsetToCommit)),
+        offsets=(),
         retention_ms=None if request.retention_time_ms < 0 else request.retention_time_ms,
         knows_group_id_not_found=request_context.version >= _GROUP_ID_NOT_FOUND_FROM,
     )
-    answer: OffsetCommitAnswer = await groups.ask(
-        context,
-        request_context.caller,
-        Operation.READ,
-        commit.group_id,
-        lambda machine, waiter, now: machine.commit_offsets(commit, waiter, now),
+    offsets = (
+        OffsetToCommit(
+            topic.name,
+            part.partition_index,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata or "",
+            topic.topic_id if by_id else NO_TOPIC_ID,
+        )
+        for topic in request.topics
+        for part in topic.partitions
     )
-    decided = iter(answer.errors)
-    errors = (next(decided) if isinstance(each, OffsetToCommit) else each for each in items)
-    return _response(request, errors)
-
-
-def _item(
-    topics: Topics,
-    asked: OffsetCommitRequestTopic,
-    part: OffsetCommitRequestPartition,
-    *,
-    by_id: bool,
-) -> OffsetToCommit | ErrorCode:
-    topic = topics.identified(asked.topic_id) if by_id else topics.named(asked.name)
-    if not isinstance(topic, Topic):
-        return topic
-    if not 0 <= part.partition_index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetToCommit(
-        topic.name,
-        part.partition_index,
-        part.committed_offset,
-        part.committed_leader_epoch,
-        part.committed_metadata or "",
-        topic.topic_id,
-    )
+    errors = await group_offsets.commit(context, request_context.caller, commit, offsets)
+    return _response(request, iter(errors))
 
 
 def _response(request: OffsetCommitRequest, errors: Iterator[ErrorCode]) -> OffsetCommitResponse:

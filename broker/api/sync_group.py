@@ -6,10 +6,9 @@ The answer waits for the leader. Deviations: none known.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.coordinator.group.types import SyncAnswer, SyncRequest
+from broker.coordinator.group.types import SyncRequest
 from broker.service import groups
 from broker.service.context import BrokerContext
-from runtime.authorization.authorizer import Operation
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import sync_group as messages
 from stele.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -27,13 +26,7 @@ async def handle(
         protocol=request.protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    answer: SyncAnswer = await groups.ask(
-        context,
-        request_context.caller,
-        Operation.READ,
-        sync.group_id,
-        lambda machine, waiter, now: machine.sync(sync, waiter, now),
-    )
+    answer = await groups.sync(context, request_context.caller, sync)
     return SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,

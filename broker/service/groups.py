@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.coordinator.group.machine import GroupMachine
-from broker.coordinator.group.types import ListedGroup, ListRequest
+from broker.coordinator.group.types import (
+    DescribeAnswer,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    ListedGroup,
+    ListRequest,
+    SyncAnswer,
+    SyncRequest,
+)
 from broker.coordinator.step import Now, Step, Waiter
 from broker.service.context import BrokerContext
 from broker.service.internal_topics import group_topic, made
-from broker.service.topics import Topics
 from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from metadata.partitions import NO_LEADER
@@ -43,11 +53,6 @@ class Answer:
     def refuse(self, error: ErrorCode) -> None:
         if not self.future.done():
             self.future.set_exception(ApiError(error))
-
-
-def topics(context: BrokerContext, caller: Caller, operation: Operation) -> Topics:
-    """Those whose offsets the caller may commit (READ) or know (DESCRIBE)."""
-    return Topics(context, caller, operation)
 
 
 class Coordinators:
@@ -109,6 +114,100 @@ async def _ask(context: BrokerContext, number: int, event: Event) -> Any:
     answer = Answer()
     context.groups.submit(number, lambda machine, now: event(machine, answer, now), answer)
     return await answer.future
+
+
+# ------------------------------------------------------------------------------- membership
+# All of these raise ApiError as ``ask`` does. Other errors are in the answer.
+
+
+async def join(context: BrokerContext, caller: Caller, request: JoinRequest) -> JoinAnswer:
+    answer: JoinAnswer = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.join(request, waiter, now),
+    )
+    return answer
+
+
+async def sync(context: BrokerContext, caller: Caller, request: SyncRequest) -> SyncAnswer:
+    answer: SyncAnswer = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.sync(request, waiter, now),
+    )
+    return answer
+
+
+async def heartbeat(context: BrokerContext, caller: Caller, request: HeartbeatRequest) -> ErrorCode:
+    answer: ErrorCode = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.heartbeat(request, waiter, now),
+    )
+    return answer
+
+
+async def leave(context: BrokerContext, caller: Caller, request: LeaveRequest) -> LeaveAnswer:
+    answer: LeaveAnswer = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.leave(request, waiter, now),
+    )
+    return answer
+
+
+# ------------------------------------------------------------------------------- administration
+
+
+async def describe(
+    context: BrokerContext, caller: Caller, group_ids: Sequence[str]
+) -> list[DescribeAnswer | ApiError]:
+    """Each group, or why it is not described."""
+
+    async def one(group_id: str) -> DescribeAnswer | ApiError:
+        try:
+            answer: DescribeAnswer = await ask(
+                context,
+                caller,
+                Operation.DESCRIBE,
+                group_id,
+                lambda machine, waiter, now: machine.describe(group_id, waiter, now),
+            )
+        except ApiError as refused:
+            return refused
+        return answer
+
+    return list(await asyncio.gather(*map(one, group_ids)))
+
+
+async def delete(
+    context: BrokerContext, caller: Caller, group_ids: Sequence[str]
+) -> list[ApiError]:
+    """What became of each group; NONE: it is deleted. They are asked for at once, so that they
+    share the coordinators' batches."""
+
+    async def one(group_id: str) -> ApiError:
+        try:
+            error: ErrorCode = await ask(
+                context,
+                caller,
+                Operation.DELETE,
+                group_id,
+                lambda machine, waiter, now: machine.delete(group_id, waiter, now),
+            )
+        except ApiError as refused:
+            return refused
+        return ApiError(error)
+
+    return list(await asyncio.gather(*map(one, group_ids)))
 
 
 async def list_groups(

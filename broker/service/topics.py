@@ -56,6 +56,12 @@ class Topics:
             self._found[topic_id] = found
         return found
 
+    def either(self, name: str, topic_id: bytes) -> Topic | ErrorCode:
+        """The topic of an id, or of a name where only that is given; or the error to answer."""
+        if topic_id == NO_TOPIC_ID and name:
+            return self.named(name)
+        return self.identified(topic_id)
+
     def partition(
         self, name: str | None, topic_id: bytes, partition: int
     ) -> PartitionId | ErrorCode:

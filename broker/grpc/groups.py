@@ -1,0 +1,323 @@
+"""stele.v1.Groups: consumer groups for gRPC clients, by the functions of the Kafka plane.
+
+Deviations from the Kafka APIs of the same names: a member says its client id in JoinGroup, and
+nobody asks for a group's authorized operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sized
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from broker.coordinator.group import types
+from broker.coordinator.group.types import (
+    NO_GENERATION,
+    LeavingMember,
+    MemberProtocol,
+    OffsetToCommit,
+    OffsetToDelete,
+)
+from broker.grpc.messages import unary
+from broker.service import group_offsets, groups
+from broker.service.changes import check_named
+from broker.service.context import BrokerContext
+from broker.service.group_offsets import AskedTopic
+from broker.service.topics import NO_TOPIC_ID
+from runtime.authorization.caller import Caller
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import groups_pb2 as pb
+from stele.world import RpcCode, RpcError
+from world.network import Service
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+class GroupsService:
+    """The service as it is given to those who came in over one named listener."""
+
+    def __init__(self, context: BrokerContext, listener: str) -> None:
+        self._context = context
+        self._listener = listener
+
+    def service(self) -> Service:
+        methods: dict[str, tuple[type[Message], type[Message], Any]] = {
+            "JoinGroup": (pb.JoinGroupRequest, pb.JoinGroupResponse, self._join),
+            "SyncGroup": (pb.SyncGroupRequest, pb.SyncGroupResponse, self._sync),
+            "Heartbeat": (pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse, self._heartbeat),
+            "LeaveGroup": (pb.LeaveGroupRequest, pb.LeaveGroupResponse, self._leave),
+            "OffsetCommit": (pb.OffsetCommitRequest, pb.OffsetCommitResponse, self._commit),
+            "OffsetFetch": (pb.OffsetFetchRequest, pb.OffsetFetchResponse, self._fetch),
+            "ListGroups": (pb.ListGroupsRequest, pb.ListGroupsResponse, self._list),
+            "OffsetDelete": (pb.OffsetDeleteRequest, pb.OffsetDeleteResponse, self._delete_offsets),
+        }
+        each_with_an_error: dict[str, tuple[type[Message], Any]] = {
+            "FindCoordinator": (pb.FindCoordinatorRequest, self._find),
+            "DescribeGroups": (pb.DescribeGroupsRequest, self._describe),
+            "DeleteGroups": (pb.DeleteGroupsRequest, self._delete),
+        }
+        calls = {
+            name: (request, _refusable(response, handle))
+            for name, (request, response, handle) in methods.items()
+        }
+        return Service(
+            unary={
+                f"/stele.v1.Groups/{name}": unary(self._listener, *call)
+                for name, call in {**calls, **each_with_an_error}.items()
+            }
+        )
+
+    # ------------------------------------------------------------------------ membership
+
+    async def _find(
+        self, caller: Caller, request: pb.FindCoordinatorRequest
+    ) -> pb.FindCoordinatorResponse:
+        coordinators = groups.Coordinators(self._context, caller)
+        response = pb.FindCoordinatorResponse()
+        for group in request.groups:
+            told = response.coordinators.add(group=group, broker_id=-1, grpc_port=-1)
+            try:
+                registration, endpoint = await coordinators.of(group)
+            except ApiError as error:
+                told.error, told.message = error.code, _why(error)
+            else:
+                told.broker_id = registration.broker_id
+                told.grpc_host, told.grpc_port = endpoint.host, endpoint.port
+        return response
+
+    async def _join(self, caller: Caller, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
+        join = types.JoinRequest(
+            group_id=request.group,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            member_id=request.member_id,
+            group_instance_id=_instance(request),
+            protocol_type=request.protocol_type,
+            protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
+            client_id=request.client_id,
+            client_host=f"/{caller.address}",
+            reason=request.reason,
+        )
+        answer = await groups.join(self._context, caller, join)
+        return pb.JoinGroupResponse(
+            error=answer.error,
+            message=_meaning(answer.error),
+            member_id=answer.member_id,
+            generation=answer.generation,
+            protocol=answer.protocol or "",
+            leader=answer.leader,
+            members=[
+                pb.JoinGroupResponse.Member(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    metadata=each.metadata,
+                )
+                for each in answer.members
+            ],
+            skip_assignment=answer.skip_assignment,
+        )
+
+    async def _sync(self, caller: Caller, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
+        sync = types.SyncRequest(
+            group_id=request.group,
+            generation=request.generation,
+            member_id=request.member_id,
+            group_instance_id=_instance(request),
+            protocol_type=request.protocol_type or None,
+            protocol=request.protocol or None,
+            assignments={each.member_id: each.assignment for each in request.assignments},
+        )
+        answer = await groups.sync(self._context, caller, sync)
+        return pb.SyncGroupResponse(
+            error=answer.error, message=_meaning(answer.error), assignment=answer.assignment
+        )
+
+    async def _heartbeat(
+        self, caller: Caller, request: pb.GroupHeartbeatRequest
+    ) -> pb.GroupHeartbeatResponse:
+        heartbeat = types.HeartbeatRequest(
+            request.group, request.generation, request.member_id, _instance(request)
+        )
+        error = await groups.heartbeat(self._context, caller, heartbeat)
+        return pb.GroupHeartbeatResponse(error=error, message=_meaning(error))
+
+    async def _leave(self, caller: Caller, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
+        leaving = (
+            LeavingMember(each.member_id, _instance(each), each.reason) for each in request.members
+        )
+        leave = types.LeaveRequest(request.group, tuple(leaving))
+        answer = await groups.leave(self._context, caller, leave)
+        return pb.LeaveGroupResponse(
+            error=answer.error, message=_meaning(answer.error), members=answer.members
+        )
+
+    # --------------------------------------------------------------------------- offsets
+
+    async def _commit(
+        self, caller: Caller, request: pb.OffsetCommitRequest
+    ) -> pb.OffsetCommitResponse:
+        commit = types.OffsetCommitRequest(
+            group_id=request.group,
+            generation=request.generation if request.HasField("generation") else NO_GENERATION,
+            member_id=request.member_id,
+            group_instance_id=_instance(request),
+            offsets=(),
+        )
+        offsets = (
+            OffsetToCommit(
+                each.topic,
+                each.partition,
+                each.offset,
+                each.leader_epoch if each.HasField("leader_epoch") else -1,
+                each.metadata,
+                each.topic_id or NO_TOPIC_ID,
+            )
+            for each in request.partitions
+        )
+        errors = await group_offsets.commit(self._context, caller, commit, offsets)
+        return pb.OffsetCommitResponse(
+            partitions=[
+                pb.OffsetCommitResponse.Partition(
+                    topic=each.topic,
+                    partition=each.partition,
+                    error=error,
+                    topic_id=each.topic_id,
+                )
+                for each, error in zip(request.partitions, errors, strict=True)
+            ]
+        )
+
+    async def _fetch(
+        self, caller: Caller, request: pb.OffsetFetchRequest
+    ) -> pb.OffsetFetchResponse:
+        asked = [AskedTopic(each.topic, NO_TOPIC_ID, each.partitions) for each in request.topics]
+        told = await group_offsets.fetch(
+            self._context,
+            caller,
+            request.group,
+            asked or None,
+            require_stable=request.require_stable,
+        )
+        return pb.OffsetFetchResponse(
+            partitions=[
+                pb.OffsetFetchResponse.Partition(
+                    topic=topic.name,
+                    partition=each.partition,
+                    error=error,
+                    offset=each.offset,
+                    leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    topic_id=each.topic_id,
+                )
+                for topic in told
+                for each, error in topic.partitions
+            ]
+        )
+
+    async def _delete_offsets(
+        self, caller: Caller, request: pb.OffsetDeleteRequest
+    ) -> pb.OffsetDeleteResponse:
+        offsets = [
+            OffsetToDelete(topic.topic, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        errors = await group_offsets.delete(self._context, caller, request.group, offsets)
+        return pb.OffsetDeleteResponse(
+            partitions=[
+                pb.OffsetDeleteResponse.Partition(
+                    topic=each.topic, partition=each.partition, error=error
+                )
+                for each, error in zip(offsets, errors, strict=True)
+            ]
+        )
+
+    # -------------------------------------------------------------------- administration
+
+    async def _list(self, caller: Caller, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+        wanted = types.ListRequest(tuple(request.states), tuple(request.types))
+        return pb.ListGroupsResponse(
+            groups=[
+                pb.ListGroupsResponse.Group(
+                    group=each.group_id,
+                    protocol_type=each.protocol_type,
+                    state=each.state.value,
+                    type=each.group_type.value,
+                )
+                for each in await groups.list_groups(self._context, caller, wanted)
+            ]
+        )
+
+    async def _describe(
+        self, caller: Caller, request: pb.DescribeGroupsRequest
+    ) -> pb.DescribeGroupsResponse:
+        _check_count(request.groups)
+        response = pb.DescribeGroupsResponse()
+        answers = await groups.describe(self._context, caller, request.groups)
+        for group, found in zip(request.groups, answers, strict=True):
+            told = response.groups.add(group=group)
+            if isinstance(found, ApiError):
+                told.error, told.message = found.code, _why(found)
+                continue
+            told.state = found.state.value
+            told.protocol_type, told.protocol = found.protocol_type, found.protocol
+            for each in found.members:
+                told.members.add(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    client_id=each.client_id,
+                    host=each.client_host,
+                    metadata=each.metadata,
+                    assignment=each.assignment,
+                )
+        return response
+
+    async def _delete(
+        self, caller: Caller, request: pb.DeleteGroupsRequest
+    ) -> pb.DeleteGroupsResponse:
+        _check_count(request.groups)
+        errors = await groups.delete(self._context, caller, request.groups)
+        return pb.DeleteGroupsResponse(
+            groups=[
+                pb.DeleteGroupsResponse.Group(group=each, error=error.code, message=_why(error))
+                for each, error in zip(request.groups, errors, strict=True)
+            ]
+        )
+
+
+def _refusable(
+    response_type: type[R], handle: Callable[[Caller, Q], Awaitable[R]]
+) -> Callable[[Caller, Q], Awaitable[R]]:
+    """A handler that tells a refusal of everything in the answer."""
+
+    async def handler(caller: Caller, request: Q) -> R:
+        try:
+            return await handle(caller, request)
+        except ApiError as error:
+            answer: Any = response_type()
+            answer.error, answer.message = error.code, _why(error)
+            return cast(R, answer)
+
+    return handler
+
+
+def _check_count(groups: Sized) -> None:
+    try:
+        check_named(len(groups), "groups")
+    except ApiError as error:
+        raise RpcError(RpcCode.INVALID_ARGUMENT, error.message) from error
+
+
+def _instance(message: Any) -> str | None:
+    return message.group_instance_id if message.HasField("group_instance_id") else None
+
+
+def _why(error: ApiError) -> str:
+    return error.message or _meaning(error.code)
+
+
+def _meaning(error: ErrorCode) -> str:
+    return "" if error is ErrorCode.NONE else explain(error)

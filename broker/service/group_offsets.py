@@ -1,0 +1,179 @@
+"""The offsets that groups have committed: how far they have read partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from broker.coordinator.group.types import (
+    FetchedOffset,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    OffsetDeleteAnswer,
+    OffsetDeleteRequest,
+    OffsetFetchAnswer,
+    OffsetFetchRequest,
+    OffsetToCommit,
+    OffsetToDelete,
+    TopicToFetch,
+)
+from broker.service.context import BrokerContext
+from broker.service.groups import ask
+from broker.service.topics import NO_TOPIC_ID, Topics
+from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+from storage.turns import in_slices
+
+
+class AskedTopic(NamedTuple):
+    """A topic by its id, or by its name where the id is zeros."""
+
+    name: str
+    topic_id: bytes
+    partitions: Sequence[int]
+
+
+class ToldTopic(NamedTuple):
+    """A topic and, for each partition, what is committed, or why that is not told."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[tuple[FetchedOffset, ErrorCode]]
+
+
+# ------------------------------------------------------------------------------- commit
+
+
+async def commit(
+    context: BrokerContext,
+    caller: Caller,
+    request: OffsetCommitRequest,
+    offsets: Iterable[OffsetToCommit],
+) -> list[ErrorCode]:
+    """What became of each of ``offsets``, in their order. ``request`` says who commits; its own
+    offsets are not looked at. An offset names its topic by id, or by name where the id is zeros.
+
+    Raises ApiError as ``ask`` does.
+    """
+    topics = Topics(context, caller, Operation.READ)
+    items = await in_slices(lambda each: _committable(topics, each), offsets)
+    allowed = tuple(each for each in items if isinstance(each, OffsetToCommit))
+    commits = replace(request, offsets=allowed)
+    answer: OffsetCommitAnswer = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.commit_offsets(commits, waiter, now),
+    )
+    decided = iter(answer.errors)
+    return [next(decided) if isinstance(each, OffsetToCommit) else each for each in items]
+
+
+def _committable(topics: Topics, offset: OffsetToCommit) -> OffsetToCommit | ErrorCode:
+    """The offset with name and id of its topic, or the error to answer."""
+    topic = topics.either(offset.topic, offset.topic_id)
+    if not isinstance(topic, Topic):
+        return topic
+    if not 0 <= offset.partition < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return offset._replace(topic=topic.name, topic_id=topic.topic_id)
+
+
+# -------------------------------------------------------------------------------- fetch
+
+
+async def fetch(
+    context: BrokerContext,
+    caller: Caller,
+    group_id: str,
+    asked: Sequence[AskedTopic] | None,
+    *,
+    require_stable: bool,
+) -> list[ToldTopic]:
+    """A topic for each that was asked for, in order; all topics of the group for None. What is told
+    is committed. Raises ApiError as ``ask`` does."""
+    topics = Topics(context, caller, Operation.DESCRIBE)
+    found = None if asked is None else [_fetchable(topics, each) for each in asked]
+    request = OffsetFetchRequest(
+        group_id,
+        None if found is None else tuple(each for each in found if isinstance(each, TopicToFetch)),
+        require_stable,
+    )
+    answer: OffsetFetchAnswer = await ask(
+        context,
+        caller,
+        Operation.DESCRIBE,
+        group_id,
+        lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now),
+    )
+    if asked is None or found is None:
+        return _by_topic(topics, answer.offsets)
+    offsets = iter(answer.offsets)
+    return [
+        ToldTopic(
+            each.name,
+            each.topic_id,
+            [
+                (next(offsets), ErrorCode.NONE)
+                if isinstance(what, TopicToFetch)
+                else (FetchedOffset(each.name, number), what)
+                for number in each.partitions
+            ],
+        )
+        for each, what in zip(asked, found, strict=True)
+    ]
+
+
+def _fetchable(topics: Topics, asked: AskedTopic) -> TopicToFetch | ErrorCode:
+    partitions = tuple(asked.partitions)
+    if asked.topic_id != NO_TOPIC_ID or not asked.name:
+        topic = topics.identified(asked.topic_id)
+        if isinstance(topic, Topic):
+            return TopicToFetch(topic.name, partitions, topic.topic_id)
+        return topic
+    if not topics.may(asked.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = topics.named(asked.name)  # of a topic that is no more, offsets may be left
+    return TopicToFetch(
+        asked.name, partitions, topic.topic_id if isinstance(topic, Topic) else NO_TOPIC_ID
+    )
+
+
+def _by_topic(topics: Topics, offsets: Iterable[FetchedOffset]) -> list[ToldTopic]:
+    found: dict[str, ToldTopic] = {}
+    for each in offsets:
+        if topics.may(each.topic):
+            told = found.setdefault(each.topic, ToldTopic(each.topic, each.topic_id, []))
+            told.partitions.append((each, ErrorCode.NONE))
+    return list(found.values())
+
+
+# ------------------------------------------------------------------------------- delete
+
+
+async def delete(
+    context: BrokerContext, caller: Caller, group_id: str, offsets: Sequence[OffsetToDelete]
+) -> list[ErrorCode]:
+    """What became of each offset, in their order. Raises ApiError as ``ask`` does, and the error of
+    the whole group."""
+    topics = Topics(context, caller, Operation.READ)
+    found = [topics.named(each.topic) for each in offsets]
+    request = OffsetDeleteRequest(
+        group_id,
+        tuple(each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)),
+    )
+    answer: OffsetDeleteAnswer = await ask(
+        context,
+        caller,
+        Operation.DELETE,
+        group_id,
+        lambda machine, waiter, now: machine.delete_offsets(request, waiter, now),
+    )
+    if answer.error is not ErrorCode.NONE:
+        raise ApiError(answer.error)
+    decided = iter(answer.errors)
+    return [next(decided) if isinstance(each, Topic) else each for each in found]

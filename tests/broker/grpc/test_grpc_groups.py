@@ -1,0 +1,268 @@
+"""stele.v1.Groups: what is translated, refused and found elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from broker.grpc.groups import GroupsService
+from broker.service.changes import NAMED_MAX
+from metadata.internal_topics import GROUP_TOPIC
+from runtime.authorization.authorizer import Operation, group_resource
+from stele.errors import ErrorCode
+from stele.wire.v1 import groups_pb2 as pb
+from stele.world import RpcCode, RpcError
+from tests.support.broker_apis import Edges, topic_id
+from tests.support.broker_edges import PEER
+from tests.support.timing import run_virtual, until
+
+GROUP = "readers"
+
+
+async def edges_with_groups() -> Edges:
+    """This broker coordinates every group."""
+    edges = Edges(group_initial_rebalance_delay_ms="0")
+    edges.add_topic("orders", [[1]] * 3)
+    edges.add_topic(GROUP_TOPIC, [[1]])
+    await until(lambda: len(edges.groups.active) == 1)
+    return edges
+
+
+async def ask(edges: Edges, method: str, request: Message, answer: Any) -> Any:
+    service = GroupsService(edges.context, "EXTERNAL").service()
+    payload = await service.unary[f"/stele.v1.Groups/{method}"](request.SerializeToString(), PEER)
+    return answer.FromString(payload)
+
+
+async def join(edges: Edges, member_id: str = "", **more: Any) -> pb.JoinGroupResponse:
+    request = pb.JoinGroupRequest(
+        group=GROUP,
+        member_id=member_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[pb.JoinGroupRequest.Protocol(name="range", metadata=b"what I read")],
+        client_id="me",
+        **more,
+    )
+    answer: pb.JoinGroupResponse = await ask(edges, "JoinGroup", request, pb.JoinGroupResponse)
+    return answer
+
+
+async def a_member(edges: Edges, **more: Any) -> tuple[str, int]:
+    """The only member of a stable group: its id and generation."""
+    member_id = ""
+    if not more:
+        first = await join(edges)
+        assert first.error == ErrorCode.MEMBER_ID_REQUIRED
+        assert first.message
+        member_id = first.member_id
+    joined = await join(edges, member_id, **more)
+    assert (joined.error, joined.message) == (ErrorCode.NONE, "")
+    assert joined.leader == joined.member_id
+    assert [each.metadata for each in joined.members] == [b"what I read"]
+    request = pb.SyncGroupRequest(
+        group=GROUP,
+        generation=joined.generation,
+        member_id=joined.member_id,
+        protocol_type="consumer",
+        protocol=joined.protocol,
+        assignments=[
+            pb.SyncGroupRequest.Assignment(member_id=joined.member_id, assignment=b"all of it")
+        ],
+        **more,
+    )
+    synced = await ask(edges, "SyncGroup", request, pb.SyncGroupResponse)
+    assert (synced.error, synced.assignment) == (ErrorCode.NONE, b"all of it")
+    return joined.member_id, joined.generation
+
+
+def offset(name: str, number: int, at: int, **more: Any) -> pb.OffsetCommitRequest.Partition:
+    return pb.OffsetCommitRequest.Partition(topic=name, partition=number, offset=at, **more)
+
+
+async def commit(edges: Edges, *offsets: Any, **more: Any) -> list[int]:
+    request = pb.OffsetCommitRequest(group=GROUP, partitions=offsets, **more)
+    answer = await ask(edges, "OffsetCommit", request, pb.OffsetCommitResponse)
+    assert (answer.error, answer.message) == (ErrorCode.NONE, "")
+    return [each.error for each in answer.partitions]
+
+
+async def committed(edges: Edges, **topics: list[int]) -> list[tuple[str, int, int, int, str]]:
+    asked = [pb.OffsetFetchRequest.Topic(topic=t, partitions=p) for t, p in topics.items()]
+    request = pb.OffsetFetchRequest(group=GROUP, topics=asked)
+    answer = await ask(edges, "OffsetFetch", request, pb.OffsetFetchResponse)
+    assert answer.error == ErrorCode.NONE
+    return [
+        (each.topic, each.partition, each.offset, each.leader_epoch, each.metadata)
+        for each in answer.partitions
+    ]
+
+
+def test_the_coordinator_is_told_with_its_grpc_address() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        edges.authorizer.denied.add((Operation.DESCRIBE, group_resource("theirs")))
+        request = pb.FindCoordinatorRequest(groups=[GROUP, "theirs"])
+        answer = await ask(edges, "FindCoordinator", request, pb.FindCoordinatorResponse)
+        mine, theirs = answer.coordinators
+        registration = edges.publisher.image.broker(1)
+        assert registration is not None
+        endpoint = registration.endpoint("EXTERNAL", "GRPC")
+        assert endpoint is not None
+        assert (mine.group, mine.error, mine.broker_id) == (GROUP, ErrorCode.NONE, 1)
+        assert (mine.grpc_host, mine.grpc_port) == (endpoint.host, endpoint.port)
+        assert theirs.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert (theirs.broker_id, theirs.grpc_port) == (-1, -1)
+        assert theirs.message
+
+    run_virtual(main())
+
+
+def test_a_member_lives_commits_and_leaves() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        member_id, generation = await a_member(edges)
+        assert member_id.startswith("me-")
+        beat = pb.GroupHeartbeatRequest(group=GROUP, generation=generation, member_id=member_id)
+        alive = await ask(edges, "Heartbeat", beat, pb.GroupHeartbeatResponse)
+        assert (alive.error, alive.message) == (ErrorCode.NONE, "")
+        told = await commit(
+            edges,
+            offset("orders", 0, 7, leader_epoch=3, metadata="so far"),
+            pb.OffsetCommitRequest.Partition(topic_id=topic_id("orders"), partition=1, offset=8),
+            offset("orders", 3, 1),
+            offset("gone", 0, 1),
+            pb.OffsetCommitRequest.Partition(topic_id=b"?" * 16, offset=1),
+            member_id=member_id,
+            generation=generation,
+        )
+        assert told == [
+            0,
+            0,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
+        everything = [("orders", 0, 7, 3, "so far"), ("orders", 1, 8, -1, "")]
+        assert await committed(edges) == everything
+        assert await committed(edges, orders=[1, 2]) == [everything[1], ("orders", 2, -1, -1, "")]
+        leave = pb.LeaveGroupRequest(
+            group=GROUP, members=[{"member_id": member_id}, {"member_id": "nobody"}]
+        )
+        left = await ask(edges, "LeaveGroup", leave, pb.LeaveGroupResponse)
+        assert list(left.members) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+        gone = await ask(edges, "Heartbeat", beat, pb.GroupHeartbeatResponse)
+        assert gone.error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert gone.message
+
+    run_virtual(main())
+
+
+def test_who_commits_is_asked_for() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        assert await commit(edges, offset("orders", 0, 1)) == [ErrorCode.NONE]
+        member_id, generation = await a_member(edges, group_instance_id="first")
+        for more, error in (
+            ({}, ErrorCode.UNKNOWN_MEMBER_ID),
+            ({"member_id": member_id, "generation": 99}, ErrorCode.ILLEGAL_GENERATION),
+            (
+                {"member_id": "x", "generation": generation, "group_instance_id": "first"},
+                ErrorCode.FENCED_INSTANCE_ID,
+            ),
+            ({"member_id": member_id, "generation": generation}, ErrorCode.NONE),
+        ):
+            assert await commit(edges, offset("orders", 0, 2), **more) == [error], more
+
+    run_virtual(main())
+
+
+def test_groups_are_listed_described_and_deleted() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        member_id, generation = await a_member(edges, group_instance_id="first")
+        await commit(edges, offset("orders", 0, 1), member_id=member_id, generation=generation)
+        listed = await ask(edges, "ListGroups", pb.ListGroupsRequest(), pb.ListGroupsResponse)
+        assert [
+            (each.group, each.protocol_type, each.state, each.type) for each in listed.groups
+        ] == [(GROUP, "consumer", "Stable", "classic")]
+        empty = pb.ListGroupsRequest(states=["Empty"])
+        assert not (await ask(edges, "ListGroups", empty, pb.ListGroupsResponse)).groups
+
+        edges.authorizer.denied.add((Operation.DESCRIBE, group_resource("theirs")))
+        asked = pb.DescribeGroupsRequest(groups=[GROUP, "nobody's", "theirs"])
+        described = await ask(edges, "DescribeGroups", asked, pb.DescribeGroupsResponse)
+        mine, nobodys, theirs = described.groups
+        (member,) = mine.members
+        assert (mine.state, mine.protocol_type, mine.protocol) == ("Stable", "consumer", "range")
+        assert (member.member_id, member.group_instance_id) == (member_id, "first")
+        assert (member.client_id, member.host) == ("me", f"/{PEER.address}")
+        assert (member.metadata, member.assignment) == (b"what I read", b"all of it")
+        assert (nobodys.group, nobodys.state, nobodys.error) == ("nobody's", "Dead", 0)
+        assert theirs.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+        forget = pb.OffsetDeleteRequest(
+            group=GROUP, topics=[{"topic": "orders", "partitions": [0]}, {"topic": "gone"}]
+        )
+        request = pb.DeleteGroupsRequest(groups=[GROUP, "nobody's"])
+        deleted = await ask(edges, "DeleteGroups", request, pb.DeleteGroupsResponse)
+        assert [each.error for each in deleted.groups] == [
+            ErrorCode.NON_EMPTY_GROUP,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ]
+        assert deleted.groups[0].message
+        leave = pb.LeaveGroupRequest(group=GROUP, members=[{"group_instance_id": "first"}])
+        assert list((await ask(edges, "LeaveGroup", leave, pb.LeaveGroupResponse)).members) == [0]
+        forgotten = await ask(edges, "OffsetDelete", forget, pb.OffsetDeleteResponse)
+        assert [(each.topic, each.error) for each in forgotten.partitions] == [("orders", 0)]
+        assert await committed(edges) == []
+        forgotten = await ask(
+            edges, "OffsetDelete", pb.OffsetDeleteRequest(group="none"), pb.OffsetDeleteResponse
+        )
+        assert forgotten.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert forgotten.message
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "request_type", "answer_type"),
+    [
+        ("JoinGroup", pb.JoinGroupRequest, pb.JoinGroupResponse),
+        ("SyncGroup", pb.SyncGroupRequest, pb.SyncGroupResponse),
+        ("Heartbeat", pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse),
+        ("LeaveGroup", pb.LeaveGroupRequest, pb.LeaveGroupResponse),
+        ("OffsetCommit", pb.OffsetCommitRequest, pb.OffsetCommitResponse),
+        ("OffsetFetch", pb.OffsetFetchRequest, pb.OffsetFetchResponse),
+        ("OffsetDelete", pb.OffsetDeleteRequest, pb.OffsetDeleteResponse),
+    ],
+)
+def test_another_coordinator_and_a_denial_are_told(
+    method: str, request_type: Any, answer_type: Any
+) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic(GROUP_TOPIC, [[2]])
+        answer = await ask(edges, method, request_type(group=GROUP), answer_type)
+        assert (answer.error, bool(answer.message)) == (ErrorCode.NOT_COORDINATOR, True)
+        for operation in Operation:
+            edges.authorizer.denied.add((operation, group_resource(GROUP)))
+        answer = await ask(edges, method, request_type(group=GROUP), answer_type)
+        assert (answer.error, bool(answer.message)) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, True)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("method", ["DescribeGroups", "DeleteGroups"])
+def test_too_many_groups_are_too_many(method: str) -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        request = pb.DeleteGroupsRequest(groups=["g"] * (NAMED_MAX + 1))
+        with pytest.raises(RpcError) as refused:
+            await ask(edges, method, request, pb.DeleteGroupsResponse)
+        assert refused.value.code is RpcCode.INVALID_ARGUMENT
+
+    run_virtual(main())
