@@ -32,6 +32,7 @@ from cli import (
 )
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, note
+from cli.perf import commands as perf
 from stele.errors import SteleError
 
 EXIT_OK = 0
@@ -64,6 +65,7 @@ app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(log_dump.app, name="log")
+app.add_typer(perf.app, name="perf")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
 

@@ -49,6 +49,28 @@ def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
 # --------------------------------------------------------------------------- against a cluster
 
 
+def test_performance_is_measured(bootstrap: str, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=2)
+    load = ("--num-records", "400", "--record-size", "100", "--topic", topic)
+    paced = stele("perf", "produce", "--throughput", "800", "--json", *load, bootstrap=bootstrap)
+    assert paced.returncode == 0, paced
+    figures = json.loads(paced.stdout)["all"]
+    assert (figures["records"], figures["bytes"]) == (400, 40_000)
+    assert figures["records_per_sec"] < 805
+    assert 0 < figures["latency"]["p50_ms"] <= figures["latency"]["p99.9_ms"]
+    consumed = stele("perf", "consume", "--topic", topic, "--messages", "400", bootstrap=bootstrap)
+    header, line = consumed.stdout.decode().splitlines()
+    assert dict(zip(header.split(", "), line.split(", "), strict=True))[
+        "data.consumed.in.nMsg"
+    ] == "400"  # fmt: skip
+    done = stele("perf", "end-to-end", "--throughput", "800", *load, bootstrap=bootstrap)
+    assert done.stdout.startswith(b"0\t"), done
+    assert b"Avg latency: " in done.stdout
+    assert b"Percentiles: 50th = " in done.stdout
+    wrong = stele("perf", "consume", "--topic", "nothing", "--messages", "1", bootstrap=bootstrap)
+    assert "there is no topic 'nothing'" in one_line(wrong)
+
+
 def test_everything_that_can_be_json_is(bootstrap: str) -> None:
     created = stele("topic", "create", "in-json", "-p", "2", "--json", bootstrap=bootstrap)
     assert json.loads(created.stdout)["partitions"] == 2

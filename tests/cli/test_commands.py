@@ -48,6 +48,11 @@ ARGUMENTS = {
     "features upgrade": ["--metadata", "2"],
     "features downgrade": ["--metadata", "1"],
     "features disable": ["--feature", "f"],
+    "perf produce": [
+        *("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "1"),
+    ],
+    "perf consume": ["--topic", "t", "--messages", "1"],
+    "perf end-to-end": ["--topic", "t", "--num-records", "1", "--record-size", "16"],
 }
 """Of every command that asks a cluster: a use of it that is right."""
 

@@ -1,0 +1,125 @@
+"""``stele perf consume``: the run itself, and the lines of Kafka's kafka-consumer-perf-test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from stele.records import ConsumerRecord
+from stele.world import Clock
+
+_MB = 1024 * 1024
+_POLL_MS = 100
+_FIGURES = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+_FETCH_FIGURES = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+HEADER = f"start.time, end.time, {_FIGURES}, {_FETCH_FIGURES}"
+DETAILED_HEADER = f"time, threadId, {_FIGURES}, {_FETCH_FIGURES}"
+
+
+class Consuming(Protocol):
+    """What is measured: ``stele.aio.Consumer``."""
+
+    async def partitions_for(self, topic: str) -> list[int]: ...
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None: ...
+
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: float = 1000
+    ) -> Sequence[ConsumerRecord]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Records and bytes (of keys and values) in a time."""
+
+    records: int
+    bytes: int
+    seconds: float
+    assignment_s: float
+    """Of that, the time to find the partitions (Kafka's tool: to join the group)."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        fetch_s = self.seconds - self.assignment_s
+        megabytes = self.bytes / _MB
+        return {
+            "data.consumed.in.MB": megabytes,
+            "MB.sec": _rate(megabytes, self.seconds),
+            "data.consumed.in.nMsg": self.records,
+            "nMsg.sec": _rate(self.records, self.seconds),
+            "rebalance.time.ms": round(self.assignment_s * 1000),
+            "fetch.time.ms": round(fetch_s * 1000),
+            "fetch.MB.sec": _rate(megabytes, fetch_s),
+            "fetch.nMsg.sec": _rate(self.records, fetch_s),
+        }
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
+
+
+def line(times: Iterable[str], figures: dict[str, float]) -> str:
+    """Numbers of records and of milliseconds are whole, as Kafka's tool prints them."""
+    texts = (str(each) if isinstance(each, int) else f"{each:.4f}" for each in figures.values())
+    return ", ".join([*times, *texts])
+
+
+def time_text(time_ms: int) -> str:
+    """In UTC, in the default form of Kafka's tool."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}:{time_ms % 1000:03d}"
+
+
+class ConsumeRun:
+    """Reads all partitions of a topic until enough records came, or none for too long."""
+
+    def __init__(
+        self,
+        consumer: Consuming,
+        clock: Clock,
+        *,
+        topic: str,
+        records: int,
+        silence_s: float,
+        on_interval: Callable[[Consumed, Consumed], None] = lambda total, interval: None,
+        interval_s: float = float("inf"),
+    ) -> None:
+        """``silence_s``: the longest time without a record. ``on_interval`` is given all that was
+        read so far, and what was read since the last call."""
+        self._consumer = consumer
+        self._clock = clock
+        self._topic = topic
+        self._wanted = records
+        self._silence_s = silence_s
+        self._on_interval = on_interval
+        self._interval_s = interval_s
+        self._records = 0
+        self._bytes = 0
+
+    async def run(self) -> Consumed:
+        began = self._clock.monotonic()
+        partitions = await self._consumer.partitions_for(self._topic)
+        self._consumer.assign([(self._topic, each) for each in partitions])
+        now = heard = reported = self._clock.monotonic()
+        assignment_s = unreported_s = now - began
+        before = (0, 0)
+        while self._records < self._wanted and now - heard <= self._silence_s:
+            records = await self._consumer.poll(timeout_ms=_POLL_MS)
+            now = self._clock.monotonic()
+            if records:
+                heard = now
+                self._records += len(records)
+                self._bytes += sum(
+                    len(each.key or b"") + len(each.value or b"") for each in records
+                )
+            if now - reported >= self._interval_s:
+                total = Consumed(self._records, self._bytes, now - began, assignment_s)
+                interval = Consumed(
+                    self._records - before[0], self._bytes - before[1],
+                    now - reported + unreported_s, unreported_s,
+                )  # fmt: skip
+                self._on_interval(total, interval)
+                reported, unreported_s, before = now, 0.0, (self._records, self._bytes)
+        return Consumed(self._records, self._bytes, now - began, assignment_s)

@@ -1,0 +1,71 @@
+"""Options of our clients by the names of Kafka's properties."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cli.output import CommandError, did_you_mean, key_values
+from stele.config import ClientConfig
+
+_OTHER_NAMES: Final = {
+    "compression": "compression.type",
+    "max_in_flight": "max.in.flight.requests.per.connection",
+}
+_NO_PROPERTIES: Final = {"bootstrap_servers", "on_wait", "total_timeout_ms"}
+_IGNORED: Final = {
+    f"{each}.{kind}" for each in ("key", "value") for kind in ("serializer", "deserializer")
+}
+"""Keys and values are bytes here."""
+
+BOOTSTRAP: Final = "bootstrap.servers"
+
+
+def read_properties(file: Path | None, given: Sequence[str], option: str) -> dict[str, str]:
+    """The properties of a file, then those of ``option``. Raises CommandError."""
+    from runtime.config.properties import parse_properties
+
+    properties: dict[str, str] = {}
+    if file is not None:
+        try:
+            properties.update(parse_properties(file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise CommandError(f"{file} is no file of properties: {error}") from error
+    # Kafka's tool takes several after one option.
+    properties.update(key_values([each for some in given for each in some.split()], option))
+    return properties
+
+
+def client_options(config: type[ClientConfig], properties: Mapping[str, str]) -> dict[str, Any]:
+    """Keyword arguments of a client. Raises CommandError for what it does not have."""
+    fields = {
+        _OTHER_NAMES.get(field.name, field.name.replace("_", ".")): field
+        for field in dataclasses.fields(config)
+        if field.name not in _NO_PROPERTIES
+    }
+    options: dict[str, Any] = {}
+    for name, text in properties.items():
+        if name in _IGNORED or name == BOOTSTRAP:
+            continue
+        if name not in fields:
+            raise CommandError(
+                f"our clients have no property {name!r}.{did_you_mean(name, fields)}"
+            )
+        options[fields[name].name] = _value(name, text, fields[name].default)
+    return options
+
+
+def _value(name: str, text: str, default: object) -> object:
+    """``text`` as the type that ``default`` has. None stands for a choice of yes or no."""
+    if isinstance(default, bool) or default is None:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise CommandError(f"{name}={text}: give true or false")
+    if isinstance(default, str):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise CommandError(f"{name}={text} is not a whole number") from None
