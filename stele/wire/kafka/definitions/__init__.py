@@ -6,10 +6,16 @@ case.
 
 from __future__ import annotations
 
-from stele.wire.kafka.definitions import administration, cluster, data, groups
+from stele.wire.kafka.definitions import (
+    administration,
+    cluster,
+    consumer_groups,
+    data,
+    groups,
+)
 from stele.wire.kafka.schema import ApiSchema, parse
 
-TEXTS = (data.TEXT, cluster.TEXT, groups.TEXT, administration.TEXT)
+TEXTS = (data.TEXT, cluster.TEXT, groups.TEXT, consumer_groups.TEXT, administration.TEXT)
 
 _parsed: dict[int, ApiSchema] = {}
 
