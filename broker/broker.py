@@ -10,9 +10,11 @@ from typing import Protocol
 from broker.api import KafkaApis
 from broker.api.server import KafkaServer, advertised, bind_error
 from broker.coordinator.groups import GroupCoordinators
+from broker.gateway.gateway import Gateway
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
+from broker.grpc.log import LogService
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
 from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
@@ -32,6 +34,7 @@ from runtime.config.node import NodeConfig
 from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.orderly_end import OrderlyEnd
+from stele.config import ClientWorld
 from stele.errors import ApiError
 from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -113,6 +116,7 @@ class Broker:
         self._groups: GroupCoordinators
         self._lifecycle: BrokerLifecycle
         self._context: BrokerContext
+        self._gateway: Gateway
         self._apis: KafkaApis
 
     # ------------------------------------------------------------------ what others ask
@@ -194,6 +198,7 @@ class Broker:
         service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
         service.include(GroupsService(self._context, listener_name).service())
+        service.include(LogService(self._gateway, listener_name).service())
         return service
 
     # ------------------------------------------------------------------ start
@@ -291,6 +296,7 @@ class Broker:
             caught_up=lambda: self._serving,
             authorizer=self._authorizer,
         )
+        self._gateway = Gateway(self._context, ClientWorld(world.clock, world.network, world.rng))
         self._apis = KafkaApis(self._context)
 
     async def _serve_grpc(self) -> None:
@@ -402,6 +408,7 @@ class Broker:
             end.push(step)
         if self._config.controlled_shutdown_enable:
             end.push(lambda: self._lifecycle.controlled_shutdown(_CONTROLLED_SHUTDOWN_S))
+        end.push(self._gateway.close)  # while there are leaders for what its clients have sent
         await end.run()
 
     async def _stop_serving(self) -> None:
@@ -433,7 +440,7 @@ class _Health(Mapping[str, bool]):
     """Clients are served while the broker is unfenced and heard by the controller; the controller
     is answered as long as there is anybody to answer."""
 
-    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data", "stele.v1.Groups")
+    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data", "stele.v1.Groups", "stele.v1.Log")
     _NAMES = (*_CLIENTS, "stele.v1.BrokerControl")
 
     def __init__(self, serving: Callable[[], bool]) -> None:

@@ -46,6 +46,11 @@ _RPC_CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: RpcCode.INVALID_ARGUMENT,
     grpc.StatusCode.CANCELLED: RpcCode.CANCELLED,
     grpc.StatusCode.INTERNAL: RpcCode.INTERNAL,
+    grpc.StatusCode.NOT_FOUND: RpcCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED: RpcCode.PERMISSION_DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: RpcCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION: RpcCode.FAILED_PRECONDITION,
+    grpc.StatusCode.OUT_OF_RANGE: RpcCode.OUT_OF_RANGE,
 }
 
 # CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -55,15 +56,30 @@ class RpcCode(enum.Enum):
     INVALID_ARGUMENT = "invalid_argument"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
+    NOT_FOUND = "not_found"
+    PERMISSION_DENIED = "permission_denied"
+    RESOURCE_EXHAUSTED = "resource_exhausted"
+    FAILED_PRECONDITION = "failed_precondition"
+    OUT_OF_RANGE = "out_of_range"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """Why a call failed, for programs: ``google.rpc.ErrorInfo`` and ``google.rpc.RetryInfo``."""
+
+    reason: str  # the name of Kafka's error
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    retry_after_ms: int | None = None  # None: the same request will not succeed later
 
 
 class RpcError(Exception):
-    """A call or stream of the control plane failed."""
+    """A call or stream of the control plane failed. ``info`` does not reach our own clients."""
 
-    def __init__(self, code: RpcCode, detail: str = "") -> None:
+    def __init__(self, code: RpcCode, detail: str = "", info: ErrorInfo | None = None) -> None:
         super().__init__(f"{code.value}: {detail}" if detail else code.value)
         self.code = code
         self.detail = detail
+        self.info = info
 
 
 class Stream(Protocol):

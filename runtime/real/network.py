@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
+from runtime.real.status_details import status_details
 from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_delay
 from stele.world import RpcCode, RpcError
 from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
@@ -48,6 +49,11 @@ _STATUS = {
     RpcCode.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
     RpcCode.CANCELLED: grpc.StatusCode.CANCELLED,
     RpcCode.INTERNAL: grpc.StatusCode.INTERNAL,
+    RpcCode.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    RpcCode.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    RpcCode.RESOURCE_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    RpcCode.FAILED_PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
+    RpcCode.OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,
 }
 
 # More than any system allows: it takes its own limit, net.core.somaxconn, as gRPC does by itself. A
@@ -291,7 +297,12 @@ _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log
 
 
 async def _abort(context: grpc.aio.ServicerContext[bytes, bytes], error: RpcError) -> NoReturn:
-    await context.abort(_STATUS[error.code], error.detail)
+    status = _STATUS[error.code]
+    trailers: tuple[tuple[str, bytes], ...] = ()
+    if error.info is not None:
+        details = status_details(status.value[0], error.detail, error.info)
+        trailers = (("grpc-status-details-bin", details),)
+    await context.abort(status, error.detail, trailers)
     raise AssertionError("abort always raises")
 
 

@@ -260,6 +260,11 @@ class Producer:
         view = self._view.topic(topic)
         return sorted(view.partitions) if view else []
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it can never send again. The log and ``send`` say why."""
+        return self._fatal is not None
+
     def in_flight(self, broker_id: int) -> int:
         """The number of batches that were sent to this broker and not answered yet."""
         return 0 if self._sender is None else self._sender.in_flight(broker_id)

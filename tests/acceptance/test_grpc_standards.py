@@ -17,7 +17,13 @@ from tests.support.timing import until
 
 pytestmark = pytest.mark.processes
 
-BROKERS = {"stele.v1.Admin", "stele.v1.BrokerControl", "stele.v1.Data", "stele.v1.Groups"}
+BROKERS = {
+    "stele.v1.Admin",
+    "stele.v1.BrokerControl",
+    "stele.v1.Data",
+    "stele.v1.Groups",
+    "stele.v1.Log",
+}
 CONTROLLERS = {"stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft"}
 STANDARD = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 

@@ -1,0 +1,71 @@
+"""All that a broker does for its thin clients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from broker.gateway.producers import Producers
+from broker.gateway.publishing import Outlet, Publication
+from broker.gateway.refusals import stream_error
+from broker.gateway.streams import Streams
+from broker.service.context import BrokerContext
+from metadata.brokers import GRPC, PLAINTEXT
+from runtime.authorization.caller import Caller
+from stele.config import ClientWorld
+from stele.errors import ErrorCode
+
+PUBLISH_STREAMS_MAX: Final = 1_000
+
+_PATIENCE_S = 2.0
+"""How long a broker that stops waits for records that are under way."""
+
+
+class Gateway:
+    """One broker's. ``close`` it before its listeners."""
+
+    def __init__(self, context: BrokerContext, world: ClientWorld) -> None:
+        self.context = context
+        self.publications = Streams("Publish", PUBLISH_STREAMS_MAX)
+        self._producers = Producers(world, self._bootstrap_servers)
+
+    def publication(self, caller: Caller, outlet: Outlet) -> Publication:
+        """A stream of records to write, which the caller is to run in ``publications``. Raises
+        RpcError."""
+        self._require_metadata()
+        return Publication(self.context, caller, self._producers, outlet)
+
+    async def close(self) -> None:
+        """Tell all clients that the broker stops, and end their streams."""
+        await asyncio.gather(self.publications.close(_PATIENCE_S))
+        await self._producers.close()
+
+    def _require_metadata(self) -> None:
+        """A broker that has just started would say that every topic is gone."""
+        if not self.context.caught_up():
+            broker_id = self.context.broker_id
+            raise stream_error(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"broker {broker_id} has not caught up with the metadata yet",
+            )
+
+    def _bootstrap_servers(self) -> str:
+        """The Kafka addresses of all brokers, this one first, on the listener for brokers or on
+        another one that has gRPC addresses, too."""
+        context = self.context
+        names = [context.config.inter_broker_listener_name]
+        own = context.image().broker(context.broker_id)
+        if own is not None:
+            names += [each.listener for each in own.endpoints]
+        for name in names:
+            found = [
+                (registration.broker_id != context.broker_id, f"{kafka.host}:{kafka.port}")
+                for registration in context.image().sorted_brokers()
+                if (kafka := registration.endpoint(name, PLAINTEXT)) is not None
+                and registration.endpoint(name, GRPC) is not None
+            ]
+            if found:
+                return ",".join(address for _, address in sorted(found))
+        raise stream_error(
+            ErrorCode.LISTENER_NOT_FOUND, "no listener has both a Kafka and a gRPC address"
+        )

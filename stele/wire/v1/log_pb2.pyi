@@ -1,0 +1,105 @@
+from stele.wire.v1 import errors_pb2 as _errors_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PublishOptions(_message.Message):
+    __slots__ = ("acks", "compression")
+    class Acks(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ACKS_UNSPECIFIED: _ClassVar[PublishOptions.Acks]
+        ACKS_ALL: _ClassVar[PublishOptions.Acks]
+        ACKS_LEADER: _ClassVar[PublishOptions.Acks]
+    ACKS_UNSPECIFIED: PublishOptions.Acks
+    ACKS_ALL: PublishOptions.Acks
+    ACKS_LEADER: PublishOptions.Acks
+    class Compression(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        COMPRESSION_UNSPECIFIED: _ClassVar[PublishOptions.Compression]
+        COMPRESSION_NONE: _ClassVar[PublishOptions.Compression]
+        COMPRESSION_GZIP: _ClassVar[PublishOptions.Compression]
+        COMPRESSION_SNAPPY: _ClassVar[PublishOptions.Compression]
+        COMPRESSION_LZ4: _ClassVar[PublishOptions.Compression]
+        COMPRESSION_ZSTD: _ClassVar[PublishOptions.Compression]
+    COMPRESSION_UNSPECIFIED: PublishOptions.Compression
+    COMPRESSION_NONE: PublishOptions.Compression
+    COMPRESSION_GZIP: PublishOptions.Compression
+    COMPRESSION_SNAPPY: PublishOptions.Compression
+    COMPRESSION_LZ4: PublishOptions.Compression
+    COMPRESSION_ZSTD: PublishOptions.Compression
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    acks: PublishOptions.Acks
+    compression: PublishOptions.Compression
+    def __init__(self, acks: _Optional[_Union[PublishOptions.Acks, str]] = ..., compression: _Optional[_Union[PublishOptions.Compression, str]] = ...) -> None: ...
+
+class PublishRequest(_message.Message):
+    __slots__ = ("options", "topic", "records")
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    options: PublishOptions
+    topic: str
+    records: _containers.RepeatedCompositeFieldContainer[PublishRecord]
+    def __init__(self, options: _Optional[_Union[PublishOptions, _Mapping]] = ..., topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[PublishRecord, _Mapping]]] = ...) -> None: ...
+
+class PublishRecord(_message.Message):
+    __slots__ = ("topic", "key", "value", "headers", "timestamp_ms", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: bytes
+    value: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[RecordHeader]
+    timestamp_ms: int
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class RecordHeader(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class PublishResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[PublishResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[PublishResult, _Mapping]]] = ...) -> None: ...
+
+class PublishResult(_message.Message):
+    __slots__ = ("number", "error", "partition", "offset", "timestamp_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    error: RecordError
+    partition: int
+    offset: int
+    timestamp_ms: int
+    def __init__(self, number: _Optional[int] = ..., error: _Optional[_Union[RecordError, _Mapping]] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class RecordError(_message.Message):
+    __slots__ = ("code", "message", "retriable", "maybe_written")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRIABLE_FIELD_NUMBER: _ClassVar[int]
+    MAYBE_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    retriable: bool
+    maybe_written: bool
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., maybe_written: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,50 @@
+"""A thin client of ``stele.v1.Log`` over any channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stele.wire.v1 import log_pb2 as pb
+from stele.world import Channel
+
+
+def record(value: bytes | None = b"v", key: bytes | None = None, **more: Any) -> pb.PublishRecord:
+    return pb.PublishRecord(key=key, value=value, **more)
+
+
+class Publishing:
+    """One stream of Publish."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._stream = channel.stream("/stele.v1.Log/Publish")
+        self.results: dict[int, pb.PublishResult] = {}
+
+    async def send(self, *records: pb.PublishRecord, topic: str = "t", **more: Any) -> None:
+        request = pb.PublishRequest(topic=topic, records=records, **more)
+        await self._stream.send(request.SerializeToString())
+
+    async def receive(self, count: int) -> list[pb.PublishResult]:
+        """Wait until so many results have come, from the first one on. Returns those, by number."""
+        while len(self.results) < count:
+            payload = await self._stream.receive()
+            assert payload is not None, f"ended after {len(self.results)} of {count} results"
+            for result in pb.PublishResponse.FromString(payload).results:
+                assert result.number not in self.results
+                self.results[result.number] = result
+        return [self.results[number] for number in range(count)]
+
+    async def end(self) -> None:
+        await self._stream.close()
+
+
+async def publish(
+    channel: Channel, records: Iterable[pb.PublishRecord], topic: str = "t"
+) -> list[pb.PublishResult]:
+    """Publish in one message; the results by number."""
+    publishing = Publishing(channel)
+    given = list(records)
+    await publishing.send(*given, topic=topic)
+    results = await publishing.receive(len(given))
+    await publishing.end()
+    return results
