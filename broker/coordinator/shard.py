@@ -145,6 +145,7 @@ class Shard(Generic[M]):
         self._deadlines = deadlines
         self._commit_timeout_ms = commit_timeout_ms
         self._on_broken = on_broken
+        self._loaded_end = 0  # of the log, when all of it was replayed
         self._asked: list[_Asked] = []
         self._is_scheduled = False
         # Ordered by `after`; every `after` is above `_committed`.
@@ -172,11 +173,12 @@ class Shard(Generic[M]):
             )
 
     def activate(self) -> None:
-        """All records of the log have been replayed."""
-        self.state = ShardState.ACTIVE
+        """All records of the log have been replayed. Requests are decided once all of them are
+        committed: the coordinator before this one may have told clients of the last ones, whose
+        commit this broker has not heard of yet."""
+        self._loaded_end = self._log.end_offset
         self._log.watch(self.advanced)
         self.advanced()
-        self.submit(lambda machine, now: machine.loaded(now), Nobody())
 
     def unload(self) -> None:
         """Somebody else leads the partition, or nobody; all who wait are refused."""
@@ -222,6 +224,7 @@ class Shard(Generic[M]):
         if refusal is not ErrorCode.NONE:
             self._refuse_all(coordinator_error(refusal))
             return
+        self.advanced()  # the high watermark may have risen while there was no lease
         now = self._now()
         draft = _Draft(self._log.end_offset)
         try:
@@ -304,6 +307,9 @@ class Shard(Generic[M]):
     def advanced(self) -> None:
         """The high watermark may have risen."""
         high_watermark = self._log.high_watermark
+        if self.state is ShardState.LOADING and high_watermark >= self._loaded_end:
+            self.state = ShardState.ACTIVE
+            self.submit(lambda machine, now: machine.loaded(now), Nobody())
         if high_watermark <= self._committed or self._log.refusal is not ErrorCode.NONE:
             return
         self._committed = high_watermark

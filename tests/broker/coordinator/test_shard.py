@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker.coordinator.shard import RETRY_MS, Shard, ShardState
 from broker.replication.deadlines import DeadlineWheel
 from stele.errors import ErrorCode
-from stele.wire.batch import Record
+from stele.wire.batch import BatchBuilder, Record
 from tests.support.coordinators import Heard, HeldLog, Sums
 from tests.support.timing import LoopClock, run_virtual
 
@@ -74,6 +74,13 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 def record(key: bytes | None, value: bytes | None, offset: int = 0) -> Record:
     return Record(offset=offset, timestamp_ms=0, key=key, value=value, headers=())
+
+
+def batch_of(key: bytes, count: int) -> bytearray:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(key, b"%d" % (number + 1), timestamp_ms=0)
+    return builder.build()
 
 
 # ---------------------------------------------------------------------------- deciding
@@ -261,6 +268,45 @@ def test_what_is_loaded_is_what_was_written() -> None:
         await turn()
         assert heard.told == [4]
         assert bench.machine.committed_below == 9
+
+    run(scenario())
+
+
+def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
+    """The coordinator before it may have acknowledged the last records."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.append(batch_of(b"a", 2), cast(Any, None))
+        bench.shard.replay(record(b"a", b"1", 0))
+        bench.shard.replay(record(b"a", b"2", 1))
+        bench.log.high_watermark = 1
+        bench.shard.activate()
+        await turn()
+        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert not bench.machine.is_loaded
+        bench.log.commit()
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [2]
+        assert bench.machine.is_loaded
+
+    run(scenario())
+
+
+def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.append(batch_of(b"a", 1), cast(Any, None))
+        bench.shard.replay(record(b"a", b"1", 0))
+        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.log.high_watermark = 1
+        bench.shard.activate()
+        await turn()
+        bench.log.refusal = ErrorCode.NONE
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [1]
 
     run(scenario())
 
