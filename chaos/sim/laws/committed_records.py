@@ -78,7 +78,7 @@ class CommittedRecordsStay(Law):
         image = self._metadata.newest
         cut = set() if image is None else self._cut_by_unclean_elections(cluster, image)
         for node, replica in online(cluster):
-            if replica.id in cut:
+            if replica.id in cut or replica.log.config.compact:
                 continue
             elections = self._unclean.get(replica.id, 0)
             if replica.machine.state.unclean_elections != elections or (

@@ -8,6 +8,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report
+from storage.swaps import SWAP_FILE
 
 _LOOKED_AT = 3  # newest segments of a log; older ones were looked at when they were new
 
@@ -28,6 +29,8 @@ class DurableIsDurable(Law):
         log = replica.log
         disk = node.machine.disk
         directory = f"/data/{replica!r}"
+        if disk.files(directory, SWAP_FILE):
+            return  # a crash leaves the old segments or the compacted ones: the note makes it whole
         kept = {id(inode) for inode in disk.durable_files(directory, ".log")}
         newest = disk.files(directory, ".log")[-_LOOKED_AT:]
         for at, (name, inode) in enumerate(newest):

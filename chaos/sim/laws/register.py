@@ -45,9 +45,19 @@ class _Block:
         return self.first_end < other.last_beginning and other.first_end < self.last_beginning
 
 
+def _read(block: _Block, began: int, ended: int) -> _Block:
+    """The block with one more read."""
+    return replace(
+        block,
+        is_read=True,
+        first_end=min(block.first_end, ended),
+        last_beginning=max(block.last_beginning, began),
+    )
+
+
 @dataclass(slots=True)
 class Register:
-    """A value that one client changes, one change at a time, and that anybody reads.
+    """A value that anybody changes and reads.
 
     A write that is neither confirmed nor refused may take effect at any later time, or never. No
     value is written twice.
@@ -83,25 +93,27 @@ class Register:
 
     def read(self, value: str, began: int, ended: int) -> str | None:
         """What is wrong with a read, by what is known so far. A correct read is remembered."""
+        wrong = self.wrong_with(value, began, ended)
+        if wrong is None:
+            self._blocks[value] = _read(self._blocks[value], began, ended)
+        return wrong
+
+    def wrong_with(self, value: str, began: int, ended: int) -> str | None:
+        """The same, and nothing is remembered."""
         block = self._blocks.get(value)
         if block is None or ended < block.written_from:
             return f"{value} was read, which nobody had asked for"
         if block.is_refused:
             return f"{value} was read, which had been refused"
-        with_it = replace(
-            block,
-            is_read=True,
-            first_end=min(block.first_end, ended),
-            last_beginning=max(block.last_beginning, began),
-        )
+        with_it = _read(block, began, ended)
         for name, other in self._blocks.items():
             if name != value and (with_it.excludes(other) or other.excludes(with_it)):
                 return f"{value} was read where only {name} can have been"
-        self._blocks[value] = with_it
         return None
 
     def own_read(self, value: str) -> str | None:
-        """What is wrong with a read that need only be as new as the last confirmed write."""
+        """What is wrong with a read that need only be as new as the last confirmed write, if only
+        one client writes, one change at a time."""
         block = self._blocks.get(value)
         if block is None or block.is_refused:
             return f"{value} was read, which nobody had asked for, or which had been refused"

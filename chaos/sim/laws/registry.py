@@ -10,6 +10,7 @@ from typing import Final
 from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.asked_voters import VotersChangeAsAsked
 from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
@@ -19,6 +20,7 @@ from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.elections import LeadersAreElected
 from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
 from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.isr import IsrHasTheHighWatermark
@@ -78,6 +80,9 @@ LAWS: Final[tuple[type[Law], ...]] = (
     MembersHaveEverything,
     DeletedRecordsStayDeleted,
     Acknowledged,
+    # Groups.
+    CommittedOffsetsStay,
+    PartitionsHaveOneOwner,
     # Logs and disks.
     LogsRememberWhatTheyHold,
     RetentionTakesNoMore,

@@ -23,6 +23,7 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.work.groups import GroupLoad
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Rngs
 
@@ -137,14 +138,19 @@ class _Run:
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
             )
         if plan.faults:
-            self._load = replace(self._load, wear=Wear.draw(Rngs(plan.seed).of("wear")))
+            rngs = Rngs(plan.seed)
+            self._load = replace(
+                self._load,
+                wear=Wear.draw(rngs.of("wear")),
+                groups=GroupLoad.draw(rngs.of("groups")),
+            )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
         if "aimed" in kinds and rng.random() < 0.4:  # without acts, which might disturb the aims
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
-        settings |= dict(self._load.wear.settings)
+        settings |= dict(self._load.wear.settings) | dict(self._load.groups.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
         self._cluster = JudgedCluster(
@@ -160,7 +166,7 @@ class _Run:
         self._operators = Operators(
             self._cluster,
             self._storm,
-            self._workload.partitions,
+            self._workload.replicated,
             kinds=kinds,
             pace_s=rng.choice([2.0, 5.0]),
             limit=plan.acts,
@@ -222,7 +228,7 @@ class _Run:
         await self._operators.settle()
         await self._see_work_go_on()
         await workload.finish(HEAL_S)
-        for topic, partition in workload.partitions:
+        for topic, partition in workload.replicated:
             await cluster.until_whole(topic, partition)
         self._coverage["compared"] += await workload.judge()
         await asyncio.sleep(1.0)
@@ -279,6 +285,8 @@ class _Run:
             cover.update(reader.counts)
         if self._workload.remade is not None:
             cover.update(self._workload.remade.counts)
+        if self._workload.groups is not None:
+            cover.update(self._workload.groups.counts)
         retention = invariants.law(RetentionTakesNoMore)
         cover["segments rolled"] = retention.rolled
         cover["segments deleted by retention"] = retention.deleted

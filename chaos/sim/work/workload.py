@@ -13,12 +13,15 @@ from typing import Any
 from broker.replication.replica import ReplicaState
 from chaos.sim.cluster.view import hosted_by
 from chaos.sim.laws.acknowledgements import Acknowledged
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.administration import Administration
+from chaos.sim.work.groups import GroupLoad, GroupWork
 from chaos.sim.work.habits import Impatient, Rude, Streamer
 from chaos.sim.work.readers import Reader
 from chaos.sim.work.remade import AGAIN, Remade
@@ -94,6 +97,7 @@ class Load:
     stream_pause_s: float = 0.0  # between records of a ``Streamer``; 0: there is none
     rude_writers: int = 0
     wear: Wear = field(default_factory=Wear)
+    groups: GroupLoad = field(default_factory=GroupLoad)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -171,7 +175,21 @@ class Workload:
         self._done = False
         self._settling = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._group_tasks: list[asyncio.Task[None]] = []  # end last, when nobody writes any more
         self.remade = self._remade() if load.wear.remake_pause_s else None
+        self.groups = self._group_work() if load.groups.is_there else None
+
+    def _group_work(self) -> GroupWork:
+        invariants = self._cluster.invariants
+        return GroupWork(
+            self._cluster,
+            self._load.groups,
+            topics=dict.fromkeys((PLAIN, EXACT), self._load.partitions),
+            vanishing=() if self.remade is None else (AGAIN,),
+            laws=(invariants.law(CommittedOffsetsStay), invariants.law(PartitionsHaveOneOwner)),
+            deliver=lambda place, offset, value: self._read((*place, offset), value),
+            report=self._violated,
+        )
 
     def _remade(self) -> Remade:
         self._cluster.invariants.law(LogsRememberWhatTheyHold).remade_topics.add(AGAIN)
@@ -233,6 +251,11 @@ class Workload:
             for number in range(self._load.partitions)
         ]
 
+    @property
+    def replicated(self) -> list[tuple[str, int]]:
+        """``partitions``, and those of the coordinators."""
+        return self.partitions + (self.groups.coordinated if self.groups is not None else [])
+
     async def prepare(self) -> None:
         configs = {
             "min.insync.replicas": str(self._load.min_insync),
@@ -249,6 +272,8 @@ class Workload:
             creation.confirmed()
         for topic, number in self.partitions:
             await self._cluster.until_isr(topic, 3, number)
+        if self.groups is not None:
+            await self.groups.prepare()
 
     def start(self) -> None:
         load = self._load
@@ -268,6 +293,9 @@ class Workload:
         if self.remade is not None:
             work += self._remade_work(self.remade)
         self._tasks = [asyncio.create_task(each) for each in work]
+        if self.groups is not None:
+            members = self.groups.work(lambda: self._done or self._settling)
+            self._group_tasks = [asyncio.create_task(each) for each in members]
 
     def _remade_work(self, remade: Remade) -> list[Coroutine[Any, Any, None]]:
         """The work on the remade topic. Writers and readers go on for a while after its last
@@ -291,7 +319,7 @@ class Workload:
 
     def check_going(self) -> None:
         """Raise the error that has ended any part of the work too early."""
-        for task in self._tasks:
+        for task in (*self._tasks, *self._group_tasks):
             if task.done() and not self._done:
                 task.result()
 
@@ -300,6 +328,16 @@ class Workload:
         self._done = True
         async with asyncio.timeout(timeout_s):
             await asyncio.gather(*self._tasks)
+        if self.groups is not None:
+            await self.groups.finish(self._ends(), timeout_s)
+            await asyncio.gather(*self._group_tasks)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """The offsets behind the last acknowledged records."""
+        ends: dict[tuple[str, int], int] = {}
+        for topic, partition, offset in self.history.promised:
+            ends[topic, partition] = max(offset + 1, ends.get((topic, partition), 0))
+        return ends
 
     def _violated(self, what: str) -> None:
         self.history.violations.append(f"at {self._cluster.simulation.now:.6f}: {what}")
@@ -459,11 +497,13 @@ class Workload:
                 ):
                     self._violated(f"read {place} at {record.offset} instead of {expected}")
                 positions[place] = record.offset + 1
-                value = record.value or b""
-                earlier = self.history.consumed.setdefault((*place, record.offset), value)
-                if earlier != value:
-                    self._violated(f"read {value!r} in {place}, and {earlier!r} before")
+                self._read((*place, record.offset), record.value or b"")
         await consumer.close()
+
+    def _read(self, place: Record, value: bytes) -> None:
+        earlier = self.history.consumed.setdefault(place, value)
+        if earlier != value:
+            self._violated(f"read {value!r} at {place}, and {earlier!r} before")
 
     # --------------------------------------------------------------------------------- judging
 
@@ -481,6 +521,12 @@ class Workload:
         self._cluster.invariants.check_everything()
         for name, records in read:
             compared += self._judge(*name, records)
+        if self.groups is not None:
+            self.groups.judge(
+                ((topic, partition), offset)
+                for topic, partition, offset in self.history.promised
+                if topic in (PLAIN, EXACT) and offset >= self._start_of(topic, partition)
+            )
         if self.remade is not None:
             if again is None:
                 self.remade.judge_absence()

@@ -1,0 +1,175 @@
+"""The work of a run on consumer groups: members that share partitions, and clients that only keep
+offsets. In the end the members own all partitions, and have got every acknowledged record."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.connections import Connections
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
+from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
+from chaos.sim.work.group_client import GroupClient
+from chaos.sim.work.group_member import Group, Member
+from chaos.sim.work.log_reader import LogReader
+from chaos.sim.work.offset_keepers import OffsetKeeper
+from metadata.internal_topics import GROUP_TOPIC
+
+_GROUP, _KEPT = "readers", "keepers"
+_PARTITIONS = 3  # of __consumer_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLoad:
+    """How much work there is with groups."""
+
+    members: int = 0
+    static_members: int = 0  # so many of them
+    session_timeout_ms: int = 3000
+    rebalance_timeout_ms: int = 3000
+    keepers: int = 0
+    keep_pause_s: float = 0.5
+    segment_bytes: int = 4000  # of __consumer_offsets
+    min_insync: int = 2
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> GroupLoad:
+        """Four of ten runs have groups."""
+        if rng.random() >= 0.4:
+            return cls()
+        members = rng.choice([0, 2, 2, 3])
+        settings = {
+            "offsets.topic.num.partitions": str(_PARTITIONS),
+            "group.min.session.timeout.ms": "500",
+            "group.initial.rebalance.delay.ms": str(rng.choice([0, 0, 500])),
+            "offsets.commit.timeout.ms": str(rng.choice([1000, 5000])),
+            "log.cleaner.backoff.ms": str(rng.choice([300, 1000])),
+            "log.cleaner.dedupe.buffer.size": str(1 << 20),
+        }
+        return cls(
+            members=members,
+            static_members=rng.randint(0, members),
+            session_timeout_ms=rng.choice([1000, 3000]),
+            rebalance_timeout_ms=rng.choice([1000, 3000]),
+            keepers=rng.randint(0 if members else 1, 2),
+            keep_pause_s=rng.choice([0.2, 0.5]),
+            segment_bytes=rng.choice([2000, 6000, 1 << 20]),
+            settings=tuple(settings.items()),
+        )
+
+    @property
+    def is_there(self) -> bool:
+        return self.members + self.keepers > 0
+
+
+class GroupWork:
+    """Call ``prepare``, run ``work``, and when nobody writes any more ``finish``."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        load: GroupLoad,
+        *,
+        topics: Mapping[str, int],
+        vanishing: Iterable[str],
+        laws: tuple[CommittedOffsetsStay, PartitionsHaveOneOwner],
+        deliver: Callable[[Partition, int, bytes], None],
+        report: Callable[[str], None],
+    ) -> None:
+        """``topics``: those that members read, with the number of their partitions. ``vanishing``:
+        topics that are deleted and made anew, of which offsets are kept, too."""
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._load = load
+        self._report = report
+        offsets, owners = laws
+        self.group = Group(_GROUP, topics, offsets, owners, deliver, report, self.counts)
+        self.members = [self._member(number) for number in range(load.members)]
+        kept = [(topic, n) for topic, count in topics.items() for n in range(count)]
+        for topic in vanishing:
+            offsets.may_vanish(topic)
+            kept.append((topic, 0))
+        self.keepers = [self._keeper(number, kept, offsets) for number in range(load.keepers)]
+        self._is_over = False
+
+    def _member(self, number: int) -> Member:
+        load = self._load
+        name = f"member {number}"
+        rng = self._cluster.simulation.rngs.of(f"group {name}")
+        connections = Connections.of(self._cluster, name)
+        return Member(
+            self.group,
+            GroupClient(_GROUP, connections, rng),
+            LogReader(connections, self.group.topics, rng),
+            rng,
+            name if number < load.static_members else None,
+            load.session_timeout_ms,
+            load.rebalance_timeout_ms,
+        )
+
+    def _keeper(
+        self, number: int, places: list[Partition], offsets: CommittedOffsetsStay
+    ) -> OffsetKeeper:
+        name = f"keeper {number}"
+        rng = self._cluster.simulation.rngs.of(f"group {name}")
+        client = GroupClient(_KEPT, Connections.of(self._cluster, name), rng)
+        return OffsetKeeper(name, client, places, rng, offsets, self.counts)
+
+    @property
+    def coordinated(self) -> list[Partition]:
+        """The partitions of the coordinators."""
+        return [(GROUP_TOPIC, number) for number in range(_PARTITIONS)]
+
+    async def prepare(self) -> None:
+        """Make ``__consumer_offsets`` with small segments, which are soon compacted."""
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(self._load.segment_bytes),
+            "min.insync.replicas": str(self._load.min_insync),
+            "min.cleanable.dirty.ratio": "0.1",
+        }
+        await self._cluster.client.create_topic(
+            GROUP_TOPIC, partitions=_PARTITIONS, configs=configs
+        )
+        for topic, number in self.coordinated:
+            await self._cluster.until_isr(topic, 3, number)
+
+    def work(self, is_calm: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
+        """``is_calm``: the storm is over. Members read on until ``finish`` ends them."""
+        work = [each.run(is_calm, lambda: self._is_over) for each in self.members]
+        work += [each.run(self._load.keep_pause_s, is_calm) for each in self.keepers]
+        return work
+
+    async def finish(self, ends: Mapping[Partition, int], timeout_s: float) -> None:
+        """Wait until the members own all partitions and have read to these ends. Raises
+        AssertionError after the timeout."""
+        await self._cluster.until(
+            lambda: not self.members or self._has_read(ends),
+            f"the members of group {_GROUP} own {self.group.partitions} and read to {ends}",
+            timeout_s=timeout_s,
+        )
+        self._is_over = True
+
+    def _has_read(self, ends: Mapping[Partition, int]) -> bool:
+        owning = [each for each in self.members if each.positions]
+        if len({each.me.generation for each in owning}) != 1:
+            return False
+        owned = sorted(partition for each in owning for partition in each.positions)
+        return owned == sorted(self.group.partitions) and all(
+            position >= ends.get(partition, 0)
+            for each in owning
+            for partition, position in each.positions.items()
+        )
+
+    def judge(self, acknowledged: Iterable[tuple[Partition, int]]) -> None:
+        """``acknowledged``: partition and offset of every record that members had to get."""
+        if not self.members:
+            return
+        for partition, offset in acknowledged:
+            if offset not in self.group.delivered.get(partition, ()):
+                self._report(f"group {_GROUP} was never given {partition} {offset}")

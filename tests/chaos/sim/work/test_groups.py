@@ -1,0 +1,46 @@
+"""Members of groups, and clients that keep offsets, in a cluster where nothing goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
+from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.groups import GroupLoad
+
+GROUPS = GroupLoad(
+    members=3,
+    static_members=1,
+    session_timeout_ms=1000,
+    keepers=2,
+    keep_pause_s=0.2,
+    segment_bytes=2000,
+    settings=(
+        ("offsets.topic.num.partitions", "3"),
+        ("group.min.session.timeout.ms", "500"),
+        ("group.initial.rebalance.delay.ms", "0"),
+        ("log.cleaner.backoff.ms", "300"),
+        ("log.cleaner.dedupe.buffer.size", "1048576"),
+    ),
+)
+
+
+def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupLoad, "draw", lambda _: GROUPS)
+    with silent():
+        outcome = run(Plan(7, seconds=40, faults=("conditions",), light=True))
+    assert outcome.ok, outcome.violations
+    for what in (
+        "assignments of groups",
+        "commits refused",
+        "groups deleted",
+        "members died",
+        "members left",
+        "members stood still",
+        "offsets committed",
+        "offsets deleted",
+    ):
+        assert outcome.coverage.get(what, 0) > 0, what
+    assert outcome.looks[CommittedOffsetsStay.name] > 50
+    assert outcome.looks[PartitionsHaveOneOwner.name] > 50
