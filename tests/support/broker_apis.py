@@ -205,6 +205,7 @@ class FakeController:
         self.updated: list[admin_pb2.UpdateFeaturesRequest] = []
         self.refuse_with = ErrorCode.NONE
         self.next_producer_id = 5000
+        self._coming: set[bytes] = set()  # ids of topics that the broker knows soon
 
     def service(self) -> Service:
         return Service(
@@ -226,7 +227,9 @@ class FakeController:
         answer = admin_pb2.CreateTopicsResponse()
         for topic in request.topics:
             error = self.refuse_with
-            if self._edges.publisher.image.topic(topic.name) is not None:
+            wanted = topic_id(topic.name)  # equal for long names that begin alike
+            is_there = self._edges.publisher.image.topic_by_id(wanted) is not None
+            if is_there or wanted in self._coming:
                 error = ErrorCode.TOPIC_ALREADY_EXISTS
             result = answer.topics.add(name=topic.name, error=error)
             if error:
@@ -234,26 +237,29 @@ class FakeController:
                 continue
             result.partitions, result.replication_factor = 1, 1
             if not request.validate_only:
-                result.topic_id = topic_id(topic.name)
-                asyncio.get_running_loop().call_later(
-                    0.05, self._edges.add_topic, topic.name, [[ME]]
-                )
+                result.topic_id = wanted
+                self._coming.add(wanted)
+                asyncio.get_running_loop().call_later(0.05, self._make, topic.name)
         return answer.SerializeToString()
+
+    def _make(self, topic: str) -> None:
+        self._coming.discard(topic_id(topic))
+        self._edges.add_topic(topic, [[ME]])
 
     async def _delete(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.DeleteTopicsRequest.FromString(payload)
         self.deleted.append(request)
         answer = admin_pb2.DeleteTopicsResponse()
-        image = self._edges.publisher.image
+        publisher = self._edges.publisher
         for name in request.names:
-            topic = image.topic(name)
+            topic = publisher.image.topic(name)
             if topic is None:
                 answer.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 answer.topics.add(name=name, topic_id=topic.topic_id)
                 self._edges.remove_topic(name)
         for wanted in request.topic_ids:
-            topic = image.topic_by_id(wanted)
+            topic = publisher.image.topic_by_id(wanted)
             if topic is None:
                 answer.topics.add(topic_id=wanted, error=ErrorCode.UNKNOWN_TOPIC_ID)
             else:

@@ -1,0 +1,170 @@
+"""Changed requests on the connections of a whole simulated node, which goes on working."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from stele.cluster.kafka_connection import KafkaConnection
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import create_topics, fetch, find_coordinator, produce
+from stele.wire.kafka.messages.offset_commit import API as OFFSET_COMMIT
+from stele.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.fuzz.brokers import Said
+from tests.fuzz.codec import KINDS, Pool
+from tests.support.batches import make_batch
+from tests.support.one_node import HOST, OneNode, ask, run_node
+from world.world import World
+
+AT_ONCE: Final = 150
+"""Requests to one node."""
+
+_SIZE: Final = struct.Struct(">i")
+_ANSWERED_WITHIN_S: Final = 0.05
+_SILENT_FOR_S: Final = 700.0
+"""Longer than a connection may be idle."""
+
+_CHANGE_THE_CLUSTER: Final = frozenset({"UnregisterBroker", "UpdateFeatures"})
+"""A changed request of these may be a sound one, after which another node would be needed."""
+
+
+class _Rude(asyncio.Protocol):
+    """Sends bytes, and takes answers without looking at them."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None
+        self.is_lost = False
+        self.taken_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.taken_bytes += len(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+
+async def _send_all(world: World, frames: Sequence[bytes]) -> list[_Rude]:
+    """Some requests share a connection. Returns those that may still wait for an answer, except for
+    two of three that are broken off."""
+    rude: _Rude | None = None
+    left: list[_Rude] = []
+    for number, frame in enumerate(frames):
+        if rude is None or rude.is_lost:
+            rude = _Rude()
+            await world.network.connect(HOST, 9092, lambda made=rude: made)
+        before = rude.taken_bytes
+        rude.transport.write(_SIZE.pack(len(frame)) + frame)
+        await asyncio.sleep(_ANSWERED_WITHIN_S)
+        if rude.taken_bytes == before and not rude.is_lost:
+            if number % 3:
+                rude.transport.abort()
+            else:
+                left.append(rude)
+            rude = None
+    return left if rude is None else [*left, rude]
+
+
+async def _check_works(world: World, topic: str) -> None:
+    """A client that behaves makes a topic, writes, reads and commits."""
+    connection = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
+    creation = create_topics.CreateTopicsRequest(
+        topics=[create_topics.CreatableTopic(topic, 1, 1)], timeout_ms=5000
+    )
+    made = await connection.request(create_topics.API, 7, creation, timeout_s=10)
+    assert made.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    data = produce.PartitionProduceData(0, bytes(make_batch(3)))
+    written = await connection.request(
+        produce.API,
+        9,
+        produce.ProduceRequest(None, -1, 5000, [produce.TopicProduceData(topic, b"", [data])]),
+        timeout_s=10,
+    )
+    assert written.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    partition = fetch.FetchPartition(0, partition_max_bytes=100_000)
+    wanted = fetch.FetchRequest(
+        max_wait_ms=100, topics=[fetch.FetchTopic(topic, partitions=[partition])]
+    )
+    read = await connection.request(fetch.API, 12, wanted, timeout_s=10)
+    assert read.responses[0].partitions[0].records
+    await _check_commits(connection, topic)
+    connection.close()
+
+
+async def _check_commits(connection: KafkaConnection, topic: str) -> None:
+    async with asyncio.timeout(30):
+        found = None
+        while found is None or found.coordinators[0].error_code != ErrorCode.NONE:
+            asked = find_coordinator.FindCoordinatorRequest(coordinator_keys=["good"])
+            found = await connection.request(find_coordinator.API, 4, asked, timeout_s=10)
+            await asyncio.sleep(0.1)
+        code: int | None = None
+        while code is None or code in (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ):
+            offset = OffsetCommitRequestPartition(0, 3)
+            commit = OffsetCommitRequest(
+                "good", topics=[OffsetCommitRequestTopic(name=topic, partitions=[offset])]
+            )
+            done = await connection.request(OFFSET_COMMIT, 8, commit, timeout_s=10)
+            code = done.topics[0].partitions[0].error_code
+            await asyncio.sleep(0.1)
+    assert code == ErrorCode.NONE, code
+
+
+def check_node(frames: Sequence[bytes], seed: int = 1) -> None:
+    """The node answers or closes, says little, keeps nothing, and serves others as before."""
+
+    async def scenario(machine: OneNode) -> None:
+        await machine.start(offsets_topic_replication_factor="1", offsets_topic_num_partitions="2")
+
+        async def questions(world: World) -> None:
+            await _check_works(world, "before")
+            waiting = await _send_all(world, frames)
+            await _check_works(world, "after")
+            for rude in waiting:
+                rude.transport.abort()
+            await asyncio.sleep(_SILENT_FOR_S)
+            await _check_works(world, "later")
+            await asyncio.sleep(1)
+
+        await ask(machine, questions)
+        metrics = machine.node.registry.values()
+        assert metrics["stele_connection_memory_bytes"] == 0
+        assert metrics["stele_connection_count"] == 0
+        assert not [name for name in metrics if name.startswith("stele_request_failures")]
+        assert machine.node.ready
+
+    with Said() as said:
+        run_node(scenario)
+    said.check(2 * len(frames))
+
+
+class LiveTarget:
+    name = "live"
+
+    def __init__(self, rng: random.Random) -> None:
+        kinds = [kind for kind in KINDS if kind[0] not in _CHANGE_THE_CLUSTER]
+        self._pools = [Pool(rng, *kind) for kind in kinds]
+
+    def draw(self, rng: random.Random) -> list[bytes]:
+        return [self._frame(rng) for _ in range(AT_ONCE)]
+
+    def _frame(self, rng: random.Random) -> bytes:
+        pool = rng.choice(self._pools)
+        return bytes(pool.changed(rng)) if rng.random() < 0.8 else rng.choice(pool.frames)
+
+    def check(self, data: list[bytes]) -> str:
+        check_node(data)
+        return "went on"
