@@ -53,6 +53,12 @@ class _Rude(asyncio.Protocol):
         self.is_lost = True
 
 
+async def _connect(world: World) -> _Rude:
+    rude = _Rude()
+    await world.network.connect(HOST, 9092, lambda: rude)
+    return rude
+
+
 async def _send_all(world: World, frames: Sequence[bytes]) -> list[_Rude]:
     """Some requests share a connection. Returns those that may still wait for an answer, except for
     two of three that are broken off."""
@@ -60,8 +66,7 @@ async def _send_all(world: World, frames: Sequence[bytes]) -> list[_Rude]:
     left: list[_Rude] = []
     for number, frame in enumerate(frames):
         if rude is None or rude.is_lost:
-            rude = _Rude()
-            await world.network.connect(HOST, 9092, lambda made=rude: made)
+            rude = await _connect(world)
         before = rude.taken_bytes
         rude.transport.write(_SIZE.pack(len(frame)) + frame)
         await asyncio.sleep(_ANSWERED_WITHIN_S)
