@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.replication.fetch import TURN_BYTES
 from broker.replication.fetch_query import FetchQuery
+from broker.replication.fetch_turns import TURN_BYTES
 from broker.replication.types import FetchEntry, ProduceEntry
 from stele.errors import ErrorCode
 from tests.support.batches import make_batch

@@ -427,8 +427,8 @@ REPLICATION = [
     ),
     bug(
         "replication: never see that logs diverge",
-        "broker/replication/fetch.py",
-        "FetchRequests._read_entry",
+        "broker/replication/fetch_reader.py",
+        "FetchReader._read_entry",
         "result.diverging = _divergence(log, entry)",
         "_divergence(log, entry)",
     ),

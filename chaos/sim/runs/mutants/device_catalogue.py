@@ -21,14 +21,14 @@ DEVICE = [
         "broker: try to read a bad sector again and again",
         (
             Edit(
-                "broker/replication/fetch.py",
-                "FetchRequests._warm_and_retry",
+                "broker/replication/cold_reads.py",
+                "ColdReads._warm_and_retry",
                 "failed = True",
                 "failed = False",
             ),
             Edit(
-                "broker/replication/fetch.py",
-                "FetchRequests._warm_and_retry",
+                "broker/replication/cold_reads.py",
+                "ColdReads._warm_and_retry",
                 "isinstance(error, CorruptLogError)",
                 "False",
             ),

@@ -1,0 +1,284 @@
+"""The reading of one fetch: from the logs that it names, within its bytes, and what was found.
+
+The reader neither waits nor answers. What is not in memory is left to the caller
+(``Reading.cold``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.partition.effects import BrokerStatus
+from broker.replication.fetch_query import FetchQuery
+from broker.replication.fetch_session import FetchSession
+from broker.replication.fetch_waiting import WaitingFetch
+from broker.replication.leader_throttle import LeaderThrottle, is_held_back
+from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
+from broker.replication.replicas import Replicas
+from broker.replication.types import EpochEnd, FetchEntry, FetchResult
+from stele.errors import ApiError, ErrorCode
+from storage.errors import CorruptLogError
+from storage.log import PartitionLog
+from storage.segment import ColdRange
+
+_CONSUMER = BrokerStatus()
+"""What the metadata say of a reader that is no broker."""
+
+
+class Reading:
+    """One pass over the entries of a fetch."""
+
+    __slots__ = ("cold", "left_bytes", "read_bytes", "results", "throttled_bytes", "urgent")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.results: list[FetchResult] = []
+        self.left_bytes = max_bytes
+        self.read_bytes = 0
+        self.throttled_bytes = 0  # of those, what counts against the leader's quota
+        # There is an error or a divergence, of which the client must hear at once.
+        self.urgent = False
+        # What to bring into memory first, for the first entry that needs it.
+        self.cold: tuple[Replica, PartitionLog, ColdRange] | None = None
+
+
+class FetchReader:
+    """Reads for every fetch of this broker."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        on_corrupt: ReportCorrupt,
+        answer_share: Callable[[], int],
+        throttle: LeaderThrottle,
+    ) -> None:
+        """``answer_share``: how many bytes the next answer to a consumer may take.
+
+        It gets its first batch in any case, so that every consumer makes progress.
+        """
+        self._replicas = replicas
+        self._on_corrupt = on_corrupt
+        self._answer_share = answer_share
+        self._throttle = throttle
+
+    def available_bytes(self, waiting: WaitingFetch, entry: FetchEntry) -> int | None:
+        """The bytes that a partition has for the reader; None if a read has to tell."""
+        replica = self._replicas.by_id.get(entry.id)
+        if replica is None or entry.id in waiting.unread:
+            return None
+        if self._refusal(replica, entry, waiting.query, _CONSUMER) is not ErrorCode.NONE:
+            return None
+        log = replica.log
+        try:
+            if entry.last_fetched_epoch >= 0 and _divergence(log, entry) is not None:
+                return None
+            limit = replica.machine.readable_end(entry.fetch_offset)
+            return log.readable_bytes(entry.fetch_offset, limit)
+        except (ApiError, CorruptLogError):
+            return None  # and reading meets it again
+
+    def _refusal(
+        self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
+    ) -> ErrorCode:
+        machine = replica.machine
+        if query.replica_id >= 0:
+            error = machine.check_follower(
+                query.replica_id, query.replica_epoch, entry.current_leader_epoch, status
+            )
+        else:
+            error = machine.fence(entry.current_leader_epoch)
+        if error is ErrorCode.NONE and self._replicas.deposed():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error is ErrorCode.NONE and replica.state is not ReplicaState.ONLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return error
+
+    def read(self, waiting: WaitingFetch, *, counts: bool = False) -> Reading:
+        """``counts``: a follower's fetch has just come, and its positions acknowledge."""
+        query, session = waiting.query, waiting.query.session
+        if waiting.is_follower:
+            reading = Reading(query.max_bytes)
+            status = self._replicas.status(query.replica_id)
+        else:
+            reading = Reading(min(query.max_bytes, self._answer_share()))
+            status = _CONSUMER
+        now_ms = self._replicas.now_ms() if counts else None
+        results = reading.results
+        if session is not None and counts:
+            session.begin_look(query.replica_epoch, status)
+        for entry in query.entries if session is None else session.to_look_at():
+            results.append(self._read_entry(waiting, entry, status, reading, now_ms))
+        if session is not None:
+            while session.held and reading.cold is None and self._has_quota(reading):
+                entry = session.next_held()
+                results.append(self._read_entry(waiting, entry, status, reading, now_ms))
+            if session.held:
+                self._throttle.await_quota(session)
+            if now_ms is not None:
+                session.end_look(now_ms)
+        for result in results:
+            if result.error is not ErrorCode.NONE or result.diverging is not None:
+                reading.urgent = True
+                break
+        return reading
+
+    def _has_quota(self, reading: Reading) -> bool:
+        """Whether this answer may hold more of throttled replicas."""
+        return reading.left_bytes > 0 and (
+            self._throttle.available_bytes() > reading.throttled_bytes
+        )
+
+    def _read_entry(
+        self,
+        waiting: WaitingFetch,
+        entry: FetchEntry,
+        status: BrokerStatus,
+        reading: Reading,
+        now_ms: float | None,
+    ) -> FetchResult:
+        query = waiting.query
+        replica = self._replicas.by_id.get(entry.id)
+        if replica is None:
+            error = self._replicas.refusal(entry.id)
+            return FetchResult(entry.id, error, leader=self._replicas.hint(entry.id))
+        session = query.session
+        if session is not None:
+            session.watch(replica)
+        error = self._refusal(replica, entry, query, status)
+        if error is ErrorCode.NONE and entry.id in waiting.unread:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        if error is not ErrorCode.NONE:
+            if session is not None:
+                replica.machine.left(query.replica_id, session.attendance)
+            return FetchResult(entry.id, error, leader=replica.leader_hint)
+        machine, log = replica.machine, replica.log
+        is_follower = query.replica_id >= 0
+        result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
+        try:
+            if entry.last_fetched_epoch >= 0:
+                result.diverging = _divergence(log, entry)
+            if result.diverging is None:
+                limit = machine.readable_end(entry.fetch_offset, is_follower=is_follower)
+                if is_follower:
+                    _check_history(log, entry)
+                if now_ms is not None:
+                    self._acknowledge(replica, entry, query, status, now_ms)
+                if entry.fetch_offset < limit:
+                    self._read_log(replica, entry, limit, result, reading, query.replica_id)
+        except ApiError as refused:
+            result.error = refused.code
+        except CorruptLogError as corrupt:
+            self._on_corrupt(replica, log, corrupt)
+            result.error = ErrorCode.KAFKA_STORAGE_ERROR
+        if session is not None:
+            self._judge_rest(replica, entry, session, result)
+        result.high_watermark = machine.high_watermark
+        result.last_stable_offset = machine.last_stable_offset
+        return result
+
+    def _acknowledge(
+        self,
+        replica: Replica,
+        entry: FetchEntry,
+        query: FetchQuery,
+        status: BrokerStatus,
+        now_ms: float,
+    ) -> None:
+        """All below the position is on the follower's disk."""
+        attendance = query.session.attendance if query.session is not None else None
+        effects = replica.machine.fetched(
+            query.replica_id,
+            entry.fetch_offset,
+            status,
+            now_ms,
+            attendance,
+            start_offset=max(0, entry.log_start_offset),
+        )
+        if entry.fetch_offset < replica.log.end_offset:
+            self._replicas.unsettled[replica.id] = None
+        if effects:
+            self._replicas.carry_out(replica, effects)
+
+    def _judge_rest(
+        self, replica: Replica, entry: FetchEntry, session: FetchSession, result: FetchResult
+    ) -> None:
+        """Whether the session need not look at the partition before something changes."""
+        machine = replica.machine
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            machine.left(session.replica_id, session.attendance)
+        else:
+            result.at_rest = (
+                not result.records
+                and entry.fetch_offset == machine.log.end_offset
+                and machine.rests(session.replica_id, session.attendance)
+            )
+            if result.awaits_quota:
+                session.hold(entry.id)
+
+    def _read_log(
+        self,
+        replica: Replica,
+        entry: FetchEntry,
+        limit_offset: int,
+        result: FetchResult,
+        reading: Reading,
+        follower_id: int,
+    ) -> None:
+        """Within the bytes left, but the first batch of the whole answer may be of any size.
+
+        So may be the first one that uses up the quota of throttled replicas: it is paid off later.
+        """
+        nothing_yet = reading.read_bytes == 0
+        max_bytes = min(entry.max_bytes, reading.left_bytes)
+        if max_bytes <= 0 and not nothing_yet:
+            return
+        is_throttled = follower_id >= 0 and replica.throttled_as_leader
+        if is_throttled and is_held_back(replica, follower_id):
+            available = self._throttle.available_bytes() - reading.throttled_bytes
+            if available <= 0:
+                result.awaits_quota = True
+                return
+            max_bytes, nothing_yet = min(max_bytes, available), True
+        log = replica.log
+        found = log.read(
+            entry.fetch_offset, max_bytes, limit_offset=limit_offset, min_one_batch=nothing_yet
+        )
+        if found.cold is not None:
+            if reading.cold is None:
+                reading.cold = (replica, log, found.cold)
+            return
+        size = len(found.data)
+        if size:
+            result.records.append(found.data)
+            reading.read_bytes += size
+            reading.left_bytes -= size
+            if is_throttled:
+                reading.throttled_bytes += size
+
+
+def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
+    """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
+    of which nothing is left here: nobody can tell whether its records were committed. It deletes
+    them and begins anew at the start. Otherwise, after a crash that forgets its own start, it could
+    show records that were never committed.
+    """
+    if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
+        )
+
+
+def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
+    """The divergence of the history of a reader that names its last epoch from this log's
+    (KIP-595); None: it agrees.
+
+    Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
+    """
+    if entry.last_fetched_epoch == log.latest_epoch and entry.fetch_offset <= log.end_offset:
+        return None
+    end = log.end_offset_for_epoch(entry.last_fetched_epoch)
+    if end.epoch < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {entry.last_fetched_epoch}")
+    if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
+        return EpochEnd(end.epoch, end.end_offset)
+    return None
