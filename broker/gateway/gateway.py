@@ -6,9 +6,12 @@ import asyncio
 from typing import Final
 
 from broker.gateway.producers import Producers
-from broker.gateway.publishing import Outlet, Publication
+from broker.gateway.publishing import Outlet as PublishOutlet
+from broker.gateway.publishing import Publication
 from broker.gateway.refusals import stream_error
 from broker.gateway.streams import Streams
+from broker.gateway.subscribing import Outlet as SubscribeOutlet
+from broker.gateway.subscribing import Subscription
 from broker.service.context import BrokerContext
 from metadata.brokers import GRPC, PLAINTEXT
 from runtime.authorization.caller import Caller
@@ -16,6 +19,7 @@ from stele.config import ClientWorld
 from stele.errors import ErrorCode
 
 PUBLISH_STREAMS_MAX: Final = 1_000
+SUBSCRIBE_STREAMS_MAX: Final = 200
 
 _PATIENCE_S = 2.0
 """How long a broker that stops waits for records that are under way."""
@@ -27,17 +31,27 @@ class Gateway:
     def __init__(self, context: BrokerContext, world: ClientWorld) -> None:
         self.context = context
         self.publications = Streams("Publish", PUBLISH_STREAMS_MAX)
+        self.subscriptions = Streams("Subscribe", SUBSCRIBE_STREAMS_MAX)
+        self._world = world
         self._producers = Producers(world, self._bootstrap_servers)
 
-    def publication(self, caller: Caller, outlet: Outlet) -> Publication:
+    def publication(self, caller: Caller, outlet: PublishOutlet) -> Publication:
         """A stream of records to write, which the caller is to run in ``publications``. Raises
         RpcError."""
         self._require_metadata()
         return Publication(self.context, caller, self._producers, outlet)
 
+    def subscription(self, caller: Caller, outlet: SubscribeOutlet) -> Subscription:
+        """A stream of records to read, which the caller is to run in ``subscriptions``. Raises
+        RpcError."""
+        self._require_metadata()
+        return Subscription(self.context, caller, self._world, self._bootstrap_servers(), outlet)
+
     async def close(self) -> None:
         """Tell all clients that the broker stops, and end their streams."""
-        await asyncio.gather(self.publications.close(_PATIENCE_S))
+        await asyncio.gather(
+            self.publications.close(_PATIENCE_S), self.subscriptions.close(_PATIENCE_S)
+        )
         await self._producers.close()
 
     def _require_metadata(self) -> None:

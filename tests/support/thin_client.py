@@ -13,6 +13,44 @@ def record(value: bytes | None = b"v", key: bytes | None = None, **more: Any) ->
     return pb.PublishRecord(key=key, value=value, **more)
 
 
+class Subscribing:
+    """One stream of Subscribe."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._stream = channel.stream("/stele.v1.Log/Subscribe")
+
+    async def start(self, *partitions: pb.PartitionStart, **more: Any) -> list[tuple[int, int]]:
+        """Begin; position and end of each partition that is read."""
+        start = pb.SubscribeStart(partitions=partitions, **more)
+        await self.send(pb.SubscribeRequest(start=start))
+        response = await self.receive()
+        assert response is not None
+        assert response.WhichOneof("response") == "assigned"
+        return [(each.position, each.end_offset) for each in response.assigned.partitions]
+
+    async def send(self, request: pb.SubscribeRequest) -> None:
+        await self._stream.send(request.SerializeToString())
+
+    async def grant(self, records: int, bytes_: int | None = None) -> None:
+        await self.send(pb.SubscribeRequest(credit=pb.Credit(records=records, bytes=bytes_)))
+
+    async def receive(self) -> pb.SubscribeResponse | None:
+        payload = await self._stream.receive()
+        return None if payload is None else pb.SubscribeResponse.FromString(payload)
+
+    async def records(self, count: int) -> list[pb.SubscribedRecord]:
+        """Wait for so many records."""
+        found: list[pb.SubscribedRecord] = []
+        while len(found) < count:
+            response = await self.receive()
+            assert response is not None, f"ended after {len(found)} of {count} records"
+            found += response.records.records
+        return found
+
+    async def end(self) -> None:
+        await self._stream.close()
+
+
 class Publishing:
     """One stream of Publish."""
 

@@ -103,3 +103,112 @@ class RecordError(_message.Message):
     retriable: bool
     maybe_written: bool
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., maybe_written: _Optional[bool] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("start", "credit")
+    START_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    start: SubscribeStart
+    credit: Credit
+    def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+
+class SubscribeStart(_message.Message):
+    __slots__ = ("partitions", "offset_reset", "credit")
+    class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
+        OFFSET_RESET_FAIL: _ClassVar[SubscribeStart.OffsetReset]
+        OFFSET_RESET_EARLIEST: _ClassVar[SubscribeStart.OffsetReset]
+        OFFSET_RESET_LATEST: _ClassVar[SubscribeStart.OffsetReset]
+    OFFSET_RESET_UNSPECIFIED: SubscribeStart.OffsetReset
+    OFFSET_RESET_FAIL: SubscribeStart.OffsetReset
+    OFFSET_RESET_EARLIEST: SubscribeStart.OffsetReset
+    OFFSET_RESET_LATEST: SubscribeStart.OffsetReset
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_RESET_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
+    offset_reset: SubscribeStart.OffsetReset
+    credit: Credit
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+
+class PartitionStart(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")
+    class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EDGE_UNSPECIFIED: _ClassVar[PartitionStart.Edge]
+        EDGE_EARLIEST: _ClassVar[PartitionStart.Edge]
+        EDGE_LATEST: _ClassVar[PartitionStart.Edge]
+    EDGE_UNSPECIFIED: PartitionStart.Edge
+    EDGE_EARLIEST: PartitionStart.Edge
+    EDGE_LATEST: PartitionStart.Edge
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    edge: PartitionStart.Edge
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., edge: _Optional[_Union[PartitionStart.Edge, str]] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("records", "bytes")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    bytes: int
+    def __init__(self, records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class SubscribeResponse(_message.Message):
+    __slots__ = ("assigned", "records")
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    assigned: Assigned
+    records: PartitionRecords
+    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ...) -> None: ...
+
+class Assigned(_message.Message):
+    __slots__ = ("partitions",)
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "position", "end_offset")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        position: int
+        end_offset: int
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., position: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Assigned.Partition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Assigned.Partition, _Mapping]]] = ...) -> None: ...
+
+class PartitionRecords(_message.Message):
+    __slots__ = ("topic", "partition", "records")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    records: _containers.RepeatedCompositeFieldContainer[SubscribedRecord]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ...) -> None: ...
+
+class SubscribedRecord(_message.Message):
+    __slots__ = ("offset", "timestamp_ms", "is_append_time", "key", "value", "headers")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_APPEND_TIME_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    timestamp_ms: int
+    is_append_time: bool
+    key: bytes
+    value: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[RecordHeader]
+    def __init__(self, offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., is_append_time: _Optional[bool] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,44 @@
+"""How many records a thin client will take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Credit:
+    """What a client has granted and not got. Records may be sent while ``is_spent`` is false."""
+
+    __slots__ = ("_bytes", "_records")
+
+    def __init__(self) -> None:
+        self._records = 0
+        # None: no grant has spoken of bytes. Negative: the last record was larger than what was
+        # left, and later grants pay for it.
+        self._bytes: int | None = None
+
+    @property
+    def records(self) -> int:
+        """So many records may be sent at most."""
+        return 0 if self.is_spent else self._records
+
+    @property
+    def is_spent(self) -> bool:
+        return self._records == 0 or (self._bytes is not None and self._bytes <= 0)
+
+    def grant(self, records: int, bytes_: int | None) -> None:
+        self._records += records
+        if bytes_ is not None:
+            self._bytes = (self._bytes or 0) + bytes_
+
+    def spend(self, sizes: Iterable[int]) -> int:
+        """Records of these sizes wait to be sent. Returns how many of them may be, from the first
+        one on, and takes them from the credit."""
+        count = 0
+        for size in sizes:
+            if self.is_spent:
+                break
+            self._records -= 1
+            if self._bytes is not None:
+                self._bytes -= size
+            count += 1
+        return count

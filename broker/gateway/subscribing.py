@@ -1,0 +1,298 @@
+"""Subscribe: records of partitions to a thin client, as many as it has granted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol
+
+from broker.gateway.credit import Credit
+from broker.gateway.refusals import stream_error, stream_failure
+from broker.gateway.start_offsets import Edge, start_offsets
+from broker.service.context import BrokerContext
+from broker.service.topics import Topics
+from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation, refusal, topic_resource
+from runtime.authorization.caller import Caller
+from stele.aio import Consumer
+from stele.config import ClientWorld, OffsetReset
+from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord
+from stele.world import RpcError
+
+PARTITIONS_MAX: Final = 1_000
+PREFETCH_BYTES: Final = 1024 * 1024
+"""The most that is kept for a client without credit, beside one batch that is larger."""
+MESSAGE_RECORDS_MAX: Final = 500
+MESSAGE_BYTES_MAX: Final = 256 * 1024
+"""Of keys, values and headers, if there is more than one record."""
+_LOOK_UP_TIMEOUT_MS = 30_000
+_LONG_POLL_MS = 5_000
+"""An idle subscription asks each leader this often. A new record answers at once."""
+_POLL_MS = 60_000
+
+
+class From(NamedTuple):
+    """A partition to read, or all of a topic's."""
+
+    topic: str
+    partition: int | None
+    place: int | Edge  # an offset, an edge of the log, or:
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a client reads."""
+
+    partitions: Sequence[From]
+    reset: OffsetReset
+    grant: Grant | None
+
+
+class Grant(NamedTuple):
+    """Credit for more records."""
+
+    records: int
+    bytes: int | None
+
+
+class Reading(NamedTuple):
+    """A partition that is read."""
+
+    partition: TopicPartition
+    position: int
+    end_offset: int
+
+
+class Outlet(Protocol):
+    """The client's side of a stream."""
+
+    async def receive(self) -> Start | Grant | None:
+        """What the client asks. None if it has ended its side, or ``close`` was called. Raises
+        RpcError."""
+        ...
+
+    async def assigned(self, readings: Sequence[Reading]) -> None:
+        """Raises RpcError."""
+        ...
+
+    async def records(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+        """Raises RpcError."""
+        ...
+
+    async def close(self) -> None:
+        """Wake ``receive``. Nothing can be sent any more."""
+        ...
+
+
+class Subscription:
+    """One stream."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        caller: Caller,
+        world: ClientWorld,
+        bootstrap_servers: str,
+        outlet: Outlet,
+    ) -> None:
+        self._context = context
+        self._caller = caller
+        self._world = world
+        self._bootstrap_servers = bootstrap_servers
+        self._outlet = outlet
+        self._credit = Credit()
+        self._granted = asyncio.Event()
+        self._has_all_credit = False  # the client has ended its side
+        self._waiting: deque[ConsumerRecord] = deque()  # polled, and larger than the credit
+        self._broken: RpcError | None = None
+
+    async def run(self) -> None:
+        """Serve until the client has ended its side and got all it has granted. Raises RpcError."""
+        start = await self._outlet.receive()
+        if start is None:
+            self._raise_if_broken()
+            return
+        if not isinstance(start, Start):
+            raise _invalid("the first message of a stream is its start")
+        partitions = await self._partitions(start)
+        consumer = self._consumer(start)
+        pump: asyncio.Task[None] | None = None
+        try:
+            await self._assign(consumer, partitions)
+            if start.grant is not None:
+                self._grant(start.grant)
+            pump = asyncio.get_running_loop().create_task(self._pump(consumer))
+            await self._take_grants()
+            self._has_all_credit = True
+            self._granted.set()
+            if self._broken is None:
+                await pump
+            self._raise_if_broken()
+        finally:
+            if pump is not None:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
+            await consumer.close()
+
+    async def idle(self) -> None:
+        """A reader can be told to go at any time."""
+
+    async def end(self, why: RpcError) -> None:
+        """End with this status, whatever is under way."""
+        if self._broken is None:
+            self._broken = why
+        await self._outlet.close()
+
+    def _raise_if_broken(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    # -------------------------------------------------------------------------- start
+
+    def _consumer(self, start: Start) -> Consumer:
+        return Consumer(
+            self._bootstrap_servers,
+            world=self._world,
+            client_id="stele-gateway",
+            auto_offset_reset=start.reset,
+            fetch_max_wait_ms=_LONG_POLL_MS,
+            fetch_max_bytes=PREFETCH_BYTES,
+            max_partition_fetch_bytes=PREFETCH_BYTES // 4,
+            prefetch_bytes=PREFETCH_BYTES,
+            max_poll_records=MESSAGE_RECORDS_MAX,
+            default_api_timeout_ms=_LOOK_UP_TIMEOUT_MS,
+            on_wait=lambda reason: None,
+        )
+
+    async def _partitions(self, start: Start) -> dict[TopicPartition, From]:
+        """What is read, by topic and number. Raises RpcError."""
+        if not start.partitions:
+            raise _invalid("a subscription names at least one partition")
+        topics = Topics(self._context, self._caller, Operation.READ)
+        found: dict[TopicPartition, From] = {}
+        for each in start.partitions:
+            topic = topics.named(each.topic)
+            if isinstance(topic, ErrorCode):
+                raise stream_error(topic, metadata={"topic": each.topic})
+            for number in self._numbers(each, topic):
+                name = TopicPartition(each.topic, number)
+                if name in found:
+                    raise _invalid(f"{name} is named twice")
+                found[name] = each
+            if len(found) > PARTITIONS_MAX:
+                raise stream_error(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"a stream reads at most {PARTITIONS_MAX} partitions: use several",
+                )
+        return dict(sorted(found.items()))
+
+    @staticmethod
+    def _numbers(each: From, topic: Topic) -> Sequence[int]:
+        if each.partition is None:
+            return range(len(topic.partitions))
+        if 0 <= each.partition < len(topic.partitions):
+            return (each.partition,)
+        raise stream_error(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {each.topic!r} has partitions 0 to {len(topic.partitions) - 1}, "
+            f"not {each.partition}",
+            {"topic": each.topic, "partition": str(each.partition)},
+        )
+
+    async def _assign(self, consumer: Consumer, partitions: dict[TopicPartition, From]) -> None:
+        try:
+            begin, ends = await start_offsets(
+                consumer,
+                {name: each.place for name, each in partitions.items()},
+                {
+                    (name.topic, name.partition): each.timestamp_ms
+                    for name, each in partitions.items()
+                    if each.timestamp_ms is not None
+                },
+            )
+        except SteleError as error:
+            raise stream_failure(error) from error
+        consumer.assign(partitions)
+        for name, offset in begin.items():
+            consumer.seek(*name, offset)
+        await self._outlet.assigned([Reading(name, begin[name], ends[name]) for name in begin])
+
+    # ------------------------------------------------------------------------- credit
+
+    async def _take_grants(self) -> None:
+        while (request := await self._outlet.receive()) is not None:
+            if isinstance(request, Start):
+                raise _invalid("a stream has one start")
+            self._grant(request)
+
+    def _grant(self, grant: Grant) -> None:
+        self._credit.grant(grant.records, grant.bytes)
+        self._granted.set()
+
+    # ------------------------------------------------------------------------ records
+
+    async def _pump(self, consumer: Consumer) -> None:
+        try:
+            while await self._has_credit():
+                if not self._waiting:
+                    most = min(self._credit.records, MESSAGE_RECORDS_MAX)
+                    self._waiting.extend(await consumer.poll(most, timeout_ms=_POLL_MS))
+                await self._send_waiting()
+        except RpcError as error:
+            await self.end(error)
+        except OffsetOutOfRangeError as error:
+            where = {
+                "topic": error.topic,
+                "partition": str(error.partition),
+                "offset": str(error.offset),
+            }
+            await self.end(stream_failure(error, where))
+        except SteleError as error:
+            await self.end(stream_failure(error))
+
+    async def _has_credit(self) -> bool:
+        """Wait for credit. False if there will be none."""
+        while self._credit.is_spent:
+            if self._has_all_credit:
+                return False
+            self._granted.clear()
+            await self._granted.wait()
+        return True
+
+    async def _send_waiting(self) -> None:
+        count = self._credit.spend(_of_one_message(map(_size, self._waiting)))
+        taken = [self._waiting.popleft() for _ in range(count)]
+        for name, group in groupby(taken, lambda each: TopicPartition(each.topic, each.partition)):
+            why = refusal(
+                self._context.authorizer, self._caller, Operation.READ, topic_resource(name.topic)
+            )
+            if why is not None:
+                raise stream_error(why.code, why.message, {"topic": name.topic})
+            await self._outlet.records(name, list(group))
+
+
+def _of_one_message(sizes: Iterable[int]) -> Iterator[int]:
+    """The sizes from the first one on that fit into a message."""
+    left = MESSAGE_BYTES_MAX
+    for number, size in enumerate(sizes):
+        left -= size
+        if number and left < 0:
+            return
+        yield size
+
+
+def _size(record: ConsumerRecord) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
+def _invalid(message: str) -> RpcError:
+    return stream_error(ErrorCode.INVALID_REQUEST, message)

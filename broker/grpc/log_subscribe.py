@@ -1,0 +1,104 @@
+"""Subscribe of stele.v1.Log: messages to what the client asks, records to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.gateway.refusals import stream_error
+from broker.gateway.start_offsets import Edge
+from broker.gateway.subscribing import From, Grant, Reading, Start
+from broker.grpc.messages import parse
+from stele.config import OffsetReset
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord, TimestampType
+from stele.wire.v1 import log_pb2 as pb
+from stele.world import RpcError, Stream
+
+_RESETS: Final[dict[int, OffsetReset]] = {
+    pb.SubscribeStart.OFFSET_RESET_UNSPECIFIED: "none",
+    pb.SubscribeStart.OFFSET_RESET_FAIL: "none",
+    pb.SubscribeStart.OFFSET_RESET_EARLIEST: "earliest",
+    pb.SubscribeStart.OFFSET_RESET_LATEST: "latest",
+}
+_EDGES: Final[dict[int, Edge]] = {
+    pb.PartitionStart.EDGE_UNSPECIFIED: Edge.LATEST,
+    pb.PartitionStart.EDGE_EARLIEST: Edge.EARLIEST,
+    pb.PartitionStart.EDGE_LATEST: Edge.LATEST,
+}
+
+
+class SubscribeOutlet:
+    """A stream of Subscribe, in the gateway's words."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def receive(self) -> Start | Grant | None:
+        payload = await self._stream.receive()
+        if payload is None:
+            return None
+        request = parse(pb.SubscribeRequest, payload)
+        kind = request.WhichOneof("request")
+        if kind == "start":
+            return _start(request.start)
+        if kind == "credit":
+            return _grant(request.credit)
+        raise _invalid("a message of Subscribe asks for something that this broker does not know")
+
+    async def assigned(self, readings: Sequence[Reading]) -> None:
+        response = pb.SubscribeResponse(assigned=pb.Assigned())
+        for (topic, partition), position, end_offset in readings:
+            response.assigned.partitions.add(
+                topic=topic, partition=partition, position=position, end_offset=end_offset
+            )
+        await self._stream.send(response.SerializeToString())
+
+    async def records(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+        response = pb.SubscribeResponse()
+        response.records.topic, response.records.partition = partition
+        add = response.records.records.add
+        for record in records:
+            told = add(
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                is_append_time=record.timestamp_type is TimestampType.LOG_APPEND_TIME,
+                key=record.key,
+                value=record.value,
+            )
+            for name, value in record.headers:
+                told.headers.add(name=name, value=value)
+        await self._stream.send(response.SerializeToString())
+
+    async def close(self) -> None:
+        await self._stream.close()
+
+
+def _start(start: pb.SubscribeStart) -> Start:
+    reset = _RESETS.get(start.offset_reset)
+    if reset is None:
+        raise _invalid(f"offset_reset {start.offset_reset} is not known to this broker")
+    grant = _grant(start.credit) if start.HasField("credit") else None
+    return Start([_from(each) for each in start.partitions], reset, grant)
+
+
+def _from(start: pb.PartitionStart) -> From:
+    partition = start.partition if start.HasField("partition") else None
+    kind = start.WhichOneof("from")
+    if kind == "offset" and start.offset >= 0:
+        return From(start.topic, partition, start.offset)
+    if kind == "timestamp_ms" and start.timestamp_ms >= 0:
+        return From(start.topic, partition, Edge.LATEST, start.timestamp_ms)
+    edge = _EDGES.get(start.edge)
+    if kind in ("offset", "timestamp_ms") or edge is None:
+        raise _invalid(f"there is no such place in a log: {start}")
+    return From(start.topic, partition, edge)
+
+
+def _grant(credit: pb.Credit) -> Grant:
+    return Grant(credit.records, credit.bytes if credit.HasField("bytes") else None)
+
+
+def _invalid(message: str) -> RpcError:
+    return stream_error(ErrorCode.INVALID_REQUEST, message)
