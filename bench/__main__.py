@@ -15,6 +15,7 @@ BENCHMARKS = (
     "idle",
     "partitions",
     "hostile",
+    "groups",
     "failover",
     "sim",
 )
