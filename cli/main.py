@@ -30,6 +30,7 @@ from cli import (
     sim,
     topics,
 )
+from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, note
 from cli.perf import commands as perf
@@ -61,6 +62,7 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(reassign.app, name="reassign")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(group.app, name="group")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")

@@ -14,14 +14,19 @@ from stele.admin.features import (
     UpdatedFeature,
     UpgradeType,
 )
+from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
+from stele.admin.items import all_or_raise, item_error
 from stele.admin.maintenance import MaintenanceAdmin
+from stele.admin.partitions import PartitionAdmin, PartitionReassignment
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
-from stele.cluster.view import ClusterView, error_code
+from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
-from stele.errors import ApiError, BulkError, ErrorCode
+from stele.consumer.offset_lookup import OffsetLookup
+from stele.errors import ApiError
 from stele.ids import TopicPartition
+from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2
 
 TOPIC_RESOURCE = 2
@@ -29,7 +34,8 @@ BROKER_RESOURCE = 4
 GROUP_RESOURCE = 32
 
 Answer = TypeVar("Answer")
-Result = TypeVar("Result")
+Place = TypeVar("Place", bound=tuple[str, int])
+"""A topic and the number of a partition, also as a TopicPartition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +76,6 @@ class PartitionDescription:
         """Whether replicas are missing in the ISR. Replicas that are only being added do not
         count."""
         return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReassignment:
-    """A reassignment that is under way."""
-
-    replicas: tuple[int, ...]  # the target's replicas first, in the target's order
-    adding_replicas: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-
-    @property
-    def target_replicas(self) -> tuple[int, ...]:
-        return tuple(each for each in self.replicas if each not in self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +179,8 @@ class Admin:
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)
         self._maintenance = MaintenanceAdmin(self._requests)
+        self._partitions = PartitionAdmin(self._requests)
+        self._groups = GroupAdmin(self._view)
 
     async def __aenter__(self) -> Self:
         return self
@@ -221,7 +216,7 @@ class Admin:
         created: list[CreatedTopic] = []
         for each in response.topics:
             if each.error:
-                failed[each.name] = _item_error(each.error, f"topic {each.name!r}", each.message)
+                failed[each.name] = item_error(each.error, f"topic {each.name!r}", each.message)
             else:
                 created.append(
                     CreatedTopic(
@@ -232,7 +227,7 @@ class Admin:
                         response.already_done,
                     )
                 )
-        return _all_or_raise(failed, created)
+        return all_or_raise(failed, created)
 
     async def delete_topics(self, names: Sequence[str], *, request_id: bytes | None = None) -> None:
         request = admin_pb2.DeleteTopicsRequest(names=names)
@@ -240,11 +235,11 @@ class Admin:
             "DeleteTopics", request, admin_pb2.DeleteTopicsResponse.FromString, request_id
         )
         failed = {
-            each.name: _item_error(each.error, f"topic {each.name!r}", each.message)
+            each.name: item_error(each.error, f"topic {each.name!r}", each.message)
             for each in response.topics
             if each.error
         }
-        _all_or_raise(failed, [each.name for each in response.topics if not each.error])
+        all_or_raise(failed, [each.name for each in response.topics if not each.error])
 
     async def create_partitions(
         self,
@@ -275,6 +270,17 @@ class Admin:
         found = await RecordDeletion(self._view).offsets(wanted)
         return {name: each.offset for name, each in found.items()}
 
+    async def list_offsets(
+        self, timestamps_ms: Mapping[Place, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """For each partition the offset of the first record at or after a time in milliseconds.
+
+        -1 stands for the end (the high watermark), -2 for the start of the log. The offset is -1 if
+        there is no record since then.
+        """
+        wanted = {TopicPartition(*place): each for place, each in timestamps_ms.items()}
+        return await OffsetLookup(self._view).offsets(wanted)
+
     async def describe_topics(
         self, names: Sequence[str], *, linearizable: bool = True
     ) -> list[TopicDescription]:
@@ -304,10 +310,10 @@ class Admin:
         topics: list[TopicDescription] = []
         for each in response.topics:
             if each.error:
-                failed[each.name] = _item_error(each.error, f"topic {each.name!r}", each.message)
+                failed[each.name] = item_error(each.error, f"topic {each.name!r}", each.message)
             else:
                 topics.append(_topic(each))
-        return _all_or_raise(failed, topics)
+        return all_or_raise(failed, topics)
 
     async def elect_leaders(
         self,
@@ -322,25 +328,9 @@ class Admin:
         Without ``partitions``: for all partitions. Returns those for which a leader was elected,
         without those that needed no election. An unclean election may lose records.
         """
-        request = admin_pb2.ElectLeadersRequest(
-            partitions=[
-                admin_pb2.TopicPartitionName(topic=topic, partition=partition)
-                for topic, partition in partitions
-            ],
-            unclean=unclean,
+        return await self._partitions.elect_leaders(
+            partitions, unclean=unclean, request_id=request_id
         )
-        response = await self._requests.change(
-            "ElectLeaders", request, admin_pb2.ElectLeadersResponse.FromString, request_id
-        )
-        failed: dict[str, ApiError] = {}
-        elected: list[TopicPartition] = []
-        for each in response.partitions:
-            name = TopicPartition(each.topic, each.partition)
-            if each.error == ErrorCode.NONE:
-                elected.append(name)
-            elif each.error != ErrorCode.ELECTION_NOT_NEEDED:
-                failed[str(name)] = _item_error(each.error, f"partition {name}", each.message)
-        return _all_or_raise(failed, elected)
 
     async def alter_partition_reassignments(
         self,
@@ -354,52 +344,17 @@ class Admin:
         Returns once the decision is committed. ``list_partition_reassignments`` shows what is still
         under way. The same target again changes nothing; another target replaces the first one.
         """
-        request = admin_pb2.AlterPartitionReassignmentsRequest(
-            keep_replication_factor=not allow_replication_factor_change
+        await self._partitions.alter_reassignments(
+            targets,
+            allow_replication_factor_change=allow_replication_factor_change,
+            request_id=request_id,
         )
-        for (topic, partition), replicas in targets.items():
-            wish = request.partitions.add(topic=topic, partition=partition)
-            if replicas is not None:
-                wish.target.SetInParent()
-                wish.target.ids.extend(replicas)
-        response = await self._requests.change(
-            "AlterPartitionReassignments",
-            request,
-            admin_pb2.AlterPartitionReassignmentsResponse.FromString,
-            request_id,
-        )
-        failed: dict[str, ApiError] = {}
-        accepted: list[TopicPartition] = []
-        for each in response.partitions:
-            name = TopicPartition(each.topic, each.partition)
-            if each.error == ErrorCode.NONE:
-                accepted.append(name)
-            else:
-                failed[str(name)] = _item_error(each.error, f"partition {name}", each.message)
-        _all_or_raise(failed, accepted)
 
     async def list_partition_reassignments(
         self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The reassignments that are under way, of these partitions or (None) of all."""
-        if partitions is not None and not partitions:
-            return {}
-        response = await self._requests.ask(
-            "ListPartitionReassignments",
-            admin_pb2.ListPartitionReassignmentsRequest(
-                partitions=[
-                    admin_pb2.TopicPartitionName(topic=topic, partition=partition)
-                    for topic, partition in partitions or ()
-                ]
-            ),
-            admin_pb2.ListPartitionReassignmentsResponse.FromString,
-        )
-        return {
-            TopicPartition(each.topic, each.partition): PartitionReassignment(
-                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
-            )
-            for each in response.partitions
-        }
+        return await self._partitions.list_reassignments(partitions)
 
     # ------------------------------------------------------------------------ cluster
 
@@ -472,6 +427,43 @@ class Admin:
             dict(levels), upgrade_type, validate_only=validate_only, request_id=request_id
         )
 
+    # ------------------------------------------------------------------------- groups
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> list[GroupListing]:
+        """All groups in order of their ids. A filter that is empty matches all; case is ignored."""
+        return await self._groups.list_groups(states, types)
+
+    async def describe_groups(self, groups: Sequence[str]) -> list[GroupDescription]:
+        """In the order of the ids. A group that does not exist has the state ``Dead``."""
+        return await self._groups.describe(groups)
+
+    async def delete_groups(self, groups: Sequence[str]) -> None:
+        """Delete groups and their offsets. Raises BulkError."""
+        await self._groups.delete(groups)
+
+    async def list_group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """Everything that the group has committed, in order of the partitions."""
+        return await self._groups.list_offsets(group)
+
+    async def alter_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Commit offsets for a group without members, which is created if there is none.
+
+        Raises BulkError UNKNOWN_MEMBER_ID if the group has members.
+        """
+        names = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        await self._groups.alter_offsets(group, names)
+
+    async def delete_group_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
+        """Forget what a group has committed for partitions of topics to which no member is
+        subscribed.
+
+        Raises ApiError GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP if the members are no consumers.
+        Raises BulkError GROUP_SUBSCRIBED_TO_TOPIC.
+        """
+        await self._groups.delete_offsets(group, [TopicPartition(*each) for each in partitions])
+
     # ------------------------------------------------------------------------ configs
 
     async def alter_configs(
@@ -494,8 +486,8 @@ class Admin:
         for each in response.resources:
             if each.error:
                 name = str(ConfigResource(each.resource.type, each.resource.name))
-                failed[name] = _item_error(each.error, name, each.message)
-        _all_or_raise(failed, [])
+                failed[name] = item_error(each.error, name, each.message)
+        all_or_raise(failed, [])
 
     async def describe_configs(
         self, resources: Sequence[ConfigResource], *, linearizable: bool = True
@@ -514,28 +506,11 @@ class Admin:
         for each in response.resources:
             resource = ConfigResource(each.resource.type, each.resource.name)
             if each.error:
-                failed[str(resource)] = _item_error(each.error, str(resource), each.message)
+                failed[str(resource)] = item_error(each.error, str(resource), each.message)
             else:
                 found[resource] = [_config_entry(entry) for entry in each.entries]
-        _all_or_raise(failed, list(found.values()))
+        all_or_raise(failed, list(found.values()))
         return found
-
-
-def _all_or_raise(failed: dict[str, ApiError], succeeded: list[Result]) -> list[Result]:
-    if failed:
-        raise BulkError(failed, list(succeeded))
-    return succeeded
-
-
-def _item_error(number: int, what: str, message: str) -> ApiError:
-    """The error of one item. It names ``what`` only if the broker's message does not."""
-    code = error_code(number)
-    name = what.rpartition(" ")[2].strip("'")
-    if name in message:
-        return ApiError(code, message)
-    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not message:
-        message = "it does not exist"
-    return ApiError(code, f"{what}: {message or code.name}")
 
 
 def _known(node_id: int) -> int | None:

@@ -12,13 +12,16 @@ from stele.admin.admin import (
     ConfigResource,
     CreatedTopic,
     NewTopic,
-    PartitionReassignment,
+    Place,
     TopicDescription,
 )
 from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
+from stele.admin.groups import CommittedOffset, GroupDescription, GroupListing
+from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
 from stele.config import ClientOptions, ClientWorld
 from stele.ids import TopicPartition
+from stele.records import OffsetAndTimestamp
 from stele.sync.face import Face
 
 
@@ -82,6 +85,11 @@ class Admin(Face):
 
     def delete_records(self, offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
         return self._run(self._admin.delete_records(offsets))
+
+    def list_offsets(
+        self, timestamps_ms: Mapping[Place, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        return self._run(self._admin.list_offsets(timestamps_ms))
 
     def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
         self._run(self._admin.unregister_broker(broker_id, request_id=request_id))
@@ -150,6 +158,26 @@ class Admin(Face):
                 levels, upgrade_type, validate_only=validate_only, request_id=request_id
             )
         )
+
+    def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> list[GroupListing]:
+        return self._run(self._admin.list_groups(states=states, types=types))
+
+    def describe_groups(self, groups: Sequence[str]) -> list[GroupDescription]:
+        return self._run(self._admin.describe_groups(groups))
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        self._run(self._admin.delete_groups(groups))
+
+    def list_group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        return self._run(self._admin.list_group_offsets(group))
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        self._run(self._admin.alter_group_offsets(group, offsets))
+
+    def delete_group_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self._run(self._admin.delete_group_offsets(group, partitions))
 
     def alter_configs(
         self,

@@ -48,6 +48,11 @@ ARGUMENTS = {
     "features upgrade": ["--metadata", "2"],
     "features downgrade": ["--metadata", "1"],
     "features disable": ["--feature", "f"],
+    "group list": [],
+    "group describe": ["g"],
+    "group delete": ["g"],
+    "group delete-offsets": ["g", "--topic", "t"],
+    "group reset-offsets": ["g", "--topic", "t", "--to-earliest"],
     "perf produce": [
         *("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "1"),
     ],

@@ -86,6 +86,8 @@ class FakeCluster:
         self.request_ids: list[bytes] = []  # of CreateTopics, in the order of the attempts
         self.stream_answers_take_s = 0.001
         self.hide_next_topic_requests = 0  # number of metadata requests that get no topics yet
+        # What a test answers to other methods, by name: called with the broker and the request.
+        self.others: dict[str, Callable[[int, bytes], Any]] = {}
 
     @property
     def is_outdated(self) -> bool:
@@ -365,6 +367,8 @@ class FakeChannel:
             answer = cluster.create_topics(admin_pb2.CreateTopicsRequest.FromString(request))
         elif name == "DescribeTopics":
             answer = cluster.describe_topics(admin_pb2.DescribeTopicsRequest.FromString(request))
+        elif name in cluster.others:
+            answer = cluster.others[name](self._broker, request)
         else:
             raise RpcError(RpcCode.UNIMPLEMENTED, name)
         return cast(bytes, answer.SerializeToString())

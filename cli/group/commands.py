@@ -1,0 +1,317 @@
+"""``stele group …``: consumer groups, with the options and tables of kafka-consumer-groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.connection import connect
+from cli.group.reset import reset_offsets
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
+from cli.output import CommandError, did_you_mean, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from cli.group.lag import PartitionLag
+    from stele.admin.groups import GroupDescription
+    from stele.sync import Admin
+
+app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="The groups.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")]
+
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Assigning",
+    "Reconciling",
+)
+"""Of both protocols. A group in the state Dead is not there."""
+
+TYPES = ("classic", "consumer")
+
+
+@app.command("list")
+def list_command(
+    states: Annotated[
+        str, typer.Option("--state", metavar="STATE,…", help=f"Only these: {', '.join(STATES)}.")
+    ] = "",
+    types: Annotated[
+        str, typer.Option("--type", metavar="TYPE,…", help=f"Only these: {', '.join(TYPES)}.")
+    ] = "",
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """List all groups."""
+    wanted_states, wanted_types = _known(states, STATES, "--state"), _known(types, TYPES, "--type")
+    with connect(bootstrap, timeout) as admin:
+        groups = admin.list_groups(states=wanted_states, types=wanted_types)
+    if as_json:
+        print_json(groups)
+        return
+    rows = [(each.group_id, each.type, each.protocol_type or None, each.state) for each in groups]
+    print_table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)
+
+
+@app.command()
+def describe(
+    names: Names = None,
+    all_groups: AllGroups = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Offsets and lag of each partition: the default.")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members instead.")] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="The state and the coordinator instead.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also leader epochs, or the members' partitions.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Show how far groups have read, who their members are, or what state they are in."""
+    if offsets + members + state > 1:
+        raise CommandError("give one of --offsets, --members and --state")
+    with connect(bootstrap, timeout) as admin:
+        groups = _described(admin, names or [], all_groups)
+        found = {} if members or state else _lags(admin, groups)
+    if not as_json and not state:
+        _note_states(groups)
+    if members:
+        _print_members(groups, verbose, as_json)
+    elif state:
+        _print_states(groups, as_json)
+    else:
+        _print_lags(groups, found, verbose, as_json)
+
+
+@app.command()
+def delete(
+    names: Names = None,
+    all_groups: AllGroups = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Delete groups without members, and the offsets that they have committed."""
+    from stele.errors import BulkError
+
+    with connect(bootstrap, timeout) as admin:
+        groups = _named(admin, names or [], all_groups)
+        try:
+            admin.delete_groups(groups)
+        except BulkError as error:
+            for name in error.succeeded:
+                note(f"stele: deleted group {name}")
+            raise
+    if as_json:
+        print_json([{"group": name, "deleted": True} for name in groups])
+        return
+    for name in groups:
+        print(f"deleted group {name}")
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    name: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
+    topics: Annotated[
+        list[str],
+        typer.Option(
+            "--topic", metavar="TOPIC[:0,1,…]", help="All or some partitions; may be repeated."
+        ),
+    ],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Forget offsets of topics to which no member of the group is subscribed."""
+    from cli.group.selection import known_partitions, selected
+    from stele.errors import BulkError
+
+    with connect(bootstrap, timeout) as admin:
+        _named(admin, [name], everything=False)
+        partitions = selected(topics, known_partitions(admin))
+        try:
+            admin.delete_group_offsets(name, partitions)
+        except BulkError as error:
+            for each in error.succeeded:
+                note(f"stele: deleted the offset of {each}")
+            raise
+    if as_json:
+        print_json(
+            [{"topic": topic, "partition": each, "deleted": True} for topic, each in partitions]
+        )
+        return
+    print_table(("TOPIC", "PARTITION", "STATUS"), [(*each, "deleted") for each in partitions])
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+def _known(text: str, known: Sequence[str], option: str) -> list[str]:
+    """The values of a list with commas, whatever their case. Raises CommandError."""
+    by_lower = {each.lower(): each for each in known}
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        if each.lower() not in by_lower:
+            raise CommandError(
+                f"{option} {each!r} is not known.{did_you_mean(each, known)} "
+                f"There are: {', '.join(known)}"
+            )
+        found.append(by_lower[each.lower()])
+    return found
+
+
+def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:
+    """The ids of groups that exist. Raises CommandError."""
+    if bool(names) == everything:
+        raise CommandError("which groups? Name some, or give --all-groups")
+    known = [each.group_id for each in admin.list_groups()]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"there is no group {name!r}.{did_you_mean(name, known)}")
+    return names or known
+
+
+def _described(admin: Admin, names: list[str], everything: bool) -> list[GroupDescription]:
+    from stele.admin.groups import DEAD
+
+    groups = admin.describe_groups(_named(admin, names, everything))
+    return [each for each in groups if each.state != DEAD]  # deleted in between
+
+
+def _note_states(groups: list[GroupDescription]) -> None:
+    for each in groups:
+        if each.state == "Empty":
+            note(f"stele: group {each.group_id!r} has no members")
+        elif each.state != "Stable":
+            note(f"stele: group {each.group_id!r} is being rebalanced ({each.state})")
+
+
+def _lags(admin: Admin, groups: list[GroupDescription]) -> dict[str, list[PartitionLag]]:
+    from cli.group.lag import lags, log_ends
+
+    committed = {each.group_id: admin.list_group_offsets(each.group_id) for each in groups}
+    partitions = {name for offsets in committed.values() for name in offsets}
+    for group in groups:
+        partitions |= {name for member in group.members for name in member.assignment}
+    ends = log_ends(admin, partitions)
+    return {each.group_id: lags(each, committed[each.group_id], ends) for each in groups}
+
+
+def _print_lags(
+    groups: list[GroupDescription],
+    found: dict[str, list[PartitionLag]],
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": group.group_id,
+                    "state": group.state,
+                    "partitions": [_lag_entry(each) for each in found[group.group_id]],
+                }
+                for group in groups
+            ]
+        )
+        return
+    columns = (
+        *("GROUP", "TOPIC", "PARTITION", *(("LEADER-EPOCH",) if verbose else ())),
+        *("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
+    )
+    rows = []
+    for group in groups:
+        for each in found[group.group_id]:
+            entry = _lag_entry(each)
+            if not verbose:
+                del entry["leader_epoch"]
+            del entry["metadata"], entry["group_instance_id"]
+            rows.append((group.group_id, *entry.values()))
+    print_table(columns, rows)
+
+
+def _lag_entry(lag: PartitionLag) -> dict[str, object]:
+    committed, member = lag.committed, lag.member
+    return {
+        "topic": lag.partition.topic,
+        "partition": lag.partition.partition,
+        "leader_epoch": committed and committed.leader_epoch,
+        "current_offset": committed and committed.offset,
+        "log_end_offset": lag.log_end_offset,
+        "lag": lag.lag,
+        "consumer_id": member and member.member_id,
+        "host": member and member.host,
+        "client_id": member and member.client_id,
+        "group_instance_id": member and member.group_instance_id,
+        "metadata": committed and committed.metadata,
+    }
+
+
+def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
+    from cli.group.lag import assignment_text
+
+    if as_json:
+        print_json(
+            [
+                {"group": each.group_id, "state": each.state, "members": each.members}
+                for each in groups
+            ]
+        )
+        return
+    is_static = any(member.group_instance_id for each in groups for member in each.members)
+    columns = (
+        *("GROUP", "CONSUMER-ID", *(("GROUP-INSTANCE-ID",) if is_static else ())),
+        *("HOST", "CLIENT-ID", "#PARTITIONS", *(("CURRENT-ASSIGNMENT",) if verbose else ())),
+    )
+    rows = [
+        (
+            group.group_id,
+            each.member_id,
+            *((each.group_instance_id,) if is_static else ()),
+            each.host,
+            each.client_id,
+            len(each.assignment),
+            *((assignment_text(each.assignment) or None,) if verbose else ()),
+        )
+        for group in groups
+        for each in group.members
+    ]
+    print_table(columns, rows)
+
+
+def _print_states(groups: list[GroupDescription], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": each.group_id,
+                    "state": each.state,
+                    "assignment_strategy": each.protocol,
+                    "coordinator": each.coordinator.broker_id,
+                    "members": len(each.members),
+                }
+                for each in groups
+            ]
+        )
+        return
+    rows = [
+        (
+            each.group_id,
+            f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.broker_id})",
+            each.protocol or None,
+            each.state,
+            len(each.members),
+        )
+        for each in groups
+    ]
+    print_table(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), rows)

@@ -1,0 +1,49 @@
+"""Points in time and durations as Kafka's tools take them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cli.output import CommandError
+
+_DATETIME: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{3}))?(Z|[+-]\d{2}(?::?\d{2})?)?"
+)
+_DURATION: Final = re.compile(
+    r"P(?=[\dT])(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def timestamp_ms(text: str) -> int:
+    """The time of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless ``Z`` or ``±hh:mm`` follows.
+
+    The milliseconds may be left out. Raises CommandError.
+    """
+    found = _DATETIME.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError("the form is not the expected one")
+        seconds, milliseconds, zone = found.groups()
+        moment = datetime.fromisoformat(f"{seconds}.{milliseconds or '000'}{zone or '+00:00'}")
+    except ValueError as error:
+        raise CommandError(
+            f"{text!r} is no time: {error}; give YYYY-MM-DDThh:mm:ss.sss, and ±hh:mm if it is not "
+            "in UTC"
+        ) from None
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def duration_ms(text: str) -> int:
+    """The length of ``PnDTnHnMnS``, rounded down to milliseconds. Raises CommandError."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise CommandError(f"{text!r} is no duration: give PnDTnHnMnS, such as P1D or PT1H30M")
+    days, hours, minutes, seconds = found.groups(default="0")
+    whole, _, fraction = seconds.partition(".")
+    total_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(whole)
+    return total_s * 1000 + int(fraction.ljust(3, "0")[:3] or "0")

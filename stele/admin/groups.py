@@ -1,0 +1,219 @@
+"""Administration of consumer groups and of the offsets that they have committed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stele.admin.coordinators import Coordinator, Coordinators
+from stele.admin.items import all_or_raise
+from stele.cluster.view import ClusterView, error_code
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
+from stele.wire.v1 import groups_pb2 as pb
+
+DEAD: Final = "Dead"
+"""The state of a group that does not exist."""
+
+EMPTY: Final = "Empty"
+"""The state of a group without members."""
+
+_SHORT: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str  # "consumer" for consumers; empty if no member has ever joined
+    state: str  # Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable, …
+    type: str  # classic or consumer
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    member_id: str
+    group_instance_id: str | None  # None: a dynamic member
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]  # empty while the group is rebalanced
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    group_id: str
+    state: str  # DEAD: there is no such group
+    protocol_type: str
+    protocol: str  # the assignor; empty unless the group is stable
+    coordinator: Coordinator
+    members: tuple[MemberDescription, ...]
+
+
+class CommittedOffset(NamedTuple):
+    offset: int  # of the next record to be read
+    leader_epoch: int | None  # of the last record that was read; None: not known
+    metadata: str
+
+
+class GroupAdmin:
+    """The part of ``stele.admin.admin.Admin`` for groups.
+
+    A request that changes something may be carried out twice if an answer is lost, which does what
+    one would have done: an offset is set to the same value, and what is deleted is gone.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self._coordinators = Coordinators(view)
+
+    async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
+        answers = await self._coordinators.ask_all_brokers(
+            "ListGroups",
+            pb.ListGroupsRequest(states=states, types=types),
+            pb.ListGroupsResponse.FromString,
+        )
+        # A group that moves meanwhile may be listed by both brokers.
+        found = {
+            each.group: GroupListing(each.group, each.protocol_type, each.state, each.type)
+            for answer in answers
+            for each in answer.groups
+        }
+        return [found[name] for name in sorted(found)]
+
+    async def describe(self, groups: Iterable[str]) -> list[GroupDescription]:
+        answers = await self._coordinators.ask_each(
+            groups,
+            "DescribeGroups",
+            lambda names: pb.DescribeGroupsRequest(groups=names),
+            pb.DescribeGroupsResponse.FromString,
+            lambda answer: answer.groups,
+        )
+        failed = {name: each for name, each in answers.items() if isinstance(each, ApiError)}
+        described = [
+            _description(each.coordinator, each.told)
+            for each in answers.values()
+            if not isinstance(each, ApiError)
+        ]
+        return all_or_raise(failed, described)
+
+    async def delete(self, groups: Iterable[str]) -> None:
+        answers = await self._coordinators.ask_each(
+            groups,
+            "DeleteGroups",
+            lambda names: pb.DeleteGroupsRequest(groups=names),
+            pb.DeleteGroupsResponse.FromString,
+            lambda answer: answer.groups,
+        )
+        failed = {name: each for name, each in answers.items() if isinstance(each, ApiError)}
+        all_or_raise(failed, [name for name in answers if name not in failed])
+
+    async def list_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        answer = await self._coordinators.ask(
+            group,
+            "OffsetFetch",
+            pb.OffsetFetchRequest(group=group, require_stable=True),
+            pb.OffsetFetchResponse.FromString,
+        )
+        found = {
+            TopicPartition(each.topic, each.partition): CommittedOffset(
+                each.offset,
+                each.leader_epoch if each.leader_epoch >= 0 else None,
+                each.metadata,
+            )
+            for each in answer.partitions
+            if each.offset >= 0
+        }
+        return dict(sorted(found.items()))
+
+    async def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        request = pb.OffsetCommitRequest(group=group)
+        for name, offset in offsets.items():
+            request.partitions.add(topic=name.topic, partition=name.partition, offset=offset)
+        answer = await self._coordinators.ask(
+            group, "OffsetCommit", request, pb.OffsetCommitResponse.FromString
+        )
+        _check_partitions(answer.partitions)
+
+    async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        request = pb.OffsetDeleteRequest(group=group)
+        for topic, numbers in by_topic.items():
+            request.topics.add(topic=topic, partitions=numbers)
+        answer = await self._coordinators.ask(
+            group, "OffsetDelete", request, pb.OffsetDeleteResponse.FromString
+        )
+        _check_partitions(answer.partitions)
+
+
+def _description(
+    coordinator: Coordinator, told: pb.DescribeGroupsResponse.Group
+) -> GroupDescription:
+    members = (
+        MemberDescription(
+            each.member_id,
+            each.group_instance_id if each.HasField("group_instance_id") else None,
+            each.client_id,
+            each.host,
+            assigned_partitions(each.assignment) if told.protocol_type == "consumer" else (),
+        )
+        for each in told.members
+    )
+    return GroupDescription(
+        told.group, told.state, told.protocol_type, told.protocol, coordinator, tuple(members)
+    )
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of a ConsumerProtocolAssignment, sorted. None of bytes that are none.
+
+    Every version begins with the topics, which are followed by what the assignor wants to know.
+    """
+    found: list[TopicPartition] = []
+    try:
+        (version,) = _SHORT.unpack_from(assignment)
+        topics, at = _count(assignment, _SHORT.size)
+        for _ in range(topics if version >= 0 else 0):
+            (length,) = _SHORT.unpack_from(assignment, at)
+            at += _SHORT.size
+            name = assignment[at : at + length].decode()
+            count, at = _count(assignment, at + max(length, 0))
+            numbers = struct.unpack_from(f">{count}i", assignment, at)
+            at += count * _INT.size
+            found += [TopicPartition(name, number) for number in numbers]
+    except (struct.error, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(found))
+
+
+def _count(data: bytes, at: int) -> tuple[int, int]:
+    """A number of elements, and where they begin. Raises struct.error if there are not so many."""
+    (count,) = _INT.unpack_from(data, at)
+    if not 0 <= count <= len(data):
+        raise struct.error("a number of elements that cannot be")
+    return count, at + _INT.size
+
+
+def _check_partitions(
+    answers: Iterable[pb.OffsetCommitResponse.Partition | pb.OffsetDeleteResponse.Partition],
+) -> None:
+    """Raises BulkError for the partitions that were refused."""
+    failed: dict[str, ApiError] = {}
+    done: list[TopicPartition] = []
+    for each in answers:
+        name = TopicPartition(each.topic, each.partition)
+        code = error_code(each.error)
+        if code is ErrorCode.NONE:
+            done.append(name)
+        else:
+            failed[str(name)] = ApiError(code, f"{name}: {_WORDS.get(code) or explain(code)}")
+    all_or_raise(failed, done)
+
+
+_WORDS: Final = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: only they commit while there are any",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group are subscribed to the topic",
+}

@@ -1,0 +1,93 @@
+"""``stele group`` and the metrics of a group whose member is librdkafka's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stele import Producer
+
+pytestmark = pytest.mark.processes
+
+CreateTopic = Callable[..., str]
+GROUP = "group-of-the-command"
+WITHIN_S = 60.0
+
+
+def stele(bootstrap: str, *arguments: str, code: int = 0) -> Any:
+    """The JSON that a command prints, or the line of its error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "group", *arguments, *(() if code else ("--json",))],
+        capture_output=True,
+        timeout=WITHIN_S,
+        env={**os.environ, "STELE_BOOTSTRAP_SERVER": bootstrap},
+    )
+    assert done.returncode == code, done
+    return done.stderr.decode() if code else json.loads(done.stdout)
+
+
+def test_a_group_is_described_reset_and_deleted(bootstrap: str, create_topic: CreateTopic) -> None:
+    from confluent_kafka import Consumer
+
+    topic = create_topic(partitions=2)
+    with Producer(bootstrap) as producer:
+        for number in range(20):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+        producer.flush()
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "client.id": "reader",
+    }
+
+    def read(count: int) -> list[bytes]:
+        """Join, read, commit, and leave."""
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        values: list[bytes] = []
+        deadline = time.monotonic() + WITHIN_S
+        try:
+            while len(values) < count:
+                assert time.monotonic() < deadline, f"{len(values)} of {count} records"
+                message = consumer.poll(0.1)
+                if message is not None:
+                    assert message.error() is None, message.error()
+                    values.append(message.value() or b"")
+            consumer.commit(asynchronous=False)
+            described = stele(bootstrap, "describe", GROUP)
+            assert described[0]["state"] == "Stable"
+            for number, each in enumerate(described[0]["partitions"]):
+                assert (each["topic"], each["partition"]) == (topic, number)
+                assert (each["current_offset"], each["log_end_offset"], each["lag"]) == (10, 10, 0)
+                assert each["client_id"] == "reader"
+            target = ("reset-offsets", GROUP, "--topic", f"{topic}:1", "--to-offset", "4")
+            assert "has members" in stele(bootstrap, *target, "--execute", code=1)
+            return values
+        finally:
+            consumer.close()
+
+    assert len(read(20)) == 20
+    assert [each["group_id"] for each in stele(bootstrap, "list", "--state", "empty")].count(
+        GROUP
+    ) == 1
+    target = ("reset-offsets", GROUP, "--topic", f"{topic}:1", "--to-offset", "4")
+    assert stele(bootstrap, *target)["executed"] is False
+    assert stele(bootstrap, *target, "--execute")["offsets"] == [
+        {"group": GROUP, "topic": topic, "partition": 1, "current_offset": 10, "new_offset": 4}
+    ]
+    # What comes again is what is behind the offset.
+    assert sorted(map(int, read(6))) == [9, 11, 13, 15, 17, 19]
+    stele(bootstrap, "delete-offsets", GROUP, "--topic", f"{topic}:0")
+    (described,) = stele(bootstrap, "describe", GROUP)
+    assert [each["partition"] for each in described["partitions"]] == [1]
+    stele(bootstrap, "delete", GROUP)
+    assert "there is no group" in stele(bootstrap, "describe", GROUP, code=1)
