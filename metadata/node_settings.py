@@ -12,6 +12,9 @@ from collections.abc import Mapping
 
 from metadata.setting import Setting, boolean, double, integer, long, string
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 class NodeSettings:
     """What a node was told of them, or the default."""
@@ -272,6 +275,14 @@ class NodeSettings:
         1000,
         "How long a follower leaves a partition out of its fetches after an error.",
         minimum=0,
+    )
+    replica_selector_class = string(
+        "",
+        "Which replica a leader names to consumers that say where they are (client.rack, KIP-392): "
+        "with the class name of Kafka's RackAwareReplicaSelector one with their broker.rack. If "
+        "empty, or with that of the LeaderSelector, none. Set it alike on all brokers. It makes "
+        "followers hear at once of committed records, by more fetches.",
+        allowed=("", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
     )
     replica_high_watermark_checkpoint_interval_ms = integer(
         5000,

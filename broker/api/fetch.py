@@ -2,7 +2,7 @@
 
 Deviations: only brokers get a fetch session, by their broker epoch and for one connection; others
 get the session id 0 (KIP-227 allows that);
-no follower is ever named as a nearer replica (KIP-392); nothing is tiered.
+a follower outside of the ISR serves no consumer (KIP-392); nothing is tiered.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from broker.replication.types import Cancel, FetchEntry, FetchResult, LeaderHint
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.fetch_topics import FetchTopics
+from broker.service.nearby import nearby_brokers
 from broker.service.session_fetch import SessionFetch
 from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ErrorCode
@@ -33,6 +34,9 @@ from stele.wire.kafka.messages.fetch import (
 from storage.turns import SLICE_STEPS
 
 READ_COMMITTED = 1
+_ANY_REPLICA_FROM = 11
+"""From this version on a consumer may read from a follower, as in Kafka."""
+
 _TOPIC_IDS_FROM = 13
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -49,6 +53,8 @@ def handle(
         replica_id=request.replica_id if state is None else state.replica_id,
         replica_epoch=-1 if state is None else state.replica_epoch,
         read_committed=request.isolation_level == READ_COMMITTED,
+        any_replica=request_context.version >= _ANY_REPLICA_FROM,
+        nearby=nearby_brokers(context, request_context.caller, request.rack_id),
     )
     fetch = SessionFetch(
         context,
@@ -176,6 +182,7 @@ def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
         log_start_offset=result.log_start_offset,
         diverging_epoch=diverging,
         current_leader=hint,
+        preferred_read_replica=result.preferred_replica,
         aborted_transactions=[] if read_committed else None,
         records=result.records,
     )

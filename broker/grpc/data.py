@@ -30,6 +30,7 @@ from broker.service.context import BrokerContext
 from broker.service.fetch import Fetch
 from broker.service.fetch_topics import readable_topics
 from broker.service.metadata import MissingTopic, all_topics, find_topics
+from broker.service.nearby import nearby_brokers
 from broker.service.produce import Produce
 from broker.service.producers import init_producer_id
 from broker.service.topics import NO_TOPIC_ID, Topics
@@ -117,6 +118,8 @@ class DataService:
             min_bytes=request.min_bytes,
             max_bytes=request.max_bytes,
             read_committed=request.isolation_level == READ_COMMITTED,
+            any_replica=bool(request.rack),
+            nearby=nearby_brokers(self._context, caller, request.rack),
         )
         began_s = self._context.clock.monotonic()
 
@@ -331,6 +334,9 @@ def _fetch_response(request: pb.FetchRequest, results: list[FetchResult]) -> pb.
                 leader=result.leader.leader_id,
                 leader_epoch=result.leader.leader_epoch,
                 topic=asked.topic,
+                preferred_read_replica=(
+                    None if result.preferred_replica < 0 else result.preferred_replica
+                ),
             )
             for asked, result in zip(request.partitions, results, strict=True)
         ],

@@ -8,7 +8,7 @@ Nothing here reads a clock, a log or a socket.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from broker.partition.effects import (
     Acknowledged,
@@ -25,7 +25,7 @@ from broker.partition.effects import (
     Refused,
     Token,
 )
-from broker.partition.progress import Attendance, FollowerProgress
+from broker.partition.progress import NEVER, Attendance, FollowerProgress
 from broker.partition.waiters import OffsetWaiters
 from metadata.partitions import RECOVERING, PartitionState
 from stele.errors import ApiError, ErrorCode
@@ -149,24 +149,65 @@ class PartitionMachine:
 
         A consumer reads committed records only: others can still vanish. A follower reads the whole
         log. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log; a consumer between high
-        watermark and log end waits.
+        watermark and log end waits. Past the end of a follower's log the error is
+        OFFSET_NOT_AVAILABLE: the leader may have the offset (KIP-392).
         """
         log = self._log
         if not log.start_offset <= offset <= log.end_offset:
+            if offset > log.end_offset and self.role is Role.FOLLOWER:
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return log.end_offset if is_follower else self.high_watermark
+
+    def knows_history(self, offset: int) -> bool:
+        """Whether this log tells where the history of a reader at ``offset`` diverges.
+
+        The leader's does. Of a follower's log only the committed part does: the rest of it may be
+        what has to be truncated.
+        """
+        return self.role is Role.LEADER or offset <= self.high_watermark
+
+    def preferred_replica(self, offset: int, nearby: Collection[int]) -> int:
+        """The replica among the brokers ``nearby`` that a consumer at ``offset`` should read from
+        instead of this leader (KIP-392); -1: none.
+
+        It is in the ISR and, by its own fetches, has everything below the offset on disk. So what
+        it lacks for the consumer is at most the news that records are committed. As in Kafka the
+        one that has most is preferred, then the one that was caught up last, then the highest id.
+        """
+        if self.broker_id in nearby:
+            return -1
+        return max(
+            (
+                (progress.end_offset, progress.caught_up_ms, broker_id)
+                for broker_id, progress in self._progress.items()
+                if broker_id in nearby
+                and broker_id in self._state.isr
+                and progress.eligible
+                and progress.start_offset <= offset <= progress.end_offset
+            ),
+            default=(-1, NEVER, -1),
+        )[2]
 
     def progress_of(self, broker_id: int) -> FollowerProgress | None:
         return self._progress.get(broker_id)
 
-    def fence(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether a request that believes in this epoch (-1: does not say) may be served here."""
+    def fence(self, current_leader_epoch: int, *, any_replica: bool = False) -> ErrorCode:
+        """Whether a request that believes in this epoch (-1: does not say) may be served here.
+
+        ``any_replica``: by a follower as well. One outside of the ISR sends its readers back to the
+        leader: it may be far behind, and they would not come back by themselves for long.
+        """
         if current_leader_epoch >= 0:
             if current_leader_epoch < self._state.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self._state.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.role is Role.LEADER:
+            return ErrorCode.NONE
+        if any_replica and self.role is Role.FOLLOWER and self.broker_id in self._state.isr:
+            return ErrorCode.NONE
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def check_follower(
         self, broker_id: int, broker_epoch: int, current_leader_epoch: int, status: BrokerStatus
@@ -315,11 +356,14 @@ class PartitionMachine:
         self._move_to(log)
         self.high_watermark = max(self.high_watermark, log.start_offset)
 
-    def copied(self, log: LogPosition, leader_high_watermark: int) -> None:
-        """A follower's log grew by an answer that carried the leader's high watermark."""
+    def copied(self, log: LogPosition, leader_high_watermark: int) -> bool:
+        """A follower's log grew by an answer that carried the leader's high watermark. Returns
+        whether more is known to be committed."""
         self._log = log
+        before = self.high_watermark
         known = min(leader_high_watermark, log.end_offset)
-        self.high_watermark = max(self.high_watermark, known, log.start_offset)
+        self.high_watermark = max(before, known, log.start_offset)
+        return self.high_watermark > before
 
     def truncated(self, log: LogPosition) -> None:
         """A follower cut its log where it diverged from the leader's, or began it anew."""

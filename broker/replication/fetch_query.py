@@ -19,5 +19,11 @@ class FetchQuery:
     replica_id: int = -1
     replica_epoch: int = -1
     read_committed: bool = False
+    # Of a consumer: whether a follower may serve it, up to the high watermark that it knows.
+    any_replica: bool = False
+    # The brokers that are nearer to the consumer than this one. The leader names one of them if
+    # that has the offset. Empty for followers, for consumers that do not say where they are, and
+    # where the configuration does not ask for it.
+    nearby: frozenset[int] = frozenset()
     # Of a follower that has one: it knows what is to be read, and `entries` is empty.
     session: FetchSession | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.partition.effects import BrokerStatus
+from broker.partition.machine import PartitionMachine
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSession
 from broker.replication.fetch_waiting import WaitingFetch
@@ -63,32 +64,42 @@ class FetchReader:
     def available_bytes(self, waiting: WaitingFetch, entry: FetchEntry) -> int | None:
         """The bytes that a partition has for the reader; None if a read has to tell."""
         replica = self._replicas.by_id.get(entry.id)
-        if replica is None or entry.id in waiting.unread:
+        if replica is None:
             return None
-        if self._refusal(replica, entry, waiting.query, _CONSUMER) is not ErrorCode.NONE:
+        if self._refusal(replica, entry, waiting, _CONSUMER) is not ErrorCode.NONE:
             return None
         log = replica.log
         try:
-            if entry.last_fetched_epoch >= 0 and _divergence(log, entry) is not None:
+            machine = replica.machine
+            nearby = waiting.query.nearby
+            if nearby and machine.preferred_replica(entry.fetch_offset, nearby) >= 0:
                 return None
-            limit = replica.machine.readable_end(entry.fetch_offset)
+            if (
+                entry.last_fetched_epoch >= 0
+                and machine.knows_history(entry.fetch_offset)
+                and _divergence(log, entry) is not None
+            ):
+                return None
+            limit = machine.readable_end(entry.fetch_offset)
             return log.readable_bytes(entry.fetch_offset, limit)
         except (ApiError, CorruptLogError):
             return None  # and reading meets it again
 
     def _refusal(
-        self, replica: Replica, entry: FetchEntry, query: FetchQuery, status: BrokerStatus
+        self, replica: Replica, entry: FetchEntry, waiting: WaitingFetch, status: BrokerStatus
     ) -> ErrorCode:
-        machine = replica.machine
+        machine, query = replica.machine, waiting.query
         if query.replica_id >= 0:
             error = machine.check_follower(
                 query.replica_id, query.replica_epoch, entry.current_leader_epoch, status
             )
         else:
-            error = machine.fence(entry.current_leader_epoch)
+            error = machine.fence(entry.current_leader_epoch, any_replica=query.any_replica)
         if error is ErrorCode.NONE and self._replicas.deposed():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if error is ErrorCode.NONE and replica.state is not ReplicaState.ONLINE:
+        if error is ErrorCode.NONE and (
+            replica.state is not ReplicaState.ONLINE or entry.id in waiting.unread
+        ):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return error
 
@@ -119,6 +130,8 @@ class FetchReader:
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
                 break
+        if session is not None and self._replicas.tells_high_watermarks_at_once:
+            reading.urgent = reading.urgent or session.has_new_high_watermark(results)
         return reading
 
     def _has_quota(self, reading: Reading) -> bool:
@@ -143,9 +156,7 @@ class FetchReader:
         session = query.session
         if session is not None:
             session.watch(replica)
-        error = self._refusal(replica, entry, query, status)
-        if error is ErrorCode.NONE and entry.id in waiting.unread:
-            error = ErrorCode.KAFKA_STORAGE_ERROR
+        error = self._refusal(replica, entry, waiting, status)
         if error is not ErrorCode.NONE:
             if session is not None:
                 replica.machine.left(query.replica_id, session.attendance)
@@ -154,7 +165,7 @@ class FetchReader:
         is_follower = query.replica_id >= 0
         result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
         try:
-            if entry.last_fetched_epoch >= 0:
+            if entry.last_fetched_epoch >= 0 and machine.knows_history(entry.fetch_offset):
                 result.diverging = _divergence(log, entry)
             if result.diverging is None:
                 limit = machine.readable_end(entry.fetch_offset, is_follower=is_follower)
@@ -162,7 +173,9 @@ class FetchReader:
                     _check_history(log, entry)
                 if now_ms is not None:
                     self._acknowledge(replica, entry, query, status, now_ms)
-                if entry.fetch_offset < limit:
+                if query.nearby:
+                    self._name_nearer(machine, entry, query, result, reading)
+                if entry.fetch_offset < limit and result.preferred_replica < 0:
                     self._read_log(replica, entry, limit, result, reading, query.replica_id)
         except ApiError as refused:
             result.error = refused.code
@@ -174,6 +187,19 @@ class FetchReader:
         result.high_watermark = machine.high_watermark
         result.last_stable_offset = machine.last_stable_offset
         return result
+
+    def _name_nearer(
+        self,
+        machine: PartitionMachine,
+        entry: FetchEntry,
+        query: FetchQuery,
+        result: FetchResult,
+        reading: Reading,
+    ) -> None:
+        """Send a consumer to a replica that is nearer to it, at once and without records."""
+        result.preferred_replica = machine.preferred_replica(entry.fetch_offset, query.nearby)
+        if result.preferred_replica >= 0:
+            reading.urgent = True
 
     def _acknowledge(
         self,

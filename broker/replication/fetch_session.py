@@ -182,6 +182,14 @@ class FetchSession:
 
     # -------------------------------------------------------------------------- answering
 
+    def has_new_high_watermark(self, results: Sequence[FetchResult]) -> bool:
+        """Whether more is committed in any of these partitions than the follower was told."""
+        for result in results:
+            told = self.sent.get(result.id)
+            if told is not None and result.high_watermark > told.high_watermark:
+                return True
+        return False
+
     def changed(self, results: Sequence[FetchResult]) -> list[FetchResult]:
         """Note that results were told, and return those with news."""
         news = []

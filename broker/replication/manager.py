@@ -110,6 +110,7 @@ class ReplicaManager:
         self._is_first = True  # nothing was applied yet
         self._stopped = False  # nothing is written to a log from then on
         self._replicas = Replicas(broker_id, world.clock, metadata)
+        self._replicas.tells_high_watermarks_at_once = config.selects_replicas_by_rack
         self._replicas.on_led = self._led
         self._replicas.on_followed = self._followed
         self._replicas.on_proposed = self._proposed

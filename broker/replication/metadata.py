@@ -176,6 +176,8 @@ class MetadataApplier:
         self._replicas.unsettled[partition] = None
         self._replicas.carry_out(replica, effects)
         replica.stir_followers()
+        if not replica.machine.is_leader:
+            replica.wake_consumers()  # a follower outside of the ISR sends them away
         self._on_changed(replica)
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:

@@ -166,17 +166,23 @@ class Replica:
                 log.append_as_follower(records)
             log.advance_start_offset(min(leader_start_offset, log.end_offset))
         finally:
-            self.machine.copied(self.position, leader_high_watermark)
+            if self.machine.copied(self.position, leader_high_watermark):
+                self.wake_consumers()
 
     def truncate_to(self, offset: int) -> None:
         """Raises as ``PartitionLog.truncate_to``."""
         self.log.truncate_to(offset)
-        self.machine.truncated(self.position)
+        self._cut()
 
     def reset_to(self, offset: int) -> None:
         """Raises as ``PartitionLog.reset_to``."""
         self.log.reset_to(offset)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Consumers may wait here for what is gone now, and count bytes that are."""
         self.machine.truncated(self.position)
+        self.wake_consumers()
 
     def begin_at(self, offset: int) -> None:
         """Retention, or a request, deletes the records below ``offset``. Never moves back. Raises

@@ -71,6 +71,8 @@ class Replicas:
         # Those that are, or lead no more, leave when they are looked at.
         self.unsettled: dict[PartitionId, None] = {}
         self.counters = ReplicaCounters()
+        # Whether followers hear of a risen high watermark at once, because they have consumers.
+        self.tells_high_watermarks_at_once = False
         # Whether this broker leads nothing, whatever the image says.
         self.deposed: Callable[[], bool] = lambda: False
         # What effects lead to; the manager puts the parts together.
@@ -115,7 +117,7 @@ class Replicas:
                     self.unsettled[replica.id] = None
                     replica.wake_followers()
                 case Advanced():
-                    replica.stir_followers()
+                    replica.stir_followers(wakes=self.tells_high_watermarks_at_once)
                     replica.wake_consumers()
                 case Acknowledged(tokens):
                     for token in tokens:

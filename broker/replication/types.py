@@ -72,6 +72,8 @@ class FetchResult:
     diverging: EpochEnd | None = None
     records: list[Buffer] = field(default_factory=list)
     leader: LeaderHint = NO_HINT
+    # The replica that a consumer should read from instead (KIP-392); -1: this one.
+    preferred_replica: int = -1
     # In a session: the follower has everything, and only a change here makes news of it.
     at_rest: bool = False
     # The follower is not in sync, and the leader's quota for such replicas is used up.

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
-from metadata.node_settings import NodeSettings
+from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.properties import parse_properties
 from stele.errors import ApiError, SteleError
@@ -90,6 +90,11 @@ class NodeConfig(NodeSettings):
 
     def __post_init__(self) -> None:
         self._take(self.raw)
+
+    @property
+    def selects_replicas_by_rack(self) -> bool:
+        """Whether a leader sends consumers to a replica with their rack."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class ProduceResponse(_message.Message):
     def __init__(self, correlation_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ProduceResponse.Partition, _Mapping]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("correlation_id", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions")
+    __slots__ = ("correlation_id", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "partitions", "rack")
     class Partition(_message.Message):
         __slots__ = ("topic_id", "partition", "fetch_offset", "current_leader_epoch", "last_fetched_epoch", "max_bytes", "topic")
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -147,18 +147,20 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation_level: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchRequest.Partition]
-    def __init__(self, correlation_id: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchRequest.Partition, _Mapping]]] = ...) -> None: ...
+    rack: str
+    def __init__(self, correlation_id: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., isolation_level: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchRequest.Partition, _Mapping]]] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("correlation_id", "partitions")
     class Partition(_message.Message):
-        __slots__ = ("topic_id", "partition", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "diverging_epoch", "diverging_end_offset", "leader", "leader_epoch", "topic", "message")
+        __slots__ = ("topic_id", "partition", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "diverging_epoch", "diverging_end_offset", "leader", "leader_epoch", "topic", "message", "preferred_read_replica")
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +174,7 @@ class FetchResponse(_message.Message):
         LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        PREFERRED_READ_REPLICA_FIELD_NUMBER: _ClassVar[int]
         topic_id: bytes
         partition: int
         error: int
@@ -185,7 +188,8 @@ class FetchResponse(_message.Message):
         leader_epoch: int
         topic: str
         message: str
-        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., diverging_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., topic: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+        preferred_read_replica: int
+        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., diverging_epoch: _Optional[int] = ..., diverging_end_offset: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., topic: _Optional[str] = ..., message: _Optional[str] = ..., preferred_read_replica: _Optional[int] = ...) -> None: ...
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int

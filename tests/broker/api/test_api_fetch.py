@@ -8,6 +8,9 @@ import weakref
 import pytest
 
 from broker.replication.types import EpochEnd, FetchResult, LeaderHint
+from broker.service.nearby import nearby_brokers
+from metadata.node_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch
@@ -295,3 +298,45 @@ def test_of_a_partition_named_twice_the_last_counts() -> None:
         assert len(answer.responses) == 1
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_consumer_is_sent_to_a_replica_in_its_rack(version: int) -> None:
+    async def main() -> None:
+        edges = Edges(replica_selector_class=RACK_AWARE_SELECTOR, broker_rack="r1")
+        edges.add_topic("a", [[1, 2, 3]])
+        request = _consume(_topic("a", 0))
+        request.rack_id = "r2"
+        sent = FetchResult(A0, ErrorCode.NONE, 30, 30, 1, preferred_replica=2)
+        edges.replicas.fetch_results[A0] = sent
+        answer = await edges.client().call(API, version, request)
+        (query,) = edges.replicas.fetched
+        says_where = version >= 11
+        assert query.any_replica == says_where
+        assert query.nearby == ({2} if says_where else set())
+        ((told,),) = (topic.partitions for topic in answer.responses)
+        assert told.preferred_read_replica == (2 if says_where else -1)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("rack", "selector", "listener", "nearby"),
+    [
+        ("r2", RACK_AWARE_SELECTOR, "EXTERNAL", {2}),
+        ("r2", "", "EXTERNAL", set()),
+        ("r2", LEADER_SELECTOR, "EXTERNAL", set()),
+        ("r2", RACK_AWARE_SELECTOR, "ELSEWHERE", set()),  # nobody is reached there
+        ("r1", RACK_AWARE_SELECTOR, "EXTERNAL", set()),  # this broker's
+        ("r3", RACK_AWARE_SELECTOR, "EXTERNAL", set()),  # fenced
+        ("", RACK_AWARE_SELECTOR, "EXTERNAL", set()),
+        ("r9", RACK_AWARE_SELECTOR, "EXTERNAL", set()),
+    ],
+)
+def test_brokers_are_near_that_live_in_the_rack_and_can_be_reached(
+    rack: str, selector: str, listener: str, nearby: set[int]
+) -> None:
+    edges = Edges(replica_selector_class=selector, broker_rack="r1")
+    edges.register(3, fenced=True)
+    caller = Caller(ANONYMOUS, "c", listener, Plane.KAFKA, "127.0.0.1")
+    assert nearby_brokers(edges.context, caller, rack) == nearby

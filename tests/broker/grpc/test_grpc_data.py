@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from broker.grpc.data import FETCH_IN_FLIGHT, DataService
 from broker.replication.types import EpochEnd, FetchResult, LeaderHint, ProduceResult
+from metadata.node_settings import RACK_AWARE_SELECTOR
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1 import data_pb2 as pb
@@ -187,6 +188,29 @@ def test_fetch() -> None:
         query = edges.replicas.fetched[0]
         assert (query.read_committed, query.replica_id) == (True, -1)
         assert query.max_wait_ms == 0  # the missing partition is told at once
+        talk.task.cancel()
+
+    run_virtual(main())
+
+
+def test_a_client_that_says_where_it_is_reads_from_any_replica() -> None:
+    async def main() -> None:
+        edges = Edges(replica_selector_class=RACK_AWARE_SELECTOR, broker_rack="r1")
+        edges.add_topic("a", [[1, 2], [1, 2]])
+        sent = FetchResult(A0, ErrorCode.NONE, 10, 9, 1, preferred_replica=2)
+        edges.replicas.fetch_results[A0] = sent
+        talk = _Talk(edges, "Fetch")
+        request = _fetch(4, 0, 1)
+        request.rack = "r2"
+        await talk.send(request)
+        elsewhere, here = (await talk.fetched()).partitions
+        assert elsewhere.preferred_read_replica == 2
+        assert not here.HasField("preferred_read_replica")
+        await talk.send(_fetch(5, 1))
+        await talk.fetched()
+        named, unnamed = edges.replicas.fetched
+        assert (named.any_replica, named.nearby) == (True, frozenset({2}))
+        assert (unnamed.any_replica, unnamed.nearby) == (False, frozenset())
         talk.task.cancel()
 
     run_virtual(main())

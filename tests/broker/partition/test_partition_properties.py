@@ -279,6 +279,14 @@ class FollowerLife(RuleBasedStateMachine):
         assert (machine.start_offset, machine.log) == (self.log.start_offset, self.log)
         assert self.log.start_offset <= machine.high_watermark <= self.log.end_offset
 
+    @invariant()
+    def consumers_see_nothing_that_is_not_committed(self) -> None:
+        for offset in range(self.log.start_offset - 1, self.log.end_offset + 2):
+            if self.log.start_offset <= offset <= self.log.end_offset:
+                assert seen_at(self.bench.machine, offset) == len(self.committed)
+            else:
+                assert seen_at(self.bench.machine, offset) is None
+
     @rule(count=st.integers(0, 3), heard=st.integers(0, 20), later=st.integers(0, 2))
     def copy(self, count: int, heard: int, later: int) -> None:
         """The leader's answer: records, its high watermark, and its log start offset."""
@@ -286,7 +294,9 @@ class FollowerLife(RuleBasedStateMachine):
         start = min(self.log.start_offset + later, end)
         self.bench.log = self.log._replace(start_offset=start, end_offset=end)
         self.committed.update(range(max(start, min(heard, end))))
-        self.bench.machine.copied(self.log, heard)
+        before = self.bench.machine.high_watermark
+        is_news = self.bench.machine.copied(self.log, heard)
+        assert is_news == (len(self.committed) > before)
 
     @rule()
     def sync(self) -> None:
