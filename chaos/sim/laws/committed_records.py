@@ -50,7 +50,7 @@ class CommittedRecordsStay(Law):
     The first replica seen to commit a batch defines it. A partition's leader always has everything
     that was ever committed, except for what a recorded unclean election has cut. After such an
     election, what the new leader still has of it stays committed. The other replicas are compared
-    again once they are in the ISR.
+    again once they are in the ISR. ``CompactedLogsKeepTheLastValues`` compares compacted logs.
     """
 
     name = "what is committed stays"

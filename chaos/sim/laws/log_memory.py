@@ -78,8 +78,9 @@ class _Twin:
 
 
 class LogsRememberWhatTheyHold(Law):
-    """In every log, each producer's sequences follow each other. What the log knows of producers
-    and leader epochs is what its batches say, at every moment and right after a truncation."""
+    """In every log that is not compacted, each producer's sequences follow each other. What the log
+    knows of producers and leader epochs is what its batches say, at every moment and right after a
+    truncation."""
 
     name = "logs remember what they hold"
     cadence = Cadence.SELDOM
@@ -131,7 +132,7 @@ class LogsRememberWhatTheyHold(Law):
         return (
             replica
             for each, replica in online(self._cluster)
-            if each is node and repr(replica) == partition
+            if each is node and repr(replica) == partition and not replica.log.config.compact
         )
 
     def _check_cut(self, node: SimNode, partition: str, place: Place) -> None:

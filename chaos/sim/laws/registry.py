@@ -12,6 +12,7 @@ from chaos.sim.laws.asked_voters import VotersChangeAsAsked
 from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
@@ -86,6 +87,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     # Logs and disks.
     LogsRememberWhatTheyHold,
     RetentionTakesNoMore,
+    CompactedLogsKeepTheLastValues,
     CheckpointsClaimWhatIsThere,
     DurableIsDurable,
     DurableStartsAreDurable,

@@ -17,12 +17,14 @@ from chaos.sim.faults.operators import Operators
 from chaos.sim.faults.registry import KINDS, ONE_AIM
 from chaos.sim.faults.storm import Storm
 from chaos.sim.laws.committed_records import CommittedRecordsStay
+from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.law import Proof
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.work.compacted import CompactedLoad
 from chaos.sim.work.groups import GroupLoad
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Rngs
@@ -143,6 +145,7 @@ class _Run:
                 self._load,
                 wear=Wear.draw(rngs.of("wear")),
                 groups=GroupLoad.draw(rngs.of("groups")),
+                compacted=CompactedLoad.draw(rngs.of("compacted topic")),
             )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
@@ -150,7 +153,8 @@ class _Run:
         if "aimed" in kinds and rng.random() < 0.4:  # without acts, which might disturb the aims
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
-        settings |= dict(self._load.wear.settings) | dict(self._load.groups.settings)
+        for drawn in (self._load.wear, self._load.groups, self._load.compacted):
+            settings |= dict(drawn.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
         self._cluster = JudgedCluster(
@@ -287,6 +291,11 @@ class _Run:
             cover.update(self._workload.remade.counts)
         if self._workload.groups is not None:
             cover.update(self._workload.groups.counts)
+        if self._workload.compacted is not None:
+            cover.update(self._workload.compacted.counts)
+        compacted = invariants.law(CompactedLogsKeepTheLastValues)
+        cover["compacted segments"] = compacted.rounds
+        cover["tombstones gone"] = compacted.dropped
         retention = invariants.law(RetentionTakesNoMore)
         cover["segments rolled"] = retention.rolled
         cover["segments deleted by retention"] = retention.deleted

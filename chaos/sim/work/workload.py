@@ -21,6 +21,7 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.administration import Administration
+from chaos.sim.work.compacted import CompactedLoad, CompactedWork
 from chaos.sim.work.groups import GroupLoad, GroupWork
 from chaos.sim.work.habits import Impatient, Rude, Streamer
 from chaos.sim.work.readers import Reader
@@ -98,6 +99,7 @@ class Load:
     rude_writers: int = 0
     wear: Wear = field(default_factory=Wear)
     groups: GroupLoad = field(default_factory=GroupLoad)
+    compacted: CompactedLoad = field(default_factory=CompactedLoad)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -178,6 +180,12 @@ class Workload:
         self._group_tasks: list[asyncio.Task[None]] = []  # end last, when nobody writes any more
         self.remade = self._remade() if load.wear.remake_pause_s else None
         self.groups = self._group_work() if load.groups.is_there else None
+        self.compacted = self._compacted_work() if load.compacted.is_there else None
+
+    def _compacted_work(self) -> CompactedWork:
+        return CompactedWork(
+            self._cluster, self._load.compacted, self._patient_producer(), self._violated
+        )
 
     def _group_work(self) -> GroupWork:
         invariants = self._cluster.invariants
@@ -253,8 +261,13 @@ class Workload:
 
     @property
     def replicated(self) -> list[tuple[str, int]]:
-        """``partitions``, and those of the coordinators."""
-        return self.partitions + (self.groups.coordinated if self.groups is not None else [])
+        """``partitions``, those of the coordinators, and compacted ones."""
+        found = self.partitions
+        if self.groups is not None:
+            found += self.groups.coordinated
+        if self.compacted is not None:
+            found += self.compacted.partitions
+        return found
 
     async def prepare(self) -> None:
         configs = {
@@ -274,6 +287,8 @@ class Workload:
             await self._cluster.until_isr(topic, 3, number)
         if self.groups is not None:
             await self.groups.prepare()
+        if self.compacted is not None:
+            await self.compacted.prepare()
 
     def start(self) -> None:
         load = self._load
@@ -292,6 +307,8 @@ class Workload:
         work += [self._rude().run(n, lambda: self._done) for n in range(load.rude_writers)]
         if self.remade is not None:
             work += self._remade_work(self.remade)
+        if self.compacted is not None:
+            work += self.compacted.work(lambda: self._done)
         self._tasks = [asyncio.create_task(each) for each in work]
         if self.groups is not None:
             members = self.groups.work(lambda: self._done or self._settling)
@@ -374,14 +391,7 @@ class Workload:
     # ----------------------------------------------------------------------------- producing
 
     async def _produce_exactly_once(self, producer_number: int) -> None:
-        producer = Producer(
-            self._servers,
-            world=self._world,
-            on_wait=lambda _: None,
-            linger_ms=1,
-            delivery_timeout_ms=int(_PATIENCE_S * 1000),
-            max_block_ms=int(_PATIENCE_S * 1000),
-        )
+        producer = self._patient_producer()
         number = 0
         while not self._done:
             partition = self._rng.randrange(self._load.partitions)
@@ -397,16 +407,19 @@ class Workload:
             await self._pause(self._load.exact_pause_s)
         await producer.close()
 
-    def _streamer(self) -> Streamer:
-        producer = Producer(
+    def _patient_producer(self, linger_ms: int = 1) -> Producer:
+        """It never gives up a record."""
+        return Producer(
             self._servers,
             world=self._world,
             on_wait=lambda _: None,
-            linger_ms=5,
+            linger_ms=linger_ms,
             delivery_timeout_ms=int(_PATIENCE_S * 1000),
             max_block_ms=int(_PATIENCE_S * 1000),
         )
-        load = self._load
+
+    def _streamer(self) -> Streamer:
+        load, producer = self._load, self._patient_producer(linger_ms=5)
         return Streamer(
             producer, EXACT, load.partitions, load.stream_pause_s, self._rng, self._promise
         )
@@ -515,6 +528,8 @@ class Workload:
             (name, await self._client.read_back(*name))  # in the order of the partitions
             for name in self.partitions
         ]
+        if self.compacted is not None:
+            await self.compacted.judge()
         again = None if self.remade is None else self._cluster.image.topic(AGAIN)
         remade = await self._client.read_back(AGAIN) if again is not None else []
         # Retention may have deleted more since the last look.
