@@ -13,7 +13,7 @@ from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
-    from cli.group.lag import PartitionLag
+    from stele.admin.group_lag import PartitionLag
     from stele.admin.groups import GroupDescription
     from stele.sync import Admin
 
@@ -82,7 +82,7 @@ def describe(
         raise CommandError("give one of --offsets, --members and --state")
     with connect(bootstrap, timeout) as admin:
         groups = _described(admin, names or [], all_groups)
-        found = {} if members or state else _lags(admin, groups)
+        found = {} if members or state else admin.group_lags(groups)
     if not as_json and not state:
         _note_states(groups)
     if members:
@@ -196,17 +196,6 @@ def _note_states(groups: list[GroupDescription]) -> None:
             note(f"stele: group {each.group_id!r} is being rebalanced ({each.state})")
 
 
-def _lags(admin: Admin, groups: list[GroupDescription]) -> dict[str, list[PartitionLag]]:
-    from cli.group.lag import lags, log_ends
-
-    committed = {each.group_id: admin.list_group_offsets(each.group_id) for each in groups}
-    partitions = {name for offsets in committed.values() for name in offsets}
-    for group in groups:
-        partitions |= {name for member in group.members for name in member.assignment}
-    ends = log_ends(admin, partitions)
-    return {each.group_id: lags(each, committed[each.group_id], ends) for each in groups}
-
-
 def _print_lags(
     groups: list[GroupDescription],
     found: dict[str, list[PartitionLag]],
@@ -258,7 +247,7 @@ def _lag_entry(lag: PartitionLag) -> dict[str, object]:
 
 
 def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
-    from cli.group.lag import assignment_text
+    from cli.group.assignment import assignment_text
 
     if as_json:
         print_json(

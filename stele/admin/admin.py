@@ -14,6 +14,7 @@ from stele.admin.features import (
     UpdatedFeature,
     UpgradeType,
 )
+from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from stele.admin.items import all_or_raise, item_error
 from stele.admin.maintenance import MaintenanceAdmin
@@ -446,6 +447,20 @@ class Admin:
     async def list_group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Everything that the group has committed, in order of the partitions."""
         return await self._groups.list_offsets(group)
+
+    async def group_lags(self, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionLag]]:
+        """By group, all partitions that it has committed or that its members read.
+
+        ``groups``: as ``describe_groups`` gives them. The ends of the logs are asked for last, so a
+        lag is never too small, and negative only if records were lost.
+        """
+        led = {
+            TopicPartition(topic.name, each.partition)
+            for topic in await self.list_topics()
+            for each in topic.partitions
+            if each.leader is not None
+        }
+        return await find_lags(groups, self._groups, OffsetLookup(self._view), led)
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Commit offsets for a group without members, which is created if there is none.

@@ -24,6 +24,10 @@ MOVING: Final = frozenset(
 """Errors after which the same request is sent again. Every request here may be sent twice."""
 
 
+GROUPS_A_REQUEST: Final = 1000
+"""More are asked for one after the other, which bounds the answers."""
+
+
 class Coordinator(NamedTuple):
     """The broker that coordinates a group, and its gRPC address."""
 
@@ -79,9 +83,22 @@ class Coordinators:
         """
         found: dict[str, Answered[ToldT] | ApiError] = {}
         wanted = list(dict.fromkeys(groups))
+        for start in range(0, len(wanted), GROUPS_A_REQUEST):
+            some = wanted[start : start + GROUPS_A_REQUEST]
+            await self._ask_some(some, found, method, request, parse, told)
+        return {each: found[each] for each in wanted}
 
+    async def _ask_some(
+        self,
+        groups: Sequence[str],
+        found: dict[str, Answered[ToldT] | ApiError],
+        method: str,
+        request: Callable[[Sequence[str]], Message],
+        parse: Callable[[bytes], AnswerT],
+        told: Callable[[AnswerT], Iterable[ToldT]],
+    ) -> None:
         async def attempt() -> None:
-            missing = [each for each in wanted if each not in found]
+            missing = [each for each in groups if each not in found]
             problem: ApiError | None = None
             by_coordinator: dict[Coordinator, list[str]] = {}
             for group, coordinator in (await self._find(missing)).items():
@@ -106,7 +123,6 @@ class Coordinators:
                 raise problem
 
         await self._keep_asking(attempt, method)
-        return {each: found[each] for each in wanted}
 
     async def ask(
         self, group: str, method: str, request: Message, parse: Callable[[bytes], ToldT]

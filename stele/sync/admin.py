@@ -16,6 +16,7 @@ from stele.admin.admin import (
     TopicDescription,
 )
 from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
+from stele.admin.group_lag import PartitionLag
 from stele.admin.groups import CommittedOffset, GroupDescription, GroupListing
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
@@ -172,6 +173,9 @@ class Admin(Face):
 
     def list_group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         return self._run(self._admin.list_group_offsets(group))
+
+    def group_lags(self, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionLag]]:
+        return self._run(self._admin.group_lags(groups))
 
     def alter_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
         self._run(self._admin.alter_group_offsets(group, offsets))

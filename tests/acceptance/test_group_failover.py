@@ -86,6 +86,9 @@ async def test_committed_records_are_read_once_though_the_coordinator_dies(
             try:
                 await consume(first, seen, 30)
                 cluster.kill(await coordinator(admin))
+                # An administrator waits for the next coordinator, which knows every commit.
+                offsets = await admin.list_group_offsets(GROUP)
+                assert sum(each.offset for each in offsets.values()) == 30
                 await fill(30)
                 await consume(first, seen, 60)
             finally:
@@ -95,6 +98,9 @@ async def test_committed_records_are_read_once_though_the_coordinator_dies(
             await second.start()
             try:
                 await consume(second, seen, 90)
+                found = await admin.group_lags(await admin.describe_groups([GROUP]))
+                assert [each.lag for each in found[GROUP]] == [0] * PARTITIONS
+                assert all(each.member is not None for each in found[GROUP])
             finally:
                 await second.stop()
     assert sorted(seen, key=int) == [b"%d" % number for number in range(90)]

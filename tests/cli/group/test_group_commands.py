@@ -12,9 +12,10 @@ import pytest
 
 from cli import main
 from cli.group import commands, reset
-from cli.group.lag import PartitionLag, assignment_text, lags
+from cli.group.assignment import assignment_text
 from stele.admin.admin import PartitionDescription, TopicDescription
 from stele.admin.coordinators import Coordinator
+from stele.admin.group_lag import PartitionLag, lags
 from stele.admin.groups import (
     DEAD,
     CommittedOffset,
@@ -111,6 +112,13 @@ class FakeAdmin:
     def list_group_offsets(self, name: str) -> dict[TopicPartition, CommittedOffset]:
         found = self.offsets.get(name, {})
         return {TopicPartition(*each): committed(offset) for each, offset in found.items()}
+
+    def group_lags(self, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionLag]]:
+        ends = {TopicPartition("orders", 0): END}
+        return {
+            each.group_id: lags(each, self.list_group_offsets(each.group_id), ends)
+            for each in groups
+        }
 
     def alter_group_offsets(self, name: str, offsets: Mapping[Any, int]) -> None:
         if self.refused is not None and self.altered:
@@ -437,24 +445,6 @@ def test_wrong_usage(admin: FakeAdmin, capsys: Capture) -> None:
 
 
 # ------------------------------------------------------------------------------- the pure part
-
-
-def test_lags_of_what_is_committed_and_of_what_is_read() -> None:
-    names = [TopicPartition("t", number) for number in range(4)]
-    member = MemberDescription("m", None, "c", "/h", (names[1], names[2]))
-    group = GroupDescription("g", "Stable", "consumer", "range", COORDINATOR, (member,))
-    found = lags(
-        group,
-        {names[0]: committed(5), names[1]: committed(7), names[3]: committed(9)},
-        {names[0]: 8, names[1]: 7, names[2]: 3},
-    )
-    assert found == [
-        PartitionLag(names[0], committed(5), 8, None),
-        PartitionLag(names[1], committed(7), 7, member),
-        PartitionLag(names[2], None, 3, member),
-        PartitionLag(names[3], committed(9), None, None),
-    ]
-    assert [each.lag for each in found] == [3, 0, None, None]
 
 
 def test_assignments_as_text() -> None:

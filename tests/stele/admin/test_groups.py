@@ -11,7 +11,16 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stele.admin.groups import DEAD, CommittedOffset, MemberDescription, assigned_partitions
+from stele.admin import coordinators
+from stele.admin.coordinators import Coordinator
+from stele.admin.group_lag import PartitionLag, lags
+from stele.admin.groups import (
+    DEAD,
+    CommittedOffset,
+    GroupDescription,
+    MemberDescription,
+    assigned_partitions,
+)
 from stele.errors import ApiError, BulkError, ErrorCode, UnreachableError
 from stele.ids import TopicPartition
 from stele.wire.v1 import groups_pb2 as pb
@@ -300,6 +309,68 @@ def test_a_coordinator_that_died_is_replaced() -> None:
                 stage.cluster.kill(broker)
             with pytest.raises(UnreachableError):
                 await admin.list_group_offsets("g")
+
+    play(scenario)
+
+
+# ------------------------------------------------------------------------------- lags
+
+
+def test_lags_of_what_is_committed_and_of_what_is_read() -> None:
+    names = [TopicPartition("t", number) for number in range(4)]
+    member = MemberDescription("m", None, "c", "/h", (names[1], names[2]))
+    group = GroupDescription("g", "Stable", "consumer", "range", Coordinator(1, "h", 1), (member,))
+    found = lags(
+        group,
+        {
+            names[0]: CommittedOffset(5, 3, ""),
+            names[1]: CommittedOffset(7, 3, ""),
+            names[3]: CommittedOffset(9, 3, ""),
+        },
+        {names[0]: 8, names[1]: 7, names[2]: 3},
+    )
+    assert found == [
+        PartitionLag(names[0], CommittedOffset(5, 3, ""), 8, None),
+        PartitionLag(names[1], CommittedOffset(7, 3, ""), 7, member),
+        PartitionLag(names[2], None, 3, member),
+        PartitionLag(names[3], CommittedOffset(9, 3, ""), None, None),
+    ]
+    assert [each.lag for each in found] == [3, 0, None, None]
+
+
+def test_lags_are_asked_for_where_there_is_a_leader() -> None:
+    async def scenario(stage: Stage) -> None:
+        groups = FakeGroups(stage.cluster)
+        groups.add("g", 2, t=5, s=0, gone=1)
+        groups.add("h", 1, t=0)
+        stage.cluster.create("t", 2)
+        stage.cluster.create("s").partitions[0].leader = -1
+        stage.cluster.partition("t").end_offset = 9
+        async with stage.admin() as admin:
+            found = await admin.group_lags(await admin.describe_groups(["g", "h", "nope"]))
+            assert [(*each.partition, each.lag) for each in found["g"]] == [
+                ("gone", 0, None),
+                ("s", 0, None),
+                ("t", 0, 4),
+            ]
+            assert [each.log_end_offset for each in found["h"]] == [9]
+            assert found["nope"] == []
+            assert await admin.group_lags([]) == {}
+
+    play(scenario)
+
+
+def test_many_groups_are_described_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "GROUPS_A_REQUEST", 2)
+
+    async def scenario(stage: Stage) -> None:
+        groups = FakeGroups(stage.cluster)
+        for name in "abcde":
+            groups.add(name, 1)
+        async with stage.admin() as admin:
+            found = await admin.describe_groups("edcba")
+            assert [each.group_id for each in found] == [*"edcba"]
+            assert [name for name, _ in groups.asked].count("DescribeGroups") == 3
 
     play(scenario)
 
