@@ -12,9 +12,8 @@ from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import DeletedTopic, GroupState
 from broker.coordinator.runtime import CoordinatorRuntime, Host
-from broker.coordinator.shard import Nobody
 from metadata.delta import MetadataDelta
-from metadata.image import MetadataImage
+from metadata.image import EMPTY, MetadataImage
 from metadata.internal_topics import GROUP_TOPIC
 from runtime.config.node import NodeConfig
 from stele.ids import TopicPartition
@@ -32,22 +31,30 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         def new_uuid() -> str:
             return str(uuid.UUID(bytes=rng.randbytes(16), version=4))
 
+        def topic_id_of(name: str) -> bytes | None:
+            topic = self._image.topic(name)
+            return None if topic is None else topic.topic_id
+
+        self._image = EMPTY
         self.group_counters = GroupCounters()
         super().__init__(
             GROUP_TOPIC,
             host=host,
-            make_machine=lambda: GroupMachine(group_config, new_uuid, self.group_counters),
+            make_machine=lambda: GroupMachine(
+                group_config, new_uuid, self.group_counters, topic_id_of
+            ),
             clock=clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Also have the offsets of deleted topics forgotten. Those of a topic that is deleted while
-        nobody coordinates their group stay until they are too old."""
+        """Also have the offsets of deleted topics removed. A coordinator that is loaded later looks
+        for them in the newest image by itself."""
+        self._image = image
         super().apply(delta, image)
         deleted = [DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics]
-        for number in self.partitions if deleted else ():
-            self.submit(number, lambda machine, now: machine.topics_deleted(deleted, now), Nobody())
+        if deleted:
+            self.inform(lambda machine, now: machine.topics_deleted(deleted, now))
 
     def groups_by_state(self) -> dict[str, float]:
         """How many groups this broker coordinates in each state, by the state's name."""

@@ -151,18 +151,18 @@ class CoordinatorRuntime(Generic[M]):
         began = self._clock.monotonic()
         count, size = 0, 0
         try:
+            hosted.shard.begin()
             async for record in hosted.log.records():
                 hosted.shard.replay(record)
                 count += 1
                 size += len(record.key or b"") + len(record.value or b"")
+            self._count(hosted, count, size, self._clock.monotonic() - began)
+            hosted.shard.activate()
         except Exception as error:
             self.counters.failed_loads += 1
             level = logging.WARNING if isinstance(error, ApiError) else logging.ERROR
             logger.log(level, "%r: its coordinator cannot be loaded", hosted.log, exc_info=error)
             self._reload_later(number, hosted)
-            return
-        self._count(hosted, count, size, self._clock.monotonic() - began)
-        hosted.shard.activate()
 
     def _count(self, hosted: _Hosted[M], records: int, size: int, took_s: float) -> None:
         counters = self.counters
@@ -200,6 +200,11 @@ class CoordinatorRuntime(Generic[M]):
             waiter.refuse(ErrorCode.NOT_COORDINATOR)
         else:
             hosted.shard.submit(event, waiter)
+
+    def inform(self, event: Callable[[M, Now], None]) -> None:
+        """Have every coordinator that is loaded take note of something (``Shard.inform``)."""
+        for _, hosted in sorted(self._shards.items()):
+            hosted.shard.inform(event)
 
     @property
     def partitions(self) -> list[int]:

@@ -34,6 +34,8 @@ RETRY_MS: Final = 1000.0
 """The pause before a deadline is looked at again whose records the log has refused."""
 
 _TICKS_A_TURN = 100
+_TURN_S: Final = 0.003
+"""A turn of the loop does not begin anything else after so long."""
 
 
 class Log(Protocol):
@@ -113,17 +115,9 @@ class _Appended:
         self._shard.uncommitted(self._start_offset, self._end_offset, error)
 
 
-class Nobody:
-    """The waiter of events that no client asks for."""
-
-    def answer(self, answer: Any) -> None: ...
-
-    def refuse(self, error: ErrorCode) -> None: ...
-
-
 class Shard(Generic[M]):
-    """The coordinator of one partition. Life: ``replay`` all records, ``activate``, ``submit``;
-    ``unload`` at the end."""
+    """The coordinator of one partition. Life: ``begin``, ``replay`` all records, ``activate``,
+    ``submit``; ``unload`` at the end."""
 
     def __init__(
         self,
@@ -145,7 +139,10 @@ class Shard(Generic[M]):
         self._deadlines = deadlines
         self._commit_timeout_ms = commit_timeout_ms
         self._on_broken = on_broken
-        self._loaded_end = 0  # of the log, when all of it was replayed
+        # The end of the log when all of it was replayed; None before that.
+        self._loaded_end: int | None = None
+        # Whether the machine knows that it is loaded. Before that it decides nothing.
+        self._is_begun = False
         self._asked: list[_Asked] = []
         self._is_scheduled = False
         # Ordered by `after`; every `after` is above `_committed`.
@@ -158,6 +155,12 @@ class Shard(Generic[M]):
         self._tick_not_before_ms = float("-inf")
 
     # ------------------------------------------------------------------ life
+
+    def begin(self) -> None:
+        """The load begins. The machine is told what is committed before it replays it: it need not
+        remember then what is not committed yet, which would be everything."""
+        self._log.watch(self.advanced)
+        self.advanced()
 
     def replay(self, record: Record) -> None:
         """A record of the log, while loading."""
@@ -177,7 +180,6 @@ class Shard(Generic[M]):
         committed: the coordinator before this one may have told clients of the last ones, whose
         commit this broker has not heard of yet."""
         self._loaded_end = self._log.end_offset
-        self._log.watch(self.advanced)
         self.advanced()
 
     def unload(self) -> None:
@@ -210,13 +212,21 @@ class Shard(Generic[M]):
                 self._asked.append(_Asked(event, waiter))
                 self._schedule()
 
+    def inform(self, event: Callable[[M, Now], None]) -> None:
+        """Have the machine take note of something, whether the log takes records or not. It makes
+        no records of it now, but may have a deadline for that. Without effect while the machine is
+        not loaded: ``loaded`` looks at everything."""
+        if self.state is ShardState.ACTIVE and self._is_begun:
+            event(self.machine, self._now())
+            self._schedule()
+
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._decide)
 
     def _decide(self) -> None:
-        """Decide all that was asked and all that is due."""
+        """Decide what was asked and what is due, as much as fits into a turn."""
         self._is_scheduled = False
         if self.state is not ShardState.ACTIVE:
             return
@@ -226,23 +236,45 @@ class Shard(Generic[M]):
             return
         self.advanced()  # the high watermark may have risen while there was no lease
         now = self._now()
+        turn_end_s = self._clock.monotonic() + _TURN_S
         draft = _Draft(self._log.end_offset)
         try:
-            while self._asked:
-                event, waiter = self._asked[0]
-                step = event(self.machine, now)
-                draft, error = self._take(step, draft, now)
-                del self._asked[0]
-                if error is not ErrorCode.NONE:
-                    waiter.refuse(coordinator_error(error))
-            self._append(self._tick(draft, now))
+            draft = self._begin(draft, now)
+            draft = self._decide_asked(draft, now, turn_end_s)
+            self._append(self._tick(draft, now, turn_end_s))
         except Exception:
             # The machine may have replayed what is not in the log.
             logger.exception("%r: the coordinator is loaded anew", self._log)
             self.unload()
             self._on_broken()
             return
+        if self._asked:
+            self._schedule()
         self._set_timer(now)
+
+    def _begin(self, draft: _Draft, now: Now) -> _Draft:
+        """Tell the machine that it is loaded, unless it was told before."""
+        if self._is_begun:
+            return draft
+        draft, error = self._take(self.machine.loaded(now), draft, now)
+        self._is_begun = error is ErrorCode.NONE
+        if not self._is_begun:
+            self._refuse_all(coordinator_error(error))
+        return draft
+
+    def _decide_asked(self, draft: _Draft, now: Now, turn_end_s: float) -> _Draft:
+        decided = 0
+        try:
+            for event, waiter in self._asked:
+                draft, error = self._take(event(self.machine, now), draft, now)
+                decided += 1
+                if error is not ErrorCode.NONE:
+                    waiter.refuse(coordinator_error(error))
+                if self._clock.monotonic() > turn_end_s:
+                    break
+        finally:
+            del self._asked[:decided]  # who is being decided when that fails is refused with others
+        return draft
 
     def _refuse_all(self, error: ErrorCode) -> None:
         asked, self._asked = self._asked, []
@@ -252,14 +284,16 @@ class Shard(Generic[M]):
         self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
         self._set_timer(now)
 
-    def _tick(self, draft: _Draft, now: Now) -> _Draft:
+    def _tick(self, draft: _Draft, now: Now, turn_end_s: float) -> _Draft:
         """Do what is due, up to a bound: the rest comes in the next turn."""
         for _ in range(_TICKS_A_TURN):
-            if self._next_tick_ms() > now.monotonic_ms:
+            if self._next_tick_ms() > now.monotonic_ms or not self._is_begun:
                 break
             draft, error = self._take(self.machine.tick(now), draft, now)
             if error is not ErrorCode.NONE:
                 self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
+            if self._clock.monotonic() > turn_end_s:
+                break
         return draft
 
     def _take(self, step: Step, draft: _Draft, now: Now) -> tuple[_Draft, ErrorCode]:
@@ -271,7 +305,7 @@ class Shard(Generic[M]):
                 return draft, refusal
             size = sum(record_size_bound(key, value, ()) for key, value in step.records)
             if HEADER_SIZE + size > self._log.max_batch_bytes:
-                return draft, ErrorCode.RECORD_LIST_TOO_LARGE
+                return draft, step.too_large
             if draft.builder.size_bytes + size > self._log.max_batch_bytes:
                 self._append(draft)
                 draft = _Draft(self._log.end_offset)
@@ -307,9 +341,9 @@ class Shard(Generic[M]):
     def advanced(self) -> None:
         """The high watermark may have risen."""
         high_watermark = self._log.high_watermark
-        if self.state is ShardState.LOADING and high_watermark >= self._loaded_end:
+        if self.state is ShardState.LOADING and self._is_all_committed(high_watermark):
             self.state = ShardState.ACTIVE
-            self.submit(lambda machine, now: machine.loaded(now), Nobody())
+            self._schedule()
         if high_watermark <= self._committed or self._log.refusal is not ErrorCode.NONE:
             return
         self._committed = high_watermark
@@ -319,6 +353,9 @@ class Shard(Generic[M]):
         self._settle_expiry()
         for each in told:
             _answer(each.reply)
+
+    def _is_all_committed(self, high_watermark: int) -> bool:
+        return self._loaded_end is not None and high_watermark >= self._loaded_end
 
     def uncommitted(self, start_offset: int, end_offset: int, error: ErrorCode) -> None:
         """The records in between cannot be committed for now. The machine keeps what its log
@@ -351,7 +388,7 @@ class Shard(Generic[M]):
         return Now(self._clock.monotonic() * 1000, self._clock.time_ms())
 
     def _next_tick_ms(self) -> float:
-        deadline_ms = self.machine.deadline_ms
+        deadline_ms = self.machine.deadline_ms if self._is_begun else 0.0
         if deadline_ms is None:
             return float("inf")
         return max(deadline_ms, self._tick_not_before_ms)

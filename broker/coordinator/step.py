@@ -11,9 +11,13 @@ records may change what no record keeps: who waits, when a session ends.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from stele.errors import ErrorCode
+
+STEP_BYTES: Final = 16 * 1024
+"""Work that can be divided makes about so many bytes of records in one step, which takes some
+milliseconds and fits into every batch."""
 
 
 class Waiter(Protocol):
@@ -69,6 +73,8 @@ class Step:
 
     records: list[KeyValue] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    too_large: ErrorCode = ErrorCode.RECORD_LIST_TOO_LARGE
+    """The refusal if no batch can hold the records."""
 
 
 class Machine(Protocol):
@@ -87,11 +93,15 @@ class Machine(Protocol):
         ...
 
     def loaded(self, now: Now) -> Step:
-        """The log has been read to its end. Sessions begin anew: members get their whole time."""
+        """The log has been read to its end. Sessions begin anew: members get their whole time.
+
+        It is called again later if the records of the step are refused.
+        """
         ...
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below the offset is committed, and may be told."""
+        """Everything below the offset is committed, and may be told. During a load, this may
+        include records that are not replayed yet."""
         ...
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.coordinator.group.types import (
     FetchedOffset,
@@ -18,6 +18,7 @@ from broker.coordinator.group.types import (
     OffsetToDelete,
     TopicToFetch,
 )
+from broker.coordinator.step import STEP_BYTES
 from broker.service.context import BrokerContext
 from broker.service.groups import ask
 from broker.service.topics import NO_TOPIC_ID, Topics
@@ -26,6 +27,9 @@ from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from storage.turns import in_slices
+
+_KEY_BYTES: Final = 10
+"""What the key of an offset's record has besides the names of group and topic."""
 
 
 class AskedTopic(NamedTuple):
@@ -162,18 +166,42 @@ async def delete(
     the whole group."""
     topics = Topics(context, caller, Operation.READ)
     found = [topics.named(each.topic) for each in offsets]
-    request = OffsetDeleteRequest(
-        group_id,
-        tuple(each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)),
-    )
+    known = [each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)]
+    errors = [
+        error
+        for some in _in_steps(group_id, known)
+        for error in await _delete(context, caller, OffsetDeleteRequest(group_id, some))
+    ]
+    decided = iter(errors)
+    return [next(decided) if isinstance(each, Topic) else each for each in found]
+
+
+async def _delete(
+    context: BrokerContext, caller: Caller, request: OffsetDeleteRequest
+) -> tuple[ErrorCode, ...]:
     answer: OffsetDeleteAnswer = await ask(
         context,
         caller,
         Operation.DELETE,
-        group_id,
+        request.group_id,
         lambda machine, waiter, now: machine.delete_offsets(request, waiter, now),
     )
     if answer.error is not ErrorCode.NONE:
         raise ApiError(answer.error)
-    decided = iter(answer.errors)
-    return [next(decided) if isinstance(each, Topic) else each for each in found]
+    return answer.errors
+
+
+def _in_steps(
+    group_id: str, offsets: Sequence[OffsetToDelete]
+) -> Iterator[tuple[OffsetToDelete, ...]]:
+    """The offsets in parts whose tombstones fit into one step; one part if there are none."""
+    some: list[OffsetToDelete] = []
+    size = 0
+    for each in offsets:
+        some.append(each)
+        size += len(group_id.encode()) + len(each.topic) + _KEY_BYTES
+        if size >= STEP_BYTES:
+            yield tuple(some)
+            some, size = [], 0
+    if some or not offsets:
+        yield tuple(some)

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
+    DeleteAnswer,
     DescribeAnswer,
     HeartbeatRequest,
     JoinAnswer,
@@ -196,18 +197,30 @@ async def delete(
 
     async def one(group_id: str) -> ApiError:
         try:
-            error: ErrorCode = await ask(
-                context,
-                caller,
-                Operation.DELETE,
-                group_id,
-                lambda machine, waiter, now: machine.delete(group_id, waiter, now),
-            )
+            return ApiError(await _delete(context, caller, group_id))
         except ApiError as refused:
             return refused
-        return ApiError(error)
 
     return list(await asyncio.gather(*map(one, group_ids)))
+
+
+async def _delete(context: BrokerContext, caller: Caller, group_id: str) -> ErrorCode:
+    """Delete the offsets of a group, some at a time, and the group with the last of them. If this
+    ends early, a repeated request deletes the rest."""
+    is_begun = False
+    while True:
+        answer: DeleteAnswer = await ask(
+            context,
+            caller,
+            Operation.DELETE,
+            group_id,
+            lambda machine, waiter, now: machine.delete(group_id, waiter, now),
+        )
+        if is_begun and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            return ErrorCode.NONE  # somebody else has deleted the rest
+        if answer.is_over:
+            return answer.error
+        is_begun = True
 
 
 async def list_groups(

@@ -10,6 +10,7 @@ from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
+    DeleteAnswer,
     DeletedTopic,
     DescribeAnswer,
     FetchedOffset,
@@ -88,6 +89,8 @@ class GroupBench:
         self.now = Now(0.0, START_MS)
         self.refusal = ErrorCode.NONE
         """Why the log takes no records, if it takes none."""
+        self.topic_ids: dict[str, bytes] | None = None
+        """The topics that there are; None: they are not known."""
         self.commits_at_once = True
         self.batches = 0
         self.largest_batch_bytes = 0
@@ -97,7 +100,10 @@ class GroupBench:
         self.machine = self.fresh()
 
     def fresh(self) -> GroupMachine:
-        return GroupMachine(self.config, lambda: f"u{next(self._numbers)}", self.counters)
+        topic_id_of = None if self.topic_ids is None else self.topic_ids.get
+        return GroupMachine(
+            self.config, lambda: f"u{next(self._numbers)}", self.counters, topic_id_of
+        )
 
     # ------------------------------------------------------------------ hosting
 
@@ -267,12 +273,18 @@ class GroupBench:
         return told(self.ask_deletion(*offsets), OffsetDeleteAnswer)
 
     def delete_topics(self, *topics: DeletedTopic) -> None:
-        self.take(self.machine.topics_deleted(topics, self.now))
+        self.machine.topics_deleted(topics, self.now)
         self.pass_time(0)
 
     def delete(self, group_id: str = "g") -> ErrorCode:
-        heard = self.ask(lambda machine, waiter, now: machine.delete(group_id, waiter, now))
-        return told(heard, ErrorCode)
+        """Delete a group as the service does, in as many requests as it takes."""
+        while True:
+            answer = told(self.ask_deletion_of_group(group_id), DeleteAnswer)
+            if answer.is_over:
+                return answer.error
+
+    def ask_deletion_of_group(self, group_id: str = "g") -> Heard:
+        return self.ask(lambda machine, waiter, now: machine.delete(group_id, waiter, now))
 
     def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
         request = ListRequest(states, types)

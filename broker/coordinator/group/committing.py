@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.cleaning import TopicIds, is_gone
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from broker.coordinator.group.types import (
@@ -26,12 +27,26 @@ from stele.ids import TopicPartition
 _LATEST_MS: Final = 2**63 - 1
 
 
+class CommitLimits(NamedTuple):
+    """What may be committed."""
+
+    metadata_bytes_max: int
+    topic_ids: TopicIds | None  # None: the topics are not known
+
+    def error(self, offset: OffsetToCommit) -> ErrorCode:
+        if self.topic_ids is not None and is_gone(self.topic_ids, offset.topic, offset.topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was deleted since the request came
+        if len(offset.metadata.encode()) > self.metadata_bytes_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+
 def commit(
     group: ClassicGroup | None,
     request: OffsetCommitRequest,
     waiter: Waiter,
     now: Now,
-    metadata_max: int,
+    limits: CommitLimits,
 ) -> Step:
     """Members commit in their generation, and other clients while the group has no members."""
     error = _commit_error(group, request)
@@ -39,13 +54,13 @@ def commit(
         after = -1 if group is None else group.recorded_end
         errors = (error,) * len(request.offsets)
         return Step(replies=[Reply(waiter, OffsetCommitAnswer(errors), after)])
-    step = Step()
+    step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
     codes = []
     for each in request.offsets:
-        if len(each.metadata) > metadata_max:
-            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        error = limits.error(each)
+        codes.append(error)
+        if error is not ErrorCode.NONE:
             continue
-        codes.append(ErrorCode.NONE)
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
     step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes))))

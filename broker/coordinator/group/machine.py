@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from broker.coordinator.group.classic import ClassicGroup
-from broker.coordinator.group.cleaning import DeletedTopics, Sweep, expired
-from broker.coordinator.group.committing import commit, delete, fetch
+from broker.coordinator.group.cleaning import (
+    Expiry,
+    TopicDeletion,
+    TopicIds,
+    some_of,
+)
+from broker.coordinator.group.committing import CommitLimits, commit, delete, fetch
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
@@ -25,6 +31,7 @@ from broker.coordinator.group.records import (
 )
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
+    DeleteAnswer,
     DeletedTopic,
     DescribeAnswer,
     GroupState,
@@ -61,8 +68,11 @@ class GroupMachine:
         config: GroupConfig,
         new_uuid: Callable[[], str],
         counters: GroupCounters | None = None,
+        topic_id_of: TopicIds | None = None,
     ) -> None:
-        """``new_uuid`` makes the random part of a member id. ``counters`` are added to."""
+        """``new_uuid`` makes the random part of a member id. ``counters`` are added to.
+        ``topic_id_of`` tells the id of a topic now, or None if there is no such topic; without it,
+        the topics are not known."""
         self._config = config
         self._counters = counters or GroupCounters()
         self._is_loaded = False
@@ -73,10 +83,10 @@ class GroupMachine:
         # sent when it is committed.
         self._removed_end = -1
         self._offsets = OffsetStore()
-        self._expiry = Sweep()
+        self._topic_id_of = topic_id_of
+        self._expiry = Expiry(self._offsets, config.offsets_retention_minutes * 60_000)
         self._expiry_timer = Timer(self._deadlines, TimerKind.EXPIRY)
-        self._deleted_topics = DeletedTopics()
-        self._deletion = Sweep()
+        self._deletion = TopicDeletion(self._offsets, topic_id_of)
         self._deletion_timer = Timer(self._deadlines, TimerKind.DELETED_TOPICS)
 
     # ------------------------------------------------------------------------- life
@@ -122,6 +132,8 @@ class GroupMachine:
         for group in self._groups.values():
             group.loaded(now, step)
         self._await_expiry(now)
+        self._deletion.add_all()
+        self._deletion_timer.set(now.monotonic_ms)
         return step
 
     def committed(self, high_watermark: int) -> None:
@@ -168,24 +180,13 @@ class GroupMachine:
         if self._expiry.is_over and self._groups:
             self._expiry.begin(self._groups)
             return  # a step that has records changes nothing else
-        retention_ms = self._config.offsets_retention_minutes * 60_000
-
-        def find(group_id: str) -> Iterator[KeyValue]:
-            group = self._groups.get(group_id)
-            if group is not None:
-                yield from expired(group, self._offsets, now.time_ms, retention_ms)
-
-        self._expiry.go_on(step, find)
+        self._expiry.go_on(step, self._groups.get, now.time_ms)
         if self._expiry.is_over:
             self._await_expiry(now)
 
     def _delete_of_topics(self, step: Step) -> None:
-        def find(group_id: str) -> Iterator[KeyValue]:
-            return self._deleted_topics.offsets_of(group_id, self._offsets)
-
-        self._deletion.go_on(step, find)
+        self._deletion.go_on(step)
         if self._deletion.is_over:
-            self._deleted_topics.clear()
             self._deletion_timer.cancel()
 
     # ------------------------------------------------------------------------- members
@@ -256,8 +257,8 @@ class GroupMachine:
 
     def commit_offsets(self, request: OffsetCommitRequest, waiter: Waiter, now: Now) -> Step:
         group = self._groups.get(request.group_id)
-        metadata_max = self._config.offset_metadata_max_bytes
-        return commit(group, request, waiter, now, metadata_max)
+        limits = CommitLimits(self._config.offset_metadata_max_bytes, self._topic_id_of)
+        return commit(group, request, waiter, now, limits)
 
     def fetch_offsets(self, request: OffsetFetchRequest, waiter: Waiter, now: Now) -> Step:
         return fetch(self._offsets, request, waiter)
@@ -268,13 +269,10 @@ class GroupMachine:
             return self._not_found(waiter, OffsetDeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
         return delete(group, self._offsets, request, waiter)
 
-    def topics_deleted(self, topics: Iterable[DeletedTopic], now: Now) -> Step:
+    def topics_deleted(self, topics: Iterable[DeletedTopic], now: Now) -> None:
         """Have the offsets of these topics removed, some at a time, by ``tick``."""
-        for topic, topic_id in topics:
-            self._deleted_topics.add(topic, topic_id)
-        self._deletion.begin(self._offsets.group_ids)
+        self._deletion.add(topics)
         self._deletion_timer.set(now.monotonic_ms)
-        return Step()
 
     # ------------------------------------------------------------------------- administration
 
@@ -312,18 +310,21 @@ class GroupMachine:
         return _say(waiter, tuple(each for each in listed if passes(each)))
 
     def delete(self, group_id: str, waiter: Waiter, now: Now) -> Step:
-        """Answers an ErrorCode."""
+        """Answers a DeleteAnswer. Each request deletes as many offsets as fit into a step. The last
+        one deletes the group, too."""
         group = self._groups.get(group_id)
         if group is None:
-            return self._not_found(waiter, ErrorCode.GROUP_ID_NOT_FOUND)
+            return self._not_found(waiter, DeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
         if not group.is_empty:
-            return _say(waiter, ErrorCode.NON_EMPTY_GROUP, group.recorded_end)
-        records = [
+            return _say(waiter, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP), group.recorded_end)
+        last = group_record(group_id, None)
+        offsets = (
             offset_record(OffsetKey(group_id, partition), None)
             for partition, _ in self._offsets.all_newest(group_id)
-        ]
-        records.append(group_record(group_id, None))
-        return Step(records, [Reply(waiter, ErrorCode.NONE)])
+        )
+        records = some_of(chain(offsets, [last]))
+        answer = DeleteAnswer(ErrorCode.NONE, is_over=records[-1] is last)
+        return Step(records, [Reply(waiter, answer)])
 
     def _not_found(self, waiter: Waiter, answer: object) -> Step:
         return _say(waiter, answer, self._removed_end)

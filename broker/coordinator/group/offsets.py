@@ -148,6 +148,15 @@ class OffsetStore:
             for number, value in group.newest.get(topic, {}).items():
                 yield TopicPartition(topic, number), value
 
+    def topics(self, group_id: str) -> list[str]:
+        """The topics with offsets of the group."""
+        group = self._groups.get(group_id)
+        return [] if group is None else list(group.newest)
+
+    def count_of_topic(self, group_id: str, topic: str) -> int:
+        group = self._groups.get(group_id)
+        return 0 if group is None else len(group.newest.get(topic, ()))
+
     def all_told(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
         group = self._groups.get(group_id)
         if group is None:

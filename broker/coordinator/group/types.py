@@ -165,6 +165,13 @@ class ListRequest:
     types: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteAnswer:
+    error: ErrorCode
+    is_over: bool = True
+    """False: some offsets of the group are deleted, and the request has to be repeated."""
+
+
 class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str

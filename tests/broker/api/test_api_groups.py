@@ -420,6 +420,73 @@ def test_offsets_are_deleted() -> None:
     run_virtual(main())
 
 
+LONG = "t" * 249
+PARTITIONS = 400
+
+
+async def edges_with_many_offsets() -> Edges:
+    """The group has more offsets than a batch can hold from then on."""
+    edges = await edges_with_groups()
+    edges.add_topic(LONG, [[1]] * PARTITIONS)
+    request = commit_of("", -1, *((LONG, each, 1) for each in range(PARTITIONS)))
+    await edges.client().call(offset_commit.API, 9, request)
+    (log,) = edges.replicas.hosted_logs.values()
+    log.max_batch_bytes = 20 * 1024
+    return edges
+
+
+def test_a_commit_that_no_batch_holds_is_refused() -> None:
+    async def main() -> None:
+        client = (await edges_with_many_offsets()).client()
+        request = commit_of("", -1, *((LONG, each, 2) for each in range(PARTITIONS)))
+        answer = await client.call(offset_commit.API, 9, request)
+        errors = {each.error_code for topic in answer.topics for each in topic.partitions}
+        assert errors == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+    run_virtual(main())
+
+
+def test_a_group_with_more_offsets_than_a_batch_holds_is_deleted() -> None:
+    async def main() -> None:
+        edges = await edges_with_many_offsets()
+        request = delete_groups.DeleteGroupsRequest([GROUP])
+        answer = await edges.client().call(delete_groups.API, 2, request)
+        assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+        assert edges.groups.offset_count == 0
+        answer = await edges.client().call(delete_groups.API, 2, request)
+        assert [each.error_code for each in answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+    run_virtual(main())
+
+
+def test_a_group_that_somebody_else_deletes_meanwhile_is_deleted() -> None:
+    async def main() -> None:
+        edges = await edges_with_many_offsets()
+        request = delete_groups.DeleteGroupsRequest([GROUP, GROUP])
+        answer = await edges.client().call(delete_groups.API, 2, request)
+        assert [each.error_code for each in answer.results] == [ErrorCode.NONE] * 2
+        assert edges.groups.offset_count == 0
+
+    run_virtual(main())
+
+
+def test_more_offsets_than_a_batch_holds_are_deleted() -> None:
+    async def main() -> None:
+        edges = await edges_with_many_offsets()
+        topic = offset_delete.OffsetDeleteRequestTopic(
+            LONG,
+            [offset_delete.OffsetDeleteRequestPartition(each) for each in range(PARTITIONS + 1)],
+        )
+        request = offset_delete.OffsetDeleteRequest(GROUP, [topic])
+        answer = await edges.client().call(offset_delete.API, 0, request)
+        assert answer.error_code == ErrorCode.NONE
+        errors = [each.error_code for topic in answer.topics for each in topic.partitions]
+        assert errors == [ErrorCode.NONE] * (PARTITIONS + 1)
+        assert edges.groups.offset_count == 0
+
+    run_virtual(main())
+
+
 def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     async def main() -> None:
         edges = await edges_with_groups()

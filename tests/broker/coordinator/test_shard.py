@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.coordinator.shard import RETRY_MS, Shard, ShardState
+from broker.coordinator.step import KeyValue, Now, Step
 from broker.replication.deadlines import DeadlineWheel
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder, Record
@@ -21,10 +22,10 @@ TIMEOUT_MS = 5000
 class Bench:
     """A shard on a log of the test."""
 
-    def __init__(self, **log: Any) -> None:
+    def __init__(self, log: HeldLog | None = None, **of_log: Any) -> None:
         self.clock = LoopClock()
         self.wheel = DeadlineWheel(self.clock)
-        self.log = HeldLog(**log)
+        self.log = log or HeldLog(**of_log)
         self.machine = Sums()
         self.broken = 0
         self.shard = Shard(
@@ -35,6 +36,7 @@ class Bench:
             commit_timeout_ms=TIMEOUT_MS,
             on_broken=self._broke,
         )
+        self.shard.begin()
 
     def _broke(self) -> None:
         self.broken += 1
@@ -47,6 +49,16 @@ class Bench:
     def get(self, key: bytes) -> Heard:
         heard = Heard()
         self.shard.submit(lambda machine, now: machine.get(key, heard), heard)
+        return heard
+
+    def slow_get(self, key: bytes, takes_s: float) -> Heard:
+        heard = Heard()
+
+        def event(machine: Sums, now: Now) -> Step:
+            self.clock.skipped_s += takes_s
+            return machine.get(key, heard)
+
+        self.shard.submit(event, heard)
         return heard
 
     def keep(self) -> Heard:
@@ -311,6 +323,95 @@ def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
     run(scenario())
 
 
+def test_the_machine_hears_what_is_committed_before_it_replays_it() -> None:
+    """So it need not remember for every record that it is not committed."""
+
+    async def scenario() -> None:
+        log = HeldLog()
+        log.append(batch_of(b"a", 3), cast(Any, None))
+        log.high_watermark = 2
+        bench = Bench(log)
+        assert bench.machine.committed_below == 2
+        log.commit()
+        assert bench.machine.committed_below == 3
+        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+    run(scenario())
+
+
+def test_a_machine_that_is_loaded_without_a_lease_hears_of_it_later() -> None:
+    """Else the sessions of members that are gone would never end."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.shard.activate()
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [ErrorCode.NOT_COORDINATOR]
+        bench.log.refusal = ErrorCode.NONE
+        assert not bench.machine.is_loaded
+        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+        loaded: bool = bench.machine.is_loaded
+        assert loaded
+        assert len(bench.wheel) == 0
+
+    run(scenario())
+
+
+def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
+    class Records(Sums):
+        def loaded(self, now: Any) -> Step:
+            return Step([KeyValue(b"loaded", b"1")])
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.shard.machine = bench.machine = Records()
+        bench.machine.due = [(0.0, b"a")]
+        bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.shard.activate()
+        heard = bench.get(b"a")
+        await turn()
+        assert heard.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        bench.log.no_writes = ErrorCode.NONE
+        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+        assert list(bench.machine.sums)[:2] == [b"loaded", b"a"]
+        bench.shard.unload()
+
+    run(scenario())
+
+
+def test_a_load_that_ends_after_it_was_unloaded_changes_nothing() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.shard.unload()
+        bench.shard.activate()
+        await turn()
+        assert bench.shard.state is ShardState.UNLOADED
+        assert bench.log.watcher is None
+        assert not bench.machine.is_loaded
+        assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario())
+
+
+def test_nothing_is_told_or_appended_after_it_was_unloaded() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        appended = bench.add(b"a")
+        await turn()
+        undecided = bench.add(b"b")
+        bench.shard.unload()
+        bench.log.tokens[0].acknowledge()
+        bench.log.commit()
+        bench.log.tokens[0].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        await asyncio.sleep(2 * TIMEOUT_MS / 1000)
+        assert appended.told == undecided.told == [ErrorCode.NOT_COORDINATOR]
+        assert bench.log.end_offset == 1
+
+    run(scenario())
+
+
 def test_unloading_tells_everybody_once() -> None:
     async def scenario() -> None:
         bench = await active()
@@ -396,6 +497,34 @@ def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
     run(scenario())
 
 
+def test_what_it_must_know_it_is_told_without_a_lease() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        informed: list[int] = []
+        bench.shard.inform(lambda machine, now: informed.append(1))
+        bench.shard.activate()
+        bench.shard.inform(lambda machine, now: informed.append(2))
+        await turn()
+        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        def note(machine: Sums, now: Now) -> None:
+            informed.append(3)
+            machine.due = [(now.monotonic_ms, b"a")]
+
+        bench.machine = bench.shard.machine = TickingSums()
+        bench.shard.inform(note)
+        await turn()
+        assert informed == [3]
+        bench.log.refusal = ErrorCode.NONE
+        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+        assert bench.machine.sums[b"a"] == 1
+        bench.shard.unload()
+        bench.shard.inform(note)
+        assert informed == [3]
+
+    run(scenario())
+
+
 # ---------------------------------------------------------------------------- time
 
 
@@ -406,6 +535,18 @@ class TickingSums(Sums):
         super().replay(offset, record, now)
         if record.key == b"done":
             self.due.remove(min(self.due))
+
+
+class SlowSums(TickingSums):
+    """Each addition takes 2 ms."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def tick(self, now: Any) -> Step:
+        self._clock.skipped_s += 0.002
+        return super().tick(now)
 
 
 def ticking() -> Bench:
@@ -449,6 +590,40 @@ def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
         assert bench.machine.sums == {}
         await asyncio.sleep(RETRY_MS / 1000 + 0.02)
         assert bench.machine.sums[b"a"] == 1
+
+    run(scenario())
+
+
+def test_a_turn_ends_after_some_milliseconds() -> None:
+    """Both requests and deadlines take time, which the clock shows."""
+
+    async def scenario() -> None:
+        bench = ticking()
+        bench.shard.activate()
+        await turn()
+        slow = [bench.slow_get(b"b", 0.002) for _ in range(5)]
+        bench.machine.due = [(0.0, b"a"), (0.0, b"a")]
+        for told, done in ((2, 1), (4, 2), (5, 2)):
+            await asyncio.sleep(0)
+            assert sum(len(each.told) for each in slow) == told
+            assert bench.machine.sums[b"a"] == done
+        assert [each.told for each in slow] == [[None]] * 5
+
+    run(scenario())
+
+
+def test_deadlines_that_take_long_are_divided_among_turns() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.shard.machine = bench.machine = SlowSums(bench.clock)
+        bench.shard.activate()
+        await turn()
+        bench.machine.due = [(0.0, b"a")] * 5
+        bench.get(b"b")
+        await asyncio.sleep(0)
+        assert bench.machine.sums[b"a"] == 2
+        await asyncio.sleep(0.1)
+        assert bench.machine.sums[b"a"] == 5
 
     run(scenario())
 

@@ -108,12 +108,26 @@ class TestCommit:
 
     def test_metadata_that_are_too_large(self) -> None:
         bench = GroupBench(offset_metadata_max_bytes=3)
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        asked = {"four": too_large, "abc": ErrorCode.NONE, "äö": too_large, "ä": ErrorCode.NONE}
         heard = bench.ask_commit(
-            OffsetToCommit("t", 0, 5, metadata="four"), OffsetToCommit("t", 1, 6, metadata="abc")
+            *(OffsetToCommit("t", number, 5, metadata=each) for number, each in enumerate(asked))
         )
-        errors = (ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE)
-        assert told(heard, OffsetCommitAnswer).errors == errors
-        assert [each.partition for each in bench.offsets()] == [1]
+        assert told(heard, OffsetCommitAnswer).errors == tuple(asked.values())
+        assert [each.partition for each in bench.offsets()] == [1, 3]
+
+    def test_of_topics_that_are_gone_when_it_is_decided(self) -> None:
+        bench = GroupBench()
+        bench.topic_ids = {"t": TOPIC_ID}
+        bench.reload()
+        heard = bench.ask_commit(
+            OffsetToCommit("t", 0, 5, topic_id=TOPIC_ID),
+            OffsetToCommit("t", 1, 5, topic_id=OTHER_ID),
+            OffsetToCommit("u", 0, 5, topic_id=TOPIC_ID),
+        )
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert told(heard, OffsetCommitAnswer).errors == (ErrorCode.NONE, unknown, unknown)
+        assert [(each.topic, each.partition) for each in bench.offsets()] == [("t", 0)]
 
     def test_a_refused_record_changes_nothing(self) -> None:
         bench = GroupBench()

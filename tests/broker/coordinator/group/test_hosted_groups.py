@@ -32,6 +32,7 @@ def host(log: HeldLog) -> Shard[GroupMachine]:
         commit_timeout_ms=5_000,
         on_broken=lambda: None,
     )
+    shard.begin()
     for batch in log.batches:
         for record in batch:
             shard.replay(record)
