@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
@@ -44,6 +45,16 @@ from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+TOPICS_READ_MAX: Final = 100_000
+"""Topics that the members of a group subscribe to, counted for each member. They are read in one
+turn of the event loop. If there are more, the group's subscriptions are not known."""
+
+REASON_MAX: Final = 255
+"""Characters of a client's reason that the log tells. Kafka's clients send no more (KIP-800)."""
+
+_LEAVING_TOLD: Final = 5
+"""Members that the log names when many leave at once."""
 
 
 class ClassicGroup:
@@ -256,10 +267,15 @@ class ClassicGroup:
         if not self.has_consumers:
             return None
         topics: set[str] = set()
+        named = 0
         for member in self.members:
             metadata = member.metadata(self.protocol)
             try:
-                topics |= subscribed_topics(metadata or b"")
+                of_member = subscribed_topics(metadata or b"")
+                topics |= of_member
+                named += len(of_member)
+                if named > TOPICS_READ_MAX:
+                    raise ValueError(f"the members name more than {TOPICS_READ_MAX}")
             except ValueError as error:
                 logger.warning(
                     "group %s: the topics of %s: %s", self.group_id, member.member_id, error
@@ -381,8 +397,8 @@ class ClassicGroup:
         self.say(step, waiter, LeaveAnswer(ErrorCode.NONE, tuple(errors)))
         if leaving:
             reasons = ", ".join(
-                f"{each.member_id or each.group_instance_id} ({each.reason})"
-                for each in request.members
+                f"{each.member_id or each.group_instance_id} ({each.reason[:REASON_MAX]})"
+                for each in request.members[:_LEAVING_TOLD]
             )
             self._remove(list(leaving.values()), f"leaving: {reasons}", now, step)
         if not step.records:  # else only the replay changes the group; pending ids time out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic import REASON_MAX, ClassicGroup
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
@@ -131,7 +131,8 @@ class Joining:
         )
 
     def _rebalance(self, reason: str) -> None:
-        told = f"{reason} ({self.request.reason or 'it gives no reason'})"
+        why = self.request.reason[:REASON_MAX] or "it gives no reason"
+        told = f"{reason} ({why})"
         self.group.rebalance_or_complete(told, self.now, self.step)
 
     # ------------------------------------------------------------------------- known members

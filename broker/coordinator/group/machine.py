@@ -56,6 +56,17 @@ from stele.ids import TopicPartition
 _NAME_BYTES_MAX: Final = 32_000
 """The longest prefix of a member id. The whole id must fit into a string of a record."""
 
+PROTOCOLS_MAX: Final = 100
+"""Protocols of one member. Every choice of a protocol compares those of all members."""
+
+PROTOCOL_BYTES_MAX: Final = 1024 * 1024
+"""Names and metadata of all protocols of one member together. They stay in memory, and those of the
+chosen protocol must fit into a record."""
+
+IDS_MAX: Final = 5_000
+"""Member ids that were given out and not used yet, of all groups of a partition. Clients use theirs
+at once. So beyond that the oldest one is forgotten, and its client gets another one."""
+
 
 class GroupMachine:
     """All groups of the partition; a ``broker.coordinator.step.Machine``.
@@ -79,6 +90,8 @@ class GroupMachine:
         self._new_uuid = new_uuid
         self._deadlines = Deadlines()
         self._groups: dict[str, ClassicGroup] = {}
+        # Group and member ids that were given out, the oldest ones first. Some may be used by now.
+        self._given: dict[tuple[str, str], None] = {}
         # The offset after the last tombstone of a group. The answer that a group does not exist is
         # sent when it is committed.
         self._removed_end = -1
@@ -202,10 +215,28 @@ class GroupMachine:
             )
         step = Step()
         group = group or self._make_group(request.group_id)
+        pending = len(group.pending)
         Joining(group, request, waiter, now, step, self._new_member_id).decide()
         if group.is_used:
             self._groups[group.group_id] = group
+        if len(group.pending) > pending:
+            self._given[group.group_id, next(reversed(group.pending))] = None
+            self._forget_oldest_id(now, step)
         return step
+
+    def _forget_oldest_id(self, now: Now, step: Step) -> None:
+        """If there are too many. Its client is told UNKNOWN_MEMBER_ID if it comes after all."""
+        if len(self._given) <= IDS_MAX:
+            return
+        group_id, member_id = next(iter(self._given))
+        del self._given[group_id, member_id]
+        group = self._groups.get(group_id)
+        if group is None or member_id not in group.pending:
+            return  # it was used
+        group.session_is_over(member_id, now, step)
+        has_records = group.recorded_end >= 0 or self._offsets.end(group_id) >= 0
+        if not has_records and not group.is_used:
+            del self._groups[group_id]
 
     def _join_error(self, request: JoinRequest) -> ErrorCode:
         config = self._config
@@ -216,6 +247,9 @@ class GroupMachine:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         names_of_member = (request.client_id, request.group_instance_id or "")
         if max(len(each.encode()) for each in names_of_member) > _NAME_BYTES_MAX:
+            return ErrorCode.INVALID_REQUEST
+        size = sum(len(each.name.encode()) + len(each.metadata) for each in request.protocols)
+        if len(request.protocols) > PROTOCOLS_MAX or size > PROTOCOL_BYTES_MAX:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -264,6 +298,8 @@ class GroupMachine:
         return fetch(self._offsets, request, waiter)
 
     def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter, now: Now) -> Step:
+        if not request.group_id:
+            return _say(waiter, OffsetDeleteAnswer(ErrorCode.INVALID_GROUP_ID))
         group = self._groups.get(request.group_id)
         if group is None:
             return self._not_found(waiter, OffsetDeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))

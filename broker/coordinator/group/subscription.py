@@ -8,6 +8,9 @@ from typing import Final
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
 _LENGTH: Final = struct.Struct(">h")
 
+TOPICS_MAX: Final = 10_000
+"""Topics of one member. They are all read in one turn of the event loop."""
+
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
     """Raises ValueError: the metadata are not those of a consumer.
@@ -17,7 +20,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
     try:
         version, count = _VERSION_AND_COUNT.unpack_from(metadata)
         position = _VERSION_AND_COUNT.size
-        if version < 0 or not 0 <= count <= len(metadata):  # a name takes more than a byte
+        if version < 0 or not 0 <= count <= TOPICS_MAX:
             raise ValueError(f"a subscription of version {version} to {count} topics")
         topics = set()
         for _ in range(count):
