@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
+from broker.gateway.leader_calls import LeaderCalls
 from broker.gateway.producers import Producers
+from broker.gateway.publishers import Publisher
 from broker.gateway.publishing import Outlet as PublishOutlet
 from broker.gateway.publishing import Publication
-from broker.gateway.refusals import stream_error
+from broker.gateway.refusals import stream_error, stream_failure
 from broker.gateway.streams import Streams
 from broker.gateway.subscribing import Outlet as SubscribeOutlet
 from broker.gateway.subscribing import Subscription
 from broker.service.context import BrokerContext
+from broker.service.producers import init_producer_id
+from broker.service.topics import Topics
 from metadata.brokers import GRPC, PLAINTEXT
+from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
-from stele.config import ClientWorld
-from stele.errors import ErrorCode
+from stele.config import ClientWorld, CompressionName
+from stele.errors import ApiError, ErrorCode
+from stele.producer.partitioner import partition_of
+from stele.wire.compression import Compression
+from storage.turns import in_slices
 
 PUBLISH_STREAMS_MAX: Final = 1_000
 SUBSCRIBE_STREAMS_MAX: Final = 200
@@ -34,12 +43,35 @@ class Gateway:
         self.subscriptions = Streams("Subscribe", SUBSCRIBE_STREAMS_MAX)
         self._world = world
         self._producers = Producers(world, self._bootstrap_servers)
+        self._calls = LeaderCalls(world, self._bootstrap_servers)
 
     def publication(self, caller: Caller, outlet: PublishOutlet) -> Publication:
         """A stream of records to write, which the caller is to run in ``publications``. Raises
         RpcError."""
         self._require_metadata()
-        return Publication(self.context, caller, self._producers, outlet)
+        return Publication(self.context, caller, self._producers, self._publisher, outlet)
+
+    async def create_publisher(self, caller: Caller) -> int:
+        """A new publisher's id. Raises RpcError."""
+        self._require_metadata()
+        try:
+            return await init_producer_id(self.context, caller, is_transactional=False)
+        except ApiError as error:
+            raise stream_failure(error) from error
+
+    async def find_partitions(
+        self, caller: Caller, name: str, keys: Sequence[bytes]
+    ) -> tuple[int, list[int]]:
+        """How many partitions the topic has, and that of each key. Raises RpcError."""
+        self._require_metadata()
+        topic = Topics(self.context, caller, Operation.DESCRIBE).named(name)
+        if isinstance(topic, ErrorCode):
+            raise stream_error(topic, metadata={"topic": name})
+        count = len(topic.partitions)
+        return count, await in_slices(lambda key: partition_of(key, count), keys)
+
+    def _publisher(self, publisher_id: int, compression: CompressionName) -> Publisher:
+        return Publisher(publisher_id, Compression.of(compression), self._calls, self._world)
 
     def subscription(self, caller: Caller, outlet: SubscribeOutlet) -> Subscription:
         """A stream of records to read, which the caller is to run in ``subscriptions``. Raises
@@ -53,6 +85,7 @@ class Gateway:
             self.publications.close(_PATIENCE_S), self.subscriptions.close(_PATIENCE_S)
         )
         await self._producers.close()
+        await self._calls.close()
 
     def _require_metadata(self) -> None:
         """A broker that has just started would say that every topic is gone."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from broker.gateway.producers import Producers, Way
+from broker.gateway.publishers import Numbered, Publisher
 from broker.gateway.record_checks import RecordChecks, fault_of
 from broker.gateway.refusals import Refusal, refusal_of
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.aio import Producer
+from stele.config import CompressionName
 from stele.errors import ClosedError, ErrorCode, SteleError
+from stele.ids import TopicPartition
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.world import RpcError
@@ -36,6 +39,7 @@ class ToPublish(NamedTuple):
     headers: list[Header]
     timestamp_ms: int | None  # None: now
     partition: int | None  # None: chosen here
+    sequence: int | None = None  # of a publisher
 
 
 class Outcome(NamedTuple):
@@ -43,6 +47,7 @@ class Outcome(NamedTuple):
 
     number: int
     written: RecordMetadata | Refusal
+    is_duplicate: bool = False
 
 
 class Outlet(Protocol):
@@ -62,18 +67,29 @@ class Outlet(Protocol):
         ...
 
 
+Publishers = Callable[[int, CompressionName], Publisher]
+"""Makes the publisher of an id."""
+
+
 class Publication:
     """One stream. Results are told in the order in which they become known."""
 
     def __init__(
-        self, context: BrokerContext, caller: Caller, producers: Producers, outlet: Outlet
+        self,
+        context: BrokerContext,
+        caller: Caller,
+        producers: Producers,
+        publishers: Publishers,
+        outlet: Outlet,
     ) -> None:
         self._clock = context.clock
         self._checks = RecordChecks(context, caller)
         self._producers = producers
+        self._publishers = publishers
         self._outlet = outlet
         self._way = Way()
         self._producer: Producer | None = None
+        self._publisher: Publisher | None = None
         self._count = 0  # the number of the next record
         # Records that were received, and whose outcome was not sent.
         self._held_records = 0
@@ -84,9 +100,11 @@ class Publication:
         self._broken: RpcError | None = None
         self._is_stopping = False  # no more records are taken
 
-    def write_by(self, way: Way) -> None:
-        """How records are written. Before the first record."""
+    def write_by(self, way: Way, publisher_id: int | None) -> None:
+        """How records are written, and by which publisher. Before the first record."""
         self._way = way
+        if publisher_id is not None:
+            self._publisher = self._publishers(publisher_id, way.compression)
 
     async def run(self) -> None:
         """Serve until the client has ended its side and has every outcome. Raises RpcError."""
@@ -102,6 +120,8 @@ class Publication:
             await asyncio.gather(sender, return_exceptions=True)
             if self._producer is not None:
                 self._producers.give_back(self._way, self._producer)
+            if self._publisher is not None:
+                await self._publisher.close()
 
     async def idle(self) -> None:
         """Take no more records, and wait until every outcome is sent."""
@@ -150,6 +170,13 @@ class Publication:
         found = await self._checks.topic(record.topic)
         if isinstance(found, Refusal):
             return found
+        is_numbered = record.sequence is not None
+        if is_numbered is not (self._publisher is not None) or (record.sequence or 0) < 0:
+            message = "a publisher's records, and no others, have sequences from 0 on"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        if is_numbered and record.partition is None:
+            message = "a record with a sequence names its partition"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
         return fault_of(
             found,
             key=record.key,
@@ -161,6 +188,9 @@ class Publication:
         )
 
     async def _send(self, record: ToPublish, receipt: _Receipt) -> None:
+        if self._publisher is not None:
+            self._send_numbered(self._publisher, record, receipt)
+            return
         producer = self._producer
         if producer is None or producer.has_failed:
             producer = self._another_producer()
@@ -171,6 +201,18 @@ class Publication:
                 raise
             # It failed while this record waited for room.
             await self._send_by(self._another_producer(), record, receipt)
+
+    def _send_numbered(self, publisher: Publisher, record: ToPublish, receipt: _Receipt) -> None:
+        assert record.partition is not None  # `_refusal` has looked
+        assert record.sequence is not None
+        timestamp_ms = record.timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = self._clock.time_ms()
+        publisher.send(
+            TopicPartition(record.topic, record.partition),
+            record.sequence,
+            Numbered(record.key, record.value, record.headers, timestamp_ms, receipt),
+        )
 
     def _another_producer(self) -> Producer:
         old, self._producer = self._producer, None
@@ -253,7 +295,11 @@ class _Receipt:
     def refuse(self, refusal: Refusal) -> None:
         self._resolve(refusal)
 
-    def _resolve(self, written: RecordMetadata | Refusal) -> None:
+    def stored(self, written: RecordMetadata, *, is_duplicate: bool) -> None:
+        self._resolve(written, is_duplicate)
+
+    def _resolve(self, written: RecordMetadata | Refusal, is_duplicate: bool = False) -> None:
         if not self._is_done:
             self._is_done = True
-            self._publication.resolved(Outcome(self._number, written), self._size)
+            outcome = Outcome(self._number, written, is_duplicate)
+            self._publication.resolved(outcome, self._size)

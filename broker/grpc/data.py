@@ -32,7 +32,7 @@ from broker.service.fetch_topics import readable_topics
 from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.nearby import nearby_brokers
 from broker.service.produce import Produce
-from broker.service.producers import init_producer_id
+from broker.service.producers import init_producer_id, producer_of, writable_topics
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
@@ -69,6 +69,7 @@ class DataService:
                 self._offset_for_leader_epoch,
             ),
             "InitProducerId": (pb.InitProducerIdRequest, self._init_producer_id),
+            "DescribeProducer": (pb.DescribeProducerRequest, self._describe_producer),
         }
         return Service(
             unary={
@@ -267,6 +268,31 @@ class DataService:
         except ApiError as refusal:
             return _no_producer_id(refusal.code, refusal.message)
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def _describe_producer(
+        self, caller: Caller, request: pb.DescribeProducerRequest
+    ) -> pb.DescribeProducerResponse:
+        topics = writable_topics(self._context, caller)
+        found = topics.partition("", request.topic_id, request.partition)
+        try:
+            if isinstance(found, ErrorCode):
+                raise ApiError(found)
+            entry, high_watermark = producer_of(
+                self._context, found, request.producer_id, request.current_leader_epoch
+            )
+        except ApiError as refusal:
+            message = explain(refusal.code, refusal.message)
+            return pb.DescribeProducerResponse(error=refusal.code, message=message)
+        answer = pb.DescribeProducerResponse(producer_epoch=-1, high_watermark=high_watermark)
+        if entry is not None:
+            answer.producer_epoch = entry.epoch
+            for batch in entry.batches:
+                answer.batches.add(
+                    base_sequence=batch.base_sequence,
+                    last_sequence=batch.last_sequence,
+                    base_offset=batch.base_offset,
+                )
+        return answer
 
 
 # ---------------------------------------------------------------------- translation

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.gateway.gateway import Gateway
 from broker.grpc.log_publish import PublishOutlet
 from broker.grpc.log_subscribe import SubscribeOutlet
-from runtime.authorization.caller import grpc_caller
+from broker.grpc.messages import unary
+from runtime.authorization.caller import Caller, grpc_caller
+from stele.wire.v1 import log_pb2 as pb
 from stele.world import Stream
 from world.network import Peer, Service
 
@@ -18,11 +22,19 @@ class LogService:
         self._listener = listener
 
     def service(self) -> Service:
+        methods: dict[str, tuple[Any, Any]] = {
+            "CreatePublisher": (pb.CreatePublisherRequest, self._create_publisher),
+            "FindPartitions": (pb.FindPartitionsRequest, self._find_partitions),
+        }
         return Service(
+            unary={
+                f"/stele.v1.Log/{name}": unary(self._listener, *method)
+                for name, method in methods.items()
+            },
             streams={
                 "/stele.v1.Log/Publish": self._publish,
                 "/stele.v1.Log/Subscribe": self._subscribe,
-            }
+            },
         )
 
     async def _publish(self, stream: Stream, peer: Peer) -> None:
@@ -37,3 +49,17 @@ class LogService:
         subscription = self._gateway.subscription(caller, SubscribeOutlet(stream))
         with self._gateway.subscriptions.admitted(subscription):
             await subscription.run()
+
+    async def _create_publisher(
+        self, caller: Caller, request: pb.CreatePublisherRequest
+    ) -> pb.CreatePublisherResponse:
+        return pb.CreatePublisherResponse(
+            publisher_id=await self._gateway.create_publisher(caller),
+            expiration_ms=self._gateway.context.config.producer_id_expiration_ms,
+        )
+
+    async def _find_partitions(
+        self, caller: Caller, request: pb.FindPartitionsRequest
+    ) -> pb.FindPartitionsResponse:
+        count, partitions = await self._gateway.find_partitions(caller, request.topic, request.keys)
+        return pb.FindPartitionsResponse(partition_count=count, partitions=partitions)

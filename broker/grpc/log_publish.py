@@ -61,13 +61,15 @@ class PublishOutlet:
         if request.HasField("options"):
             if self._has_begun:
                 raise _invalid("options belong to the first message of a stream")
-            self._publication.write_by(_way(request.options))
+            options = request.options
+            publisher_id = options.publisher_id if options.HasField("publisher_id") else None
+            self._publication.write_by(_way(options), publisher_id)
         self._has_begun = True
         return (_record(record, request.topic) for record in request.records)
 
     async def send(self, outcomes: Sequence[Outcome]) -> None:
         response = pb.PublishResponse()
-        for number, written in outcomes:
+        for number, written, is_duplicate in outcomes:
             if isinstance(written, Refusal):
                 result = response.results.add(number=number, partition=-1)
                 result.error.code = written.code
@@ -80,6 +82,7 @@ class PublishOutlet:
                     partition=written.partition,
                     offset=written.offset if written.offset >= 0 else None,
                     timestamp_ms=written.timestamp_ms,
+                    is_duplicate=is_duplicate,
                 )
         await self._stream.send(response.SerializeToString())
 
@@ -91,6 +94,8 @@ def _way(options: pb.PublishOptions) -> Way:
     acks, compression = _ACKS.get(options.acks), _COMPRESSIONS.get(options.compression)
     if acks is None or compression is None:
         raise _invalid(f"options that this broker does not know: {options}")
+    if options.HasField("publisher_id") and (acks != "all" or options.publisher_id < 0):
+        raise _invalid("a publisher has an id that CreatePublisher gave it, and needs ACKS_ALL")
     return Way(acks, compression)
 
 
@@ -105,6 +110,7 @@ def _record(record: pb.PublishRecord, topic: str) -> ToPublish:
         ],
         record.timestamp_ms if record.HasField("timestamp_ms") else None,
         record.partition if record.HasField("partition") else None,
+        record.sequence if record.HasField("sequence") else None,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from broker.replication.replica import ReplicaState
+from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -16,6 +17,13 @@ from world.disk import Disk
 
 TURN_REPLICAS = 200
 """Replicas described in one turn of the event loop: a broker may hold tens of thousands."""
+
+
+class LedProducer(NamedTuple):
+    """A producer of a partition that is led here."""
+
+    entry: ProducerEntry | None  # None: it is not known
+    high_watermark: int
 
 
 @dataclass(slots=True)
@@ -85,9 +93,26 @@ class ReplicaDescriptions:
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or the error for a partition
         that does not exist.
         """
+        return sorted(self._online(partition).log.producers, key=lambda each: each.producer_id)
+
+    def producer(
+        self, partition: PartitionId, producer_id: int, current_leader_epoch: int
+    ) -> LedProducer:
+        """One producer, as the leader here knows it. Raises ApiError as ``producers``, and for
+        another leader epoch than the one that is asked for (-1: any)."""
+        replica = self._online(partition)
+        error = replica.machine.fence(current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        if self._replicas.deposed():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        known = replica.log.producers.get(producer_id)
+        return LedProducer(known, replica.machine.high_watermark)
+
+    def _online(self, partition: PartitionId) -> Replica:
         replica = self._replicas.by_id.get(partition)
         if replica is None:
             raise ApiError(self._replicas.refusal(partition))
         if replica.state is not ReplicaState.ONLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-        return sorted(replica.log.producers, key=lambda entry: entry.producer_id)
+        return replica

@@ -16,7 +16,11 @@ from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
 from broker.replication.cleaner import Cleaner
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests, Deletion, DeletionResult
-from broker.replication.descriptions import DirectoryDescription, ReplicaDescriptions
+from broker.replication.descriptions import (
+    DirectoryDescription,
+    LedProducer,
+    ReplicaDescriptions,
+)
 from broker.replication.fetch import FetchRequests
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetcher import Fetchers, LeaderConnection
@@ -349,6 +353,15 @@ class ReplicaManager:
     def producers_of(self, partition: PartitionId) -> list[ProducerEntry]:
         """As ``ReplicaDescriptions.producers``."""
         return self._descriptions.producers(partition)
+
+    def producer_of(
+        self, partition: PartitionId, producer_id: int, current_leader_epoch: int
+    ) -> LedProducer:
+        """As ``ReplicaDescriptions.producer``. A leader without a lease may have a successor that
+        knows more of the producer, and raises ApiError NOT_LEADER_OR_FOLLOWER, too."""
+        if not self._lease_valid():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._descriptions.producer(partition, producer_id, current_leader_epoch)
 
     @property
     def counters(self) -> ReplicaCounters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.replication.descriptions import LedProducer
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
@@ -35,3 +36,16 @@ def topics(context: BrokerContext, caller: Caller) -> Topics:
 def producers_of(context: BrokerContext, partition: PartitionId) -> list[ProducerEntry]:
     """Those that the leader of the partition knows. Raises ApiError where this is not it."""
     return context.replicas.producers_of(partition)
+
+
+def writable_topics(context: BrokerContext, caller: Caller) -> Topics:
+    """Of which the caller may know what became of its own batches."""
+    return Topics(context, caller, Operation.WRITE)
+
+
+def producer_of(
+    context: BrokerContext, partition: PartitionId, producer_id: int, current_leader_epoch: int
+) -> LedProducer:
+    """One producer, as the leader of this epoch (-1: of any) knows it. Raises ApiError where this
+    is not it."""
+    return context.replicas.producer_of(partition, producer_id, current_leader_epoch)

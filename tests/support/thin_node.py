@@ -24,6 +24,11 @@ async def create(world: World, name: str = "t", partitions: int = 3, **configs: 
         await admin.create_topics([NewTopic(name, partitions, 1, settings)])
 
 
+async def remove(world: World, name: str = "t") -> None:
+    async with Admin(BOOTSTRAP, world=client_world(world)) as admin:
+        await admin.delete_topics([name])
+
+
 async def read(world: World, name: str = "t", partitions: int = 3) -> list[ConsumerRecord]:
     """All records of a topic, by partition and offset."""
     options = {"auto_offset_reset": "earliest"}

@@ -329,3 +329,38 @@ class InitProducerIdResponse(_message.Message):
     producer_epoch: int
     message: str
     def __init__(self, error: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class DescribeProducerRequest(_message.Message):
+    __slots__ = ("topic_id", "partition", "producer_id", "current_leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    producer_id: int
+    current_leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., producer_id: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ...) -> None: ...
+
+class DescribeProducerResponse(_message.Message):
+    __slots__ = ("error", "message", "producer_epoch", "batches", "high_watermark")
+    class Batch(_message.Message):
+        __slots__ = ("base_sequence", "last_sequence", "base_offset")
+        BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        base_sequence: int
+        last_sequence: int
+        base_offset: int
+        def __init__(self, base_sequence: _Optional[int] = ..., last_sequence: _Optional[int] = ..., base_offset: _Optional[int] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    producer_epoch: int
+    batches: _containers.RepeatedCompositeFieldContainer[DescribeProducerResponse.Batch]
+    high_watermark: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., producer_epoch: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DescribeProducerResponse.Batch, _Mapping]]] = ..., high_watermark: _Optional[int] = ...) -> None: ...

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PublishOptions(_message.Message):
-    __slots__ = ("acks", "compression")
+    __slots__ = ("acks", "compression", "publisher_id")
     class Acks(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ACKS_UNSPECIFIED: _ClassVar[PublishOptions.Acks]
@@ -34,9 +34,11 @@ class PublishOptions(_message.Message):
     COMPRESSION_ZSTD: PublishOptions.Compression
     ACKS_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_ID_FIELD_NUMBER: _ClassVar[int]
     acks: PublishOptions.Acks
     compression: PublishOptions.Compression
-    def __init__(self, acks: _Optional[_Union[PublishOptions.Acks, str]] = ..., compression: _Optional[_Union[PublishOptions.Compression, str]] = ...) -> None: ...
+    publisher_id: int
+    def __init__(self, acks: _Optional[_Union[PublishOptions.Acks, str]] = ..., compression: _Optional[_Union[PublishOptions.Compression, str]] = ..., publisher_id: _Optional[int] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("options", "topic", "records")
@@ -49,20 +51,22 @@ class PublishRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[PublishOptions, _Mapping]] = ..., topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[PublishRecord, _Mapping]]] = ...) -> None: ...
 
 class PublishRecord(_message.Message):
-    __slots__ = ("topic", "key", "value", "headers", "timestamp_ms", "partition")
+    __slots__ = ("topic", "key", "value", "headers", "timestamp_ms", "partition", "sequence")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: bytes
     value: bytes
     headers: _containers.RepeatedCompositeFieldContainer[RecordHeader]
     timestamp_ms: int
     partition: int
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[RecordHeader, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., partition: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class RecordHeader(_message.Message):
     __slots__ = ("name", "value")
@@ -79,18 +83,20 @@ class PublishResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[PublishResult, _Mapping]]] = ...) -> None: ...
 
 class PublishResult(_message.Message):
-    __slots__ = ("number", "error", "partition", "offset", "timestamp_ms")
+    __slots__ = ("number", "error", "partition", "offset", "timestamp_ms", "is_duplicate")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     number: int
     error: RecordError
     partition: int
     offset: int
     timestamp_ms: int
-    def __init__(self, number: _Optional[int] = ..., error: _Optional[_Union[RecordError, _Mapping]] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+    is_duplicate: bool
+    def __init__(self, number: _Optional[int] = ..., error: _Optional[_Union[RecordError, _Mapping]] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., is_duplicate: _Optional[bool] = ...) -> None: ...
 
 class RecordError(_message.Message):
     __slots__ = ("code", "message", "retriable", "maybe_written")
@@ -103,6 +109,34 @@ class RecordError(_message.Message):
     retriable: bool
     maybe_written: bool
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retriable: _Optional[bool] = ..., maybe_written: _Optional[bool] = ...) -> None: ...
+
+class CreatePublisherRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreatePublisherResponse(_message.Message):
+    __slots__ = ("publisher_id", "expiration_ms")
+    PUBLISHER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_MS_FIELD_NUMBER: _ClassVar[int]
+    publisher_id: int
+    expiration_ms: int
+    def __init__(self, publisher_id: _Optional[int] = ..., expiration_ms: _Optional[int] = ...) -> None: ...
+
+class FindPartitionsRequest(_message.Message):
+    __slots__ = ("topic", "keys")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[str] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class FindPartitionsResponse(_message.Message):
+    __slots__ = ("partition_count", "partitions")
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partition_count: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_count: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("start", "credit")

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from stele.aio import Admin
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
 from tests.support.one_node import HOST, OneNode, ask, run_node
 from tests.support.thin_client import Publishing, Subscribing, publish, record
-from tests.support.thin_node import BOOTSTRAP, client_world, create, on_a_node
+from tests.support.thin_node import create, on_a_node, remove
 from world.world import World
 
 EARLIEST = pb.PartitionStart.EDGE_EARLIEST
@@ -257,8 +256,7 @@ def test_a_topic_that_is_deleted_ends_its_streams() -> None:
         subscribing = Subscribing(channel)
         await subscribing.start(begin(edge=EARLIEST), credit=pb.Credit(records=10))
         await subscribing.records(1)
-        async with Admin(BOOTSTRAP, world=client_world(world)) as admin:
-            await admin.delete_topics(["t"])
+        await remove(world)
         with pytest.raises(RpcError) as caught:
             await subscribing.receive()
         assert caught.value.code is RpcCode.NOT_FOUND
