@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stele.admin.admin import NewTopic as NewTopic
     from stele.errors import ApiError as ApiError
     from stele.errors import ErrorCode as ErrorCode
+    from stele.errors import LogTruncationError as LogTruncationError
     from stele.errors import SteleError as SteleError
     from stele.errors import UnreadableBatchError as UnreadableBatchError
     from stele.ids import TopicPartition as TopicPartition
@@ -37,6 +38,7 @@ _HOMES = {
     "ConsumerRecord": "stele.records",
     "ErrorCode": "stele.errors",
     "Expiry": "stele.topic_view.view",
+    "LogTruncationError": "stele.errors",
     "NewTopic": "stele.admin.admin",
     "OffsetAndTimestamp": "stele.records",
     "Producer": "stele.sync",

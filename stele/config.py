@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from stele.errors import ConfigError
+from stele.ids import TopicPartition
 from stele.world import Clock, Connector, Rng
 
 Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
 OnWait = Callable[[str], None]
+OnTruncation = Callable[[TopicPartition, int, int], None]
+"""Takes the partition, the offset of the next record before, and the offset up to which the log is
+still the one that was read."""
 
 log = logging.getLogger("stele.client")
 
@@ -41,6 +45,10 @@ def real_world() -> ClientWorld:
 
 def _log_wait(reason: str) -> None:
     log.warning("%s", reason)
+
+
+def _ignore_truncation(partition: TopicPartition, offset: int, diverging_offset: int) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +147,12 @@ class ConsumerConfig(ClientConfig):
     """The most bytes that are fetched and not polled yet, over all partitions. Beyond it nothing
     more is fetched."""
     check_crcs: bool = True
+    client_rack: str = ""
+    """Where this client is, in the words of the brokers' ``broker.rack``. Leaders may then send it
+    to a replica nearby (KIP-392)."""
+    on_truncation: OnTruncation = field(default=_ignore_truncation)
+    """Called when records that were read have vanished and the position goes back, because
+    ``auto_offset_reset`` is not ``none``. There is a warning in the log in any case."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -189,6 +203,8 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_records: int
     prefetch_bytes: int
     check_crcs: bool
+    client_rack: str
+    on_truncation: OnTruncation
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

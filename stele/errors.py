@@ -258,6 +258,26 @@ class OffsetOutOfRangeError(ApiError):
         self.offset = offset
 
 
+class LogTruncationError(ApiError):
+    """Records that a consumer has read have vanished, and ``auto_offset_reset`` is ``none``.
+
+    An unclean election or a lost disk takes records away that were committed. Up to
+    ``diverging_offset`` the partition's log is the one that was read: a seek to it goes on there.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, diverging_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the records of {topic}-{partition} from {diverging_offset} to {offset} that were "
+            f"read have vanished from the log; seek to {diverging_offset} to go on there, or set "
+            "auto_offset_reset",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset
+
+
 class UnreadableBatchError(ApiError):
     """A consumer has come to a record batch that it cannot read.
 

@@ -77,18 +77,22 @@ class Consumer:
         for name in names:
             self._view.want(name.topic)
             self._positions[name] = kept.get(name) or PartitionPosition(
-                name, PartitionRetry(name, self._view)
+                name, PartitionRetry(name, self._view), self._config.metadata_max_age_ms / 1000
             )
         self._fetcher.wake()
 
     def assignment(self) -> list[TopicPartition]:
         return list(self._positions)
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record returned is the one at ``offset``, or the first one after it."""
+    def seek(self, topic: str, partition: int, offset: int, leader_epoch: int = -1) -> None:
+        """The next record returned is the one at ``offset``, or the first one after it.
+
+        ``leader_epoch``: that of the last record that was read before, if the caller stored it with
+        the offset. If that record has vanished since, the consumer finds out (KIP-320).
+        """
         if offset < 0:
             raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
-        self._position_of(topic, partition).seek(offset)
+        self._position_of(topic, partition).seek(offset, leader_epoch)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
@@ -128,9 +132,9 @@ class Consumer:
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
         Records of a partition are in order. Raises the error that stops a partition, again at each
-        poll until a seek: OffsetOutOfRangeError, UnreadableBatchError, ApiError.
-        UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
-        ends when a partition of that name exists again.
+        poll until a seek: OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError,
+        ApiError. UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for
+        ``default_api_timeout_ms``, ends when a partition of that name exists again.
         """
         self._check_open()
         limit = max_records or self._config.max_poll_records

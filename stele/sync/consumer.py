@@ -54,10 +54,13 @@ class Consumer(Face):
     def assignment(self) -> list[TopicPartition]:
         return self._do(self._consumer.assignment)
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record returned is the one at ``offset``, or the first one after it."""
+    def seek(self, topic: str, partition: int, offset: int, leader_epoch: int = -1) -> None:
+        """The next record returned is the one at ``offset``, or the first one after it.
+
+        ``leader_epoch``: as ``stele.aio.Consumer.seek``.
+        """
         self._put_back()
-        self._do(self._consumer.seek, topic, partition, offset)
+        self._do(self._consumer.seek, topic, partition, offset, leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         self._put_back()
