@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from cli.output import CommandError, did_you_mean, note, print_json
 
 if TYPE_CHECKING:
     from cli.perf.consume_run import Consumed
+    from cli.perf.latencies import Latencies
     from cli.perf.produce_run import ProduceLoad
     from stele.config import ClientConfig
 
@@ -118,7 +120,12 @@ async def _produce(
     clock = RealClock()
     async with Producer(servers, **options) as producer:
         run = ProduceRun(producer, load, clock, note if as_json else _line, interval_s)
-        await run.run()
+        try:
+            await run.run()
+        except asyncio.CancelledError:  # by Ctrl-C
+            if not as_json:
+                _line(run.stats.total(clock.monotonic()))
+            raise
         now = clock.monotonic()
     summaries = [run.stats] if run.steady is None else [run.stats, run.steady]
     if as_json:
@@ -220,7 +227,12 @@ async def _consume(
             on_interval=lambda total, interval: output.interval(clock.time_ms(), total, interval),
             interval_s=interval_s,
         )
-        consumed = await run.run()
+        try:
+            consumed = await run.run()
+        except asyncio.CancelledError:  # by Ctrl-C
+            if not output.as_json:
+                output.end(began_ms, clock.time_ms(), run.consumed)
+            raise
     output.end(began_ms, clock.time_ms(), consumed)
     return consumed
 
@@ -231,18 +243,18 @@ class _ConsumeOutput:
     def __init__(self, detailed: bool, hide_header: bool, as_json: bool) -> None:
         self._detailed = detailed
         self._hide_header = hide_header
-        self._as_json = as_json
+        self.as_json = as_json
 
     def begin(self) -> None:
         from cli.perf.consume_run import DETAILED_HEADER, HEADER
 
-        if not self._hide_header and not self._as_json:
+        if not self._hide_header and not self.as_json:
             _line(DETAILED_HEADER if self._detailed else HEADER)
 
     def interval(self, now_ms: int, total: Consumed, interval: Consumed) -> None:
         from cli.perf.consume_run import line, time_text
 
-        if self._detailed and not self._as_json:
+        if self._detailed and not self.as_json:
             names = ("data.consumed.in.MB", "data.consumed.in.nMsg")
             of_all = {name: total.figures[name] for name in names}
             _line(line((time_text(now_ms), "0"), interval.figures | of_all))
@@ -250,7 +262,7 @@ class _ConsumeOutput:
     def end(self, began_ms: int, ended_ms: int, consumed: Consumed) -> None:
         from cli.perf.consume_run import line, time_text
 
-        if self._as_json:
+        if self.as_json:
             times = {"start.time": began_ms, "end.time": ended_ms}
             print_json({name.replace(".", "_"): value for name, value in
                         {**times, **consumed.figures}.items()})  # fmt: skip
@@ -317,15 +329,24 @@ async def _end_to_end(
             timeout_s=timeout_s,
             say=note if as_json else _line,
         )
-        await run.run()
+        try:
+            await run.run()
+        except asyncio.CancelledError:  # by Ctrl-C
+            if not as_json and run.latencies.count:
+                _print_latencies(run.latencies)
+            raise
     if as_json:
         print_json({"topic": topic, "records": num_records, "latency": run.latencies.summary()})
-        return
-    print(f"Avg latency: {run.latencies.mean_ms:.4f} ms")
+    else:
+        _print_latencies(run.latencies)
+
+
+def _print_latencies(latencies: Latencies) -> None:
+    _line(f"Avg latency: {latencies.mean_ms:.4f} ms")
     percentiles = ", ".join(
-        f"{each:g}th = {value:.0f}" for each, value in run.latencies.percentiles_ms().items()
+        f"{each:g}th = {value:.0f}" for each, value in latencies.percentiles_ms().items()
     )
-    print(f"Percentiles: {percentiles}")
+    _line(f"Percentiles: {percentiles}")
 
 
 # ------------------------------------------------------------------------------------- helpers

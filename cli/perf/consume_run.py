@@ -97,13 +97,21 @@ class ConsumeRun:
         self._interval_s = interval_s
         self._records = 0
         self._bytes = 0
+        self._began_s = clock.monotonic()
+        self._assignment_s = 0.0
+
+    @property
+    def consumed(self) -> Consumed:
+        """What was read so far."""
+        elapsed_s = self._clock.monotonic() - self._began_s
+        return Consumed(self._records, self._bytes, elapsed_s, self._assignment_s)
 
     async def run(self) -> Consumed:
-        began = self._clock.monotonic()
+        self._began_s = self._clock.monotonic()
         partitions = await self._consumer.partitions_for(self._topic)
         self._consumer.assign([(self._topic, each) for each in partitions])
         now = heard = reported = self._clock.monotonic()
-        assignment_s = unreported_s = now - began
+        self._assignment_s = unreported_s = now - self._began_s
         before = (0, 0)
         while self._records < self._wanted and now - heard <= self._silence_s:
             records = await self._consumer.poll(timeout_ms=_POLL_MS)
@@ -115,11 +123,10 @@ class ConsumeRun:
                     len(each.key or b"") + len(each.value or b"") for each in records
                 )
             if now - reported >= self._interval_s:
-                total = Consumed(self._records, self._bytes, now - began, assignment_s)
                 interval = Consumed(
                     self._records - before[0], self._bytes - before[1],
                     now - reported + unreported_s, unreported_s,
                 )  # fmt: skip
-                self._on_interval(total, interval)
+                self._on_interval(self.consumed, interval)
                 reported, unreported_s, before = now, 0.0, (self._records, self._bytes)
-        return Consumed(self._records, self._bytes, now - began, assignment_s)
+        return self.consumed

@@ -87,5 +87,5 @@ names = st.text(
 def test_what_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, offsets: dict[str, dict[TopicPartition, int]]
 ) -> None:
-    path = file_of(tmp_path_factory.mktemp("offsets"), offsets_text(offsets))
+    path = file_of(tmp_path_factory.getbasetemp(), offsets_text(offsets))
     assert read_offsets(path, list(offsets)) == offsets
