@@ -65,12 +65,16 @@ class Publishing:
     async def receive(self, count: int) -> list[pb.PublishResult]:
         """Wait until so many results have come, from the first one on. Returns those, by number."""
         while len(self.results) < count:
-            payload = await self._stream.receive()
-            assert payload is not None, f"ended after {len(self.results)} of {count} results"
-            for result in pb.PublishResponse.FromString(payload).results:
-                assert result.number not in self.results
-                self.results[result.number] = result
+            await self.receive_more()
         return [self.results[number] for number in range(count)]
+
+    async def receive_more(self) -> None:
+        """Wait for one message."""
+        payload = await self._stream.receive()
+        assert payload is not None, f"ended after {len(self.results)} results"
+        for result in pb.PublishResponse.FromString(payload).results:
+            assert result.number not in self.results
+            self.results[result.number] = result
 
     async def end(self) -> None:
         await self._stream.close()

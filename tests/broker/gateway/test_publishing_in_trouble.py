@@ -1,0 +1,200 @@
+"""Thin clients, while leaders, controllers and the brokers that they talk to fail.
+
+A client knows one broker at a time. When its stream breaks, it takes another broker and sends all
+that has no result again. Whatever fails, each of its records must be in the log once, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from chaos.sim.cluster.cluster import GRPC_PORT, KAFKA_PORT, SimCluster
+from chaos.sim.laws.judged import JudgedCluster
+from stele.admin.admin import NewTopic
+from stele.aio import Admin, Consumer
+from stele.config import ClientWorld
+from stele.wire.v1 import log_pb2 as pb
+from stele.world import RpcError
+from tests.support.thin_client import Publishing, Subscribing, record
+
+TOPIC = "orders"
+PARTITIONS = 2
+RECORDS = 200  # of each partition
+SILENCE_S = 5.0
+
+
+def world_of(cluster: SimCluster) -> ClientWorld:
+    world = cluster.client_world
+    return ClientWorld(world.clock, world.network, world.rng)
+
+
+def servers_of(cluster: SimCluster) -> str:
+    return ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
+
+
+async def trouble(cluster: SimCluster, rng: random.Random) -> None:
+    """Three failures, each healed before the next one comes."""
+    for kind in rng.sample(["kill", "kill", "pause", "controller", "isolate"], 3):
+        await asyncio.sleep(rng.uniform(0.2, 1.5))
+        victim = cluster.leader(TOPIC, rng.randrange(PARTITIONS))
+        if kind == "kill":
+            victim.kill()
+            await asyncio.sleep(rng.uniform(0.1, 4))
+            victim.start()
+        elif kind == "pause":
+            victim.pause()
+            await asyncio.sleep(rng.uniform(0.1, 15))
+            victim.resume()
+        elif kind == "controller":
+            active = cluster.active_controller
+            if active is not None:
+                active.kill()
+                await asyncio.sleep(rng.uniform(0.1, 4))
+                active.start()
+        else:
+            fabric = cluster.simulation.fabric
+            fabric.isolate(victim.host, [each.host for each in cluster.nodes.values()])
+            await asyncio.sleep(rng.uniform(0.1, 15))
+            fabric.heal()
+        for partition in range(PARTITIONS):
+            await cluster.until_isr(TOPIC, 3, partition)
+
+
+class ThinPublisher:
+    """Numbers its records in each partition, and keeps those that have no result."""
+
+    def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
+        self._hosts = [broker.host for broker in cluster.brokers.values()]
+        self._network = cluster.client_world.network
+        self._rng = rng
+        self.unanswered: list[pb.PublishRecord] = []
+        self.offsets: dict[tuple[int, int], int | None] = {}  # by partition and sequence
+        self.streams = 0
+        self.duplicates = 0
+
+    async def create(self) -> None:
+        channel = self._network.channel(self._hosts[0], GRPC_PORT)
+        answer = await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=30)
+        self._id = pb.CreatePublisherResponse.FromString(answer).publisher_id
+        await channel.close()
+
+    def add(self, sequence: int) -> None:
+        for partition in range(PARTITIONS):
+            value = b"%d" % sequence
+            self.unanswered.append(record(value, partition=partition, sequence=sequence))
+
+    async def run_until_answered(self) -> None:
+        while self.unanswered:
+            self.streams += 1
+            channel = self._network.channel(self._rng.choice(self._hosts), GRPC_PORT)
+            try:
+                await self._stream(Publishing(channel), list(self.unanswered))
+            except (RpcError, TimeoutError):
+                await asyncio.sleep(self._rng.uniform(0, 0.3))
+            finally:
+                await channel.close()
+
+    async def _stream(self, publishing: Publishing, sent: list[pb.PublishRecord]) -> None:
+        """Send everything over one stream. A record that is refused ends it, as a break does."""
+        options = pb.PublishOptions(publisher_id=self._id)
+        size = self._rng.randint(1, 50)
+        for start in range(0, len(sent), size):
+            part = sent[start : start + size]
+            await publishing.send(*part, topic=TOPIC, **({} if start else {"options": options}))
+        done: set[int] = set()
+        while len(done) < len(sent):
+            async with asyncio.timeout(SILENCE_S):
+                await publishing.receive_more()
+            for number in sorted(publishing.results.keys() - done):
+                result, given = publishing.results[number], sent[number]
+                if result.HasField("error"):
+                    raise TimeoutError(result.error.message)
+                done.add(number)
+                self.duplicates += result.is_duplicate
+                self.unanswered.remove(given)
+                offset = result.offset if result.HasField("offset") else None
+                self.offsets[given.partition, given.sequence] = offset
+
+
+async def publish_through_trouble(cluster: SimCluster) -> ThinPublisher:
+    rng = random.Random(cluster.simulation.seed)
+    options = {"world": world_of(cluster), "on_wait": lambda _: None}
+    async with Admin(servers_of(cluster), **options) as admin:  # type: ignore[arg-type]
+        await admin.create_topics(
+            [NewTopic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})]
+        )
+    await cluster.until_isr(TOPIC, 3)
+    publisher = ThinPublisher(cluster, rng)
+    await publisher.create()
+    troubled = asyncio.get_running_loop().create_task(trouble(cluster, rng))
+    count = 0
+    while count < RECORDS or not troubled.done():
+        for _ in range(rng.randint(1, 20)):
+            publisher.add(count)
+            count += 1
+        await publisher.run_until_answered()
+        await asyncio.sleep(rng.uniform(0, 0.2))
+    await troubled
+    async with Consumer(
+        servers_of(cluster),
+        auto_offset_reset="earliest",
+        **options,  # type: ignore[arg-type]
+    ) as consumer:
+        names = [(TOPIC, partition) for partition in range(PARTITIONS)]
+        consumer.assign(names)
+        seen: dict[int, list[bytes | None]] = {partition: [] for partition in range(PARTITIONS)}
+        where: dict[tuple[int, int], bytes | None] = {}
+        while sum(map(len, seen.values())) < count * PARTITIONS:
+            records = await consumer.poll(timeout_ms=30_000)
+            assert records, "records did not come back"
+            for each in records:
+                seen[each.partition].append(each.value)
+                where[each.partition, each.offset] = each.value
+        ends = await consumer.end_offsets(names)
+    for partition, values in seen.items():
+        assert values == [b"%d" % number for number in range(count)]
+        assert ends[TOPIC, partition] == count  # type: ignore[index]
+    for (partition, sequence), offset in publisher.offsets.items():
+        if offset is not None:
+            assert where[partition, offset] == b"%d" % sequence
+    return publisher
+
+
+async def subscribe_through_trouble(cluster: SimCluster) -> None:
+    """Read on from the offset after the last record, by another broker whenever a stream ends."""
+    rng = random.Random(cluster.simulation.seed)
+    publishing = asyncio.get_running_loop().create_task(publish_through_trouble(cluster))
+    hosts = [broker.host for broker in cluster.brokers.values()]
+    seen: list[bytes] = []
+    while not publishing.done() or len(seen) < RECORDS:
+        channel = cluster.client_world.network.channel(rng.choice(hosts), GRPC_PORT)
+        subscribing = Subscribing(channel)
+        place = pb.PartitionStart(topic=TOPIC, partition=0, offset=len(seen))
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                await subscribing.start(place, credit=pb.Credit(records=50))
+            while True:
+                async with asyncio.timeout(SILENCE_S):
+                    found = await subscribing.records(1)
+                seen += [each.value for each in found]
+                await subscribing.grant(len(found))
+        except (RpcError, TimeoutError):
+            await asyncio.sleep(rng.uniform(0, 0.3))
+        finally:
+            await channel.close()
+    await publishing
+    assert seen == [b"%d" % number for number in range(len(seen))]
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_record_is_written_once(seed: int) -> None:
+    publisher = JudgedCluster(seed).run(publish_through_trouble)
+    assert publisher.streams > 3
+
+
+@pytest.mark.parametrize("seed", range(11, 13))
+def test_every_record_is_read_once(seed: int) -> None:
+    JudgedCluster(seed).run(subscribe_through_trouble)
