@@ -18,7 +18,7 @@ from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Entry, Lane
 from stele.records import RecordMetadata
-from stele.wire.batch import BatchBuilder, Header, compute_crc, record_size_bound
+from stele.wire.batch import BatchBuilder, Header, compute_crc, decode, record_size_bound
 from stele.wire.compression import Compression
 
 Delivery = asyncio.Future[RecordMetadata]
@@ -98,6 +98,26 @@ class PendingBatch:
         self._stamped = stamp
         return bytes(self._encoded)
 
+    def halves(self, serial: int) -> tuple[PendingBatch, PendingBatch]:
+        """Two batches with the records of this one, which was encoded and has more than one."""
+        middle = self.record_count // 2
+        first, second = (PendingBatch(self.partition, self.created, serial) for _ in range(2))
+        for number, record in enumerate(decode(self._encoded)):
+            half = first if number < middle else second
+            headers = list(record.headers)
+            half.append(
+                record.key,
+                record.value,
+                self._timestamps_ms[number],
+                headers,
+                self._futures[number],
+            )
+            half.memory += record_size_bound(record.key, record.value, headers)
+        for half in (first, second):
+            half.is_closed = True
+        second.memory = self.memory - first.memory
+        return first, second
+
     def succeed(self, base_offset: int, log_append_time_ms: int) -> None:
         topic, partition = self.partition
         for i, future in enumerate(self._futures):
@@ -122,23 +142,33 @@ class PartitionQueue:
     waiting ones."""
 
     __slots__ = (
+        "batch_size",
         "lane",
         "last_identity",
         "partition",
         "retry",
+        "sent_at",
+        "sent_to",
         "topic_id",
         "waiting",
     )
 
     def __init__(
-        self, partition: TopicPartition, lane: Lane[PendingBatch], retry: PartitionRetry
+        self,
+        partition: TopicPartition,
+        lane: Lane[PendingBatch],
+        retry: PartitionRetry,
+        batch_size: int,
     ) -> None:
+        self.batch_size = batch_size  # lowered when the broker finds a batch too large
         self.partition = partition
         self.lane = lane
         self.retry = retry
         self.waiting: deque[PendingBatch] = deque()  # only the last one may take more records
         self.topic_id = b""  # the topic id for which the lane assigned its sequences
         self.last_identity: tuple[int, int] | None = None  # the lane never uses it again
+        self.sent_at = 0.0  # when a batch was last sent, and to which broker
+        self.sent_to = -1
 
     @property
     def is_empty(self) -> bool:
@@ -154,7 +184,8 @@ class Accumulator:
         self._used_bytes = 0
         self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._incomplete: dict[int, PendingBatch] = {}  # by serial, in rising order
+        # By serial, in rising order. The parts of a batch that was split have its serial.
+        self._incomplete: dict[int, list[PendingBatch]] = {}
         self.flush_below = 0  # batches with a lower serial may be sent at once
         self.active: dict[TopicPartition, PartitionQueue] = {}
 
@@ -178,6 +209,11 @@ class Accumulator:
                 f"allow ({limit})",
             )
         return size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records wait for room."""
+        return bool(self._room_waiters)
 
     def has_room(self, size: int) -> bool:
         return self._used_bytes + size <= self._config.buffer_memory
@@ -218,7 +254,7 @@ class Accumulator:
         waiting = queue.waiting
         batch = waiting[-1] if waiting and not waiting[-1].is_closed else None
         news = False
-        if batch is not None and batch.size_bytes + size > self._config.batch_size:
+        if batch is not None and batch.size_bytes + size > queue.batch_size:
             batch.is_closed = True
             batch = None
             news = True
@@ -226,7 +262,7 @@ class Accumulator:
             batch = PendingBatch(queue.partition, now, self._next_serial)
             batch.append(key, value, timestamp_ms, headers, future)
             self._next_serial += 1
-            self._incomplete[batch.serial] = batch
+            self._incomplete[batch.serial] = [batch]
             waiting.append(batch)
             self.active.setdefault(queue.partition, queue)
             news = True
@@ -246,7 +282,10 @@ class Accumulator:
     def finish(self, batch: PendingBatch) -> None:
         """The batch is delivered or has failed: free its memory and end flushes that waited for
         it."""
-        del self._incomplete[batch.serial]
+        parts = self._incomplete[batch.serial]
+        parts.remove(batch)
+        if not parts:
+            del self._incomplete[batch.serial]
         self._used_bytes -= batch.memory
         free = self._config.buffer_memory - self._used_bytes
         while self._room_waiters and self._room_waiters[0][0] <= free:
@@ -258,7 +297,17 @@ class Accumulator:
             self._wake_flushes()
 
     def incomplete(self) -> list[PendingBatch]:
-        return list(self._incomplete.values())
+        return [batch for parts in self._incomplete.values() for batch in parts]
+
+    def split(self, queue: PartitionQueue, batch: PendingBatch) -> tuple[PendingBatch, ...]:
+        """Replace a batch that was too large by two. Later batches of the partition stay smaller,
+        so that they are not refused as well."""
+        halves = batch.halves(batch.serial)
+        parts = self._incomplete[batch.serial]
+        at = parts.index(batch)
+        parts[at : at + 1] = halves
+        queue.batch_size = min(queue.batch_size, max(half.memory for half in halves))
+        return halves
 
     async def flush(self) -> None:
         """Wait until everything accepted before the call is delivered or has failed."""

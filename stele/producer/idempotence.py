@@ -11,6 +11,7 @@ These rules keep every record written once and in order:
   metadata are old, and accepted the second, the first would be out of order for good.
 - After a failure nothing is sent until every batch in flight was answered or given up. Then the
   oldest batch is sent alone. Only after its success may the others follow.
+- If a batch is too large, its parts take its sequences.
 - If a batch fails for good, its sequences are used again only if no attempt at it, or at a later
   one, can have been written. Otherwise the batches that may have been written fail as well, and the
   rest gets a new producer id: a new id cannot collide with what may be in the log.
@@ -24,6 +25,7 @@ from a gap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -113,7 +115,8 @@ class Lane(Generic[B]):
             return None
         if self.recovering or not self.begun:
             return None if self.any_in_flight or not self.window else self.window[0]
-        return next((entry for entry in self.window if not entry.in_flight), None)
+        entry = next((entry for entry in self.window if not entry.in_flight), None)
+        return entry if entry is not None and self._is_remembered(entry.ordinal) else None
 
     def may_admit(self) -> bool:
         """Whether another batch may be admitted and sent now."""
@@ -121,9 +124,13 @@ class Lane(Generic[B]):
             self.identity is not None
             and not self.recovering
             and (self.begun or not self.window)
-            and (not self.window or self.admitted - self.window[0].ordinal < self.max_window)
+            and (not self.window or self._is_remembered(self.admitted))
             and all(entry.in_flight for entry in self.window)
         )
+
+    def _is_remembered(self, ordinal: int) -> bool:
+        """Whether the broker still remembers the oldest batch after it has taken this one."""
+        return ordinal - self.window[0].ordinal < self.max_window
 
     def admit(self, batch: B, record_count: int) -> Entry[B]:
         """Add a batch to the window and assign its sequence. Call ``sending`` next."""
@@ -203,6 +210,31 @@ class Lane(Generic[B]):
         oldest."""
         entry.doom = cause
         return self.refused(entry)
+
+    def may_split(self, entry: Entry[B]) -> bool:
+        """Whether a batch that was refused as too large can be sent in parts. If it may be in the
+        log as a whole, the broker would call its parts out of order."""
+        return entry.record_count > 1 and not entry.maybe_written
+
+    def split(self, entry: Entry[B], parts: Sequence[tuple[B, int]]) -> list[Failed[B]]:
+        """The answer was that the batch is too large. Its parts, each with its number of records,
+        take its place and its sequences, so that those of later batches stay."""
+        if not self.may_split(entry) or sum(count for _, count in parts) != entry.record_count:
+            raise AssertionError("these are not the parts of a batch that was surely not written")
+        entry.in_flight = False
+        at = self.window.index(entry)
+        sequence, entries = entry.sequence, []
+        for number, (batch, count) in enumerate(parts):
+            part = Entry(batch, count, sequence, entry.identity, entry.ordinal + number)
+            entries.append(part)
+            if self.numbered:
+                sequence = (sequence + count) & SEQUENCE_MASK
+        self.window[at : at + 1] = entries
+        for later in self.window[at + len(parts) :]:
+            later.ordinal += len(parts) - 1
+        self.admitted += len(parts) - 1
+        self.recovering = True
+        return self._settle()
 
     def give_up(self, entry: Entry[B], cause: SteleError) -> list[Failed[B]]:
         """The batch's delivery timeout has passed. It must not be in flight: report an attempt by

@@ -209,7 +209,7 @@ class Producer:
         except TimeoutError:
             raise BufferFullError(
                 f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "
-                f"brokers take records slower than they come, or not at all{self._reasons()}"
+                f"brokers take records slower than they come, or not at all{self._first_reason()}"
             ) from None
         self._check_open()
 
@@ -224,7 +224,8 @@ class Producer:
 
     def _new_queue(self, name: TopicPartition) -> PartitionQueue:
         lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
-        queue = PartitionQueue(name, lane, PartitionRetry(name, self._view))
+        retry = PartitionRetry(name, self._view)
+        queue = PartitionQueue(name, lane, retry, self._config.batch_size)
         self._queues[name] = queue
         return queue
 
@@ -268,6 +269,26 @@ class Producer:
     def in_flight(self, broker_id: int) -> int:
         """The number of batches that were sent to this broker and not answered yet."""
         return 0 if self._sender is None else self._sender.in_flight(broker_id)
+
+    def why(self) -> dict[TopicPartition, str]:
+        """For each partition whose records are not all delivered, one line that says why nothing
+        moves. A topic that ``send`` waits for has the partition -1."""
+        now = self._world.clock.monotonic()
+        full = ""
+        if self._accumulator.is_full:
+            used, most = self._accumulator.used_bytes, self._config.buffer_memory
+            full = f"; the buffer is full ({used} of buffer_memory={most} bytes), and sends wait"
+        reasons = {
+            TopicPartition(topic, -1): self._why_unknown(topic) for topic in self._topic_waits
+        }
+        if self._sender is not None:
+            for name, queue in self._accumulator.active.items():
+                reasons[name] = self._sender.why(queue, now) + full
+        return reasons
+
+    def _why_unknown(self, topic: str) -> str:
+        code = self._view.topic_error(topic)
+        return "the topic is not known yet" + (f" ({code.name})" if code else "")
 
     async def flush(self) -> None:
         """Wait until everything sent before is delivered or has failed.
@@ -334,11 +355,10 @@ class Producer:
             cause.add_note(f"{count} records were not delivered since the last flush")
             raise cause
 
-    def _reasons(self) -> str:
-        reasons = [
-            queue.retry.reason for queue in self._accumulator.active.values() if queue.retry.reason
-        ]
-        return f" (last: {reasons[0]})" if reasons else ""
+    def _first_reason(self) -> str:
+        for name, reason in self.why().items():
+            return f" ({name}: {reason})"
+        return ""
 
     def _check_open(self) -> None:
         if self._fatal is not None:

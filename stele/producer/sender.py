@@ -25,6 +25,7 @@ from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Entry, Failed
 from stele.producer.producer_ids import ProducerIds
+from stele.producer.reasons import Surroundings, why_waiting
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 
@@ -55,6 +56,7 @@ REFUSED_BEFORE_APPEND = frozenset(
         ErrorCode.POLICY_VIOLATION,
     }
 )
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 _TOPIC_GONE = frozenset(
     {
@@ -126,6 +128,25 @@ class Sender:
     def in_flight(self, broker_id: int) -> int:
         """The number of batches that were sent to the broker and not answered."""
         return self._requests.in_flight(broker_id)
+
+    def why(self, queue: PartitionQueue, now: float) -> str:
+        """Why what is in the queue is not delivered yet."""
+        leader = self._view.leader(queue.partition)
+        linger_until = 0.0
+        if not queue.lane.window and queue.waiting:
+            batch = queue.waiting[0]
+            if not self._accumulator.is_ready(batch, now):
+                linger_until = batch.created + self._config.linger_ms / 1000
+        around = Surroundings(
+            leader=leader,
+            topic_error=self._view.topic_error(queue.partition.topic),
+            broker_ready_at=0.0
+            if leader is None
+            else self._requests.ready_at(leader.broker_id, now),
+            no_producer_id=self._producer_ids.reason,
+            linger_until=linger_until,
+        )
+        return why_waiting(queue, around, now)
 
     async def close(self) -> None:
         """Stop at once. Batches that are not delivered stay in their queues."""
@@ -248,6 +269,7 @@ class Sender:
             entry = queue.lane.to_resend() or self._admit(queue)
             deadline = min(deadline, max(self._delivery_deadline(entry.batch), now + 0.001))
             attempt = queue.lane.sending(entry)
+            queue.sent_at, queue.sent_to = now, broker_id
             items.append(Item(queue, entry, attempt, leader, queue.topic_id))
             part = request.partitions.add(
                 partition=queue.partition.partition,
@@ -302,9 +324,18 @@ class Sender:
             self._note(lane.unknown_producer(entry, f"{name}: {said}"))
         elif code.retriable:
             self._retry(item, code, answer, reason)
+        elif code in _TOO_LARGE and lane.may_split(entry):
+            self._split(item, reason)
         else:
             entry.maybe_written |= code not in REFUSED_BEFORE_APPEND
-            self._note(lane.rejected(entry, ApiError(code, _advice(code, str(name), said))))
+            self._note(lane.rejected(entry, ApiError(code, _advice(code, entry, str(name), said))))
+
+    def _split(self, item: Item, reason: str) -> None:
+        """Send a batch that is too large again, in halves."""
+        queue, entry = item.queue, item.entry
+        halves = self._accumulator.split(queue, entry.batch)
+        log.info("%s: its %d records are sent in two batches", reason, entry.record_count)
+        self._note(queue.lane.split(entry, [(half, half.record_count) for half in halves]))
 
     def _retry(self, item: Item, code: ErrorCode, answer: Answer, reason: str) -> None:
         self.on_lost(item, reason, maybe_taken=code not in REFUSED_BEFORE_APPEND)
@@ -373,16 +404,22 @@ class Sender:
         self, queue: PartitionQueue, batch: PendingBatch, *, maybe_written: bool
     ) -> DeliveryTimeoutError:
         outcome = "it may have been written" if maybe_written else "it was not written"
-        reason = queue.retry.reason or self._producer_ids.reason or "the broker did not answer"
+        reason = self.why(queue, self._clock.monotonic())
         return DeliveryTimeoutError(
             f"a batch of {batch.record_count} records for {batch.partition} was not acknowledged "
             f"within delivery_timeout_ms={self._config.delivery_timeout_ms}; {outcome}. "
-            f"Last: {reason}",
+            f"Now: {reason}",
             maybe_written=maybe_written,
         )
 
 
-def _advice(code: ErrorCode, partition: str, said: str) -> str:
-    if code is ErrorCode.MESSAGE_TOO_LARGE:
+def _advice(code: ErrorCode, entry: Entry[PendingBatch], partition: str, said: str) -> str:
+    if code in _TOO_LARGE and entry.record_count == 1:
+        batch = entry.batch
+        return (
+            f"{partition}: a record of about {batch.memory} bytes, in a batch of "
+            f"{batch.size_bytes} bytes: {said}. Raise the topic's max.message.bytes"
+        )
+    if code in _TOO_LARGE:
         return f"{partition}: {said}. Lower batch_size, or raise the topic's max.message.bytes"
     return f"{partition}: {said}"

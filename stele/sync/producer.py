@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast
 from stele import aio
 from stele.config import ClientWorld, ProducerOptions
 from stele.errors import ClosedError, SteleError
+from stele.ids import TopicPartition
 from stele.producer.producer import HeadersArgument
 from stele.sync.delivery import Delivery
 from stele.sync.face import Face
@@ -123,6 +124,10 @@ class Producer(Face):
 
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._producer.partitions_for(topic))
+
+    def why(self) -> dict[TopicPartition, str]:
+        """As ``stele.aio.Producer.why``."""
+        return self._do(self._producer.why)
 
     def flush(self) -> None:
         """Wait until everything sent before is delivered or has failed.

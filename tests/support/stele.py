@@ -58,6 +58,7 @@ class FakePartition:
     fetch_errors: deque[ErrorCode] = field(default_factory=deque)
     produced: int = 0  # number of requests
     deposed: int = 0  # a broker that believes to lead, and lacks what came after it
+    max_batch_bytes: int = 1 << 30
     told: tuple[int, int] | None = None  # leader and epoch in metadata that lag
 
 
@@ -181,6 +182,10 @@ class FakeCluster:
             answer = response.partitions.add(
                 topic_id=part.topic_id, partition=part.partition, log_append_time_ms=-1, leader=-1
             )
+            if len(part.records) > partition.max_batch_bytes:
+                answer.error = ErrorCode.MESSAGE_TOO_LARGE
+                answer.message = f"max.message.bytes is {partition.max_batch_bytes}"
+                continue
             if partition.deposed == broker:
                 answer.error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 continue

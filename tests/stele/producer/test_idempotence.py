@@ -179,6 +179,70 @@ def test_without_idempotence_nothing_is_numbered() -> None:
     assert lane.may_admit()
 
 
+# ------------------------------------------------------------------- too large
+
+
+def test_the_parts_of_a_batch_take_its_place_and_its_sequences() -> None:
+    lane = known_lane()
+    a, b, c = (admit_and_send(lane, name, 3) for name in "abc")
+    assert lane.split(b, [("b1", 1), ("b2", 2)]) == []
+    assert [entry.batch for entry in lane.window] == ["a", "b1", "b2", "c"]
+    assert [entry.sequence for entry in lane.window] == [0, 3, 4, 6]
+    assert lane.to_resend() is None  # others are on their way
+    assert lane.out_of_order(c, "") == []
+    lane.written(a)
+    b1, b2 = lane.window[0], lane.window[1]
+    for head in (b1, b2, c):
+        assert lane.to_resend() is head
+        lane.sending(head)
+        lane.written(head)
+    assert lane.admit("d", 1).sequence == 9
+
+
+def test_parts_count_in_the_window() -> None:
+    lane = known_lane()
+    a, *others = (admit_and_send(lane, name, 4) for name in "abcde")
+    lane.split(a, [("a1", 2), ("a2", 2)])
+    for entry in others:
+        lane.out_of_order(entry, "")
+    head = lane.to_resend()
+    assert head is lane.window[0]
+    lane.sending(head)
+    lane.split(head, [("a11", 1), ("a12", 1)])
+    head = lane.window[0]
+    lane.sending(head)
+    lane.written(head)
+    sent = []
+    while (ready := lane.to_resend()) is not None:
+        lane.sending(ready)
+        sent.append(ready.batch)
+    assert sent == ["a12", "a2", "b", "c", "d"]  # a sixth would make the broker forget the first
+    assert not lane.may_admit()
+    lane.written(lane.window[0])
+    assert lane.to_resend() is others[-1]
+
+
+def test_a_batch_that_may_be_written_or_has_one_record_is_not_split() -> None:
+    lane = known_lane()
+    a, b = admit_and_send(lane, "a", 2), admit_and_send(lane, "b", 1)
+    assert lane.may_split(a)
+    assert not lane.may_split(b)
+    lane.unknown(a)
+    assert not lane.may_split(a)
+    for entry, parts in ((a, [("x", 1), ("y", 1)]), (b, [("x", 1)])):
+        with pytest.raises(AssertionError):
+            lane.split(entry, parts)
+
+
+def test_without_idempotence_parts_have_no_sequence() -> None:
+    lane: Lane[str] = Lane(numbered=False)
+    a = admit_and_send(lane, "a", 2)
+    lane.split(a, [("a1", 1), ("a2", 1)])
+    assert [entry.sequence for entry in lane.window] == [-1, -1]
+    with pytest.raises(AssertionError):
+        lane.split(lane.window[0], [("x", 1), ("y", 1)])
+
+
 # ------------------------------------------------------------- against a dumb broker
 
 
@@ -189,8 +253,11 @@ class DumbBroker:
     log: list[int] = field(default_factory=list)
     batches: dict[Identity, deque[tuple[int, int]]] = field(default_factory=dict)
     expected: dict[Identity, int] = field(default_factory=dict)
+    max_records: int = 4
 
     def produce(self, identity: Identity, sequence: int, records: tuple[int, ...]) -> str:
+        if len(records) > self.max_records:  # whether it has the batch or not, as real brokers
+            return "too large"
         batches = self.batches.setdefault(identity, deque(maxlen=5))
         if (sequence, len(records)) in batches:
             return "written"
@@ -268,6 +335,12 @@ class World:
         if answer == "written":
             self.acknowledged.extend(entry.batch)
             self.note(self.lane.written(entry))
+        elif answer == "too large" and self.lane.may_split(entry):
+            middle = len(entry.batch) // 2
+            halves = entry.batch[:middle], entry.batch[middle:]
+            self.note(self.lane.split(entry, [(half, len(half)) for half in halves]))
+        elif answer == "too large":
+            self.note(self.lane.rejected(entry, TOO_LARGE))
         else:
             self.note(self.lane.out_of_order(entry, answer))
 
@@ -292,7 +365,8 @@ class World:
 
 
 STEPS = st.one_of(
-    st.tuples(st.just("send"), st.integers(1, 3)),
+    st.tuples(st.just("send"), st.integers(1, 4)),
+    st.tuples(st.just("limit"), st.integers(1, 4)),
     st.tuples(
         st.just("deliver"),
         st.sampled_from(
@@ -320,6 +394,9 @@ def test_acknowledged_once_in_order_and_never_twice(steps: list[tuple[str, objec
             world.send(argument)
         elif action == "deliver":
             world.deliver(str(argument))
+        elif action == "limit":
+            assert isinstance(argument, int)
+            world.broker.max_records = argument
         elif action == "flow":
             assert isinstance(argument, int)
             for _ in range(argument):
