@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer.types import NOTHING_KNOWN, Metadata
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
@@ -82,7 +83,8 @@ class GroupBench:
     """Hosts a machine as a shard does: appends the records of its steps and has it replay them,
     and gives its answers when they are committed."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, metadata: Metadata = NOTHING_KNOWN, **config: Any) -> None:
+        self.metadata = metadata
         self.config = GroupConfig(**config)
         self.log: list[KeyValue] = []
         self.high_watermark = 0
@@ -102,7 +104,11 @@ class GroupBench:
     def fresh(self) -> GroupMachine:
         topic_id_of = None if self.topic_ids is None else self.topic_ids.get
         return GroupMachine(
-            self.config, lambda: f"u{next(self._numbers)}", self.counters, topic_id_of
+            self.config,
+            lambda: f"u{next(self._numbers)}",
+            self.counters,
+            topic_id_of,
+            self.metadata,
         )
 
     # ------------------------------------------------------------------ hosting

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Partitions = Mapping[bytes, frozenset[int]]
 """Partition numbers by topic id. No set is empty."""
+
+NO_PARTITIONS: Final[Partitions] = {}
 
 
 class Subscriber(NamedTuple):

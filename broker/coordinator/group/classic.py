@@ -14,7 +14,7 @@ next coordinator then answers ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, and the m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from broker.coordinator.group.config import GroupConfig
@@ -37,6 +37,7 @@ from broker.coordinator.group.types import (
     LeavingMember,
     ListedGroup,
     MemberProtocol,
+    OffsetCommitRequest,
     SyncAnswer,
     SyncRequest,
 )
@@ -366,10 +367,10 @@ class ClassicGroup:
         else:
             self._remove([member], f"the session of {member_id} is over", now, step)
 
-    def commit_error(
-        self, member_id: str, group_instance_id: str | None, generation: int
-    ) -> ErrorCode:
+    def commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
         """Whether a client may commit offsets. If it is no member, it may while there are none."""
+        member_id, group_instance_id = request.member_id, request.group_instance_id
+        generation = request.generation
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         if generation < 0 and not member_id and group_instance_id is None:
@@ -382,6 +383,10 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             # The member has no partitions in this generation yet.
             return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Everybody may know the offsets."""
         return ErrorCode.NONE
 
     # ------------------------------------------------------------------------- leaving
@@ -559,6 +564,10 @@ class ClassicGroup:
             member.restart_session(now.monotonic_ms)
         if len(self.members) > self.max_size:
             self._prepare_rebalance("it has too many members", now, step)
+
+    def tombstones(self) -> Iterator[KeyValue]:
+        """The end of a group without members."""
+        yield group_record(self.group_id, None)
 
     def dissolve(self) -> None:
         """Cancel all timers of a group that is removed."""

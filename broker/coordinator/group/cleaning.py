@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.any_group import AnyGroup
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     CommittedOffset,
     OffsetKey,
-    group_record,
     offset_record,
 )
 from broker.coordinator.group.types import DeletedTopic, GroupState
@@ -21,6 +20,9 @@ _LOOKS_A_STEP: Final = 500
 
 TopicIds = Callable[[str], bytes | None]
 """The id of the topic that has this name now; None: there is no such topic."""
+
+_KNOWN_TOPICS: Final = frozenset({GroupState.STABLE, GroupState.ASSIGNING, GroupState.RECONCILING})
+"""The states in which the topics that consumers use are known."""
 
 
 class Sweep:
@@ -102,7 +104,7 @@ class Expiry:
     def begin(self, group_ids: Iterable[str]) -> None:
         self._sweep.begin(group_ids)
 
-    def go_on(self, step: Step, groups: Callable[[str], ClassicGroup | None], now_ms: int) -> None:
+    def go_on(self, step: Step, groups: Callable[[str], AnyGroup | None], now_ms: int) -> None:
         def find(group_id: str, topic: str) -> Iterator[KeyValue]:
             group = groups(group_id)
             if group is None or not _may_expire(group, topic):
@@ -116,11 +118,11 @@ class Expiry:
             if group is None or not group.is_empty or group.is_used:
                 return
             if not self._offsets.topics(group_id):
-                yield group_record(group_id, None)
+                yield from group.tombstones()
 
         self._sweep.go_on(step, find, find_at_end)
 
-    def _is_expired(self, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
+    def _is_expired(self, group: AnyGroup, committed: CommittedOffset, now_ms: int) -> bool:
         if committed.expire_time_ms >= 0:
             return now_ms >= committed.expire_time_ms
         used_ms = committed.commit_time_ms
@@ -129,11 +131,11 @@ class Expiry:
         return now_ms - used_ms >= self._retention_ms
 
 
-def _may_expire(group: ClassicGroup, topic: str) -> bool:
+def _may_expire(group: AnyGroup, topic: str) -> bool:
     if group.is_subscribed_to(topic):
         return False
     # Otherwise the topics that the members use are not known.
-    return group.is_empty or (group.has_consumers and group.state is GroupState.STABLE)
+    return group.is_empty or (group.has_consumers and group.state in _KNOWN_TOPICS)
 
 
 # ------------------------------------------------------------------------------- deleted topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.any_group import AnyGroup
 from broker.coordinator.group.cleaning import TopicIds, is_gone
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
@@ -42,7 +42,7 @@ class CommitLimits(NamedTuple):
 
 
 def commit(
-    group: ClassicGroup | None,
+    group: AnyGroup | None,
     request: OffsetCommitRequest,
     waiter: Waiter,
     now: Now,
@@ -67,9 +67,9 @@ def commit(
     return step
 
 
-def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> ErrorCode:
+def _commit_error(group: AnyGroup | None, request: OffsetCommitRequest) -> ErrorCode:
     if group is not None:
-        return group.commit_error(request.member_id, request.group_instance_id, request.generation)
+        return group.commit_error(request)
     if request.generation < 0:  # the first commit of a consumer that assigns partitions itself
         return ErrorCode.NONE
     if request.knows_group_id_not_found:
@@ -88,8 +88,14 @@ def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> Comm
     )
 
 
-def fetch(offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter) -> Step:
+def fetch(
+    group: AnyGroup | None, offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter
+) -> Step:
     """Tell the committed offsets at once, or the newest ones when they are committed."""
+    if group is not None:
+        error = group.fetch_error(request.member_id, request.member_epoch)
+        if error is not ErrorCode.NONE:
+            return Step(replies=[Reply(waiter, OffsetFetchAnswer((), error), group.recorded_end)])
     after = offsets.end(request.group_id) if request.require_stable else -1
     if request.topics is None:
         every = offsets.all_newest if request.require_stable else offsets.all_told
@@ -129,7 +135,7 @@ def _fetched(partition: TopicPartition, committed: CommittedOffset) -> FetchedOf
 
 
 def delete(
-    group: ClassicGroup, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
+    group: AnyGroup, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
 ) -> Step:
     """Delete offsets that no member uses (KIP-496)."""
     after = max(group.recorded_end, offsets.end(group.group_id))

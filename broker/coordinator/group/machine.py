@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
+from broker.coordinator.group.any_group import AnyGroup
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cleaning import (
     Expiry,
@@ -16,6 +18,17 @@ from broker.coordinator.group.cleaning import (
 )
 from broker.coordinator.group.committing import CommitLimits, commit, delete, fetch
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check, remove, resolve
+from broker.coordinator.group.consumer.records import ConsumerKey, Kind, ResolvedRegex
+from broker.coordinator.group.consumer.types import (
+    JOIN_EPOCH,
+    NOTHING_KNOWN,
+    ConsumerDescribeAnswer,
+    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatRequest,
+    Metadata,
+)
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.joining import Joining
@@ -26,7 +39,6 @@ from broker.coordinator.group.records import (
     decode_group,
     decode_key,
     decode_offset,
-    group_record,
     offset_record,
 )
 from broker.coordinator.group.types import (
@@ -50,8 +62,12 @@ from broker.coordinator.group.types import (
     SyncRequest,
 )
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+G = TypeVar("G", ClassicGroup, ConsumerGroup)
 
 _NAME_BYTES_MAX: Final = 32_000
 """The longest prefix of a member id. The whole id must fit into a string of a record."""
@@ -69,10 +85,7 @@ at once. So beyond that the oldest one is forgotten, and its client gets another
 
 
 class GroupMachine:
-    """All groups of the partition; a ``broker.coordinator.step.Machine``.
-
-    Groups of the classic protocol are the only ones so far.
-    """
+    """All groups of the partition; a ``broker.coordinator.step.Machine``."""
 
     def __init__(
         self,
@@ -80,16 +93,18 @@ class GroupMachine:
         new_uuid: Callable[[], str],
         counters: GroupCounters | None = None,
         topic_id_of: TopicIds | None = None,
+        metadata: Metadata = NOTHING_KNOWN,
     ) -> None:
         """``new_uuid`` makes the random part of a member id. ``counters`` are added to.
         ``topic_id_of`` tells the id of a topic now, or None if there is no such topic; without it,
-        the topics are not known."""
+        the topics are not known. ``metadata`` is for groups of the consumer protocol."""
+        self._metadata = metadata
         self._config = config
         self._counters = counters or GroupCounters()
         self._is_loaded = False
         self._new_uuid = new_uuid
         self._deadlines = Deadlines()
-        self._groups: dict[str, ClassicGroup] = {}
+        self._groups: dict[str, AnyGroup] = {}
         # Group and member ids that were given out, the oldest ones first. Some may be used by now.
         self._given: dict[tuple[str, str], None] = {}
         # The offset after the last tombstone of a group. The answer that a group does not exist is
@@ -109,35 +124,65 @@ class GroupMachine:
         if isinstance(key, GroupKey):
             self._replay_group(offset, key.group_id, record.value, now)
             return
+        if isinstance(key, ConsumerKey):
+            self._replay_consumer(offset, key, record.value, now)
+            return
         value = None if record.value is None else decode_offset(record.value)
         self._offsets.replay(offset, key, value)
-        if value is not None:
-            self._group(key.group_id)  # a group exists as long as it has offsets
+        if value is not None and key.group_id not in self._groups:
+            # A group exists as long as it has offsets.
+            self._groups[key.group_id] = self._make_group(key.group_id)
         if self._is_loaded:
             self._counters.offset_commits += value is not None
             self._counters.offset_removals += value is None
 
     def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
         if value is None:
-            group = self._groups.pop(group_id, None)
-            if group is not None:
-                group.dissolve()
+            if isinstance(self._groups.get(group_id), ClassicGroup):
+                self._groups.pop(group_id).dissolve()
             self._removed_end = offset + 1
         else:
             recorded = decode_group(value)
-            group = self._group(group_id)
+            group = self._groups.get(group_id)
+            if not isinstance(group, ClassicGroup):
+                group = self._replace(group, self._make_group(group_id))
             was_rebalancing = group.state is GroupState.COMPLETING_REBALANCE
             group.replay(recorded, offset + 1, now)
             self._counters.rebalances += was_rebalancing and group.state is GroupState.STABLE
 
-    def _group(self, group_id: str) -> ClassicGroup:
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = self._make_group(group_id)
+    def _replay_consumer(
+        self, offset: int, key: ConsumerKey, value: bytes | None, now: Now
+    ) -> None:
+        group = self._groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                self._removed_end = offset + 1
+                return
+            group = self._replace(group, self._make_consumer_group(key.group_id))
+        group.replay(key, value, offset + 1, now)
+        if key.kind is Kind.GROUP and value is None:
+            self._groups.pop(key.group_id).dissolve()
+            self._removed_end = offset + 1
+            if any(self._offsets.all_newest(key.group_id)):
+                self._groups[key.group_id] = self._make_group(key.group_id)
+        if self._is_loaded and key.kind is Kind.TARGET_EPOCH:
+            self._counters.rebalances += value is not None
+
+    def _replace(self, former: AnyGroup | None, group: G) -> G:
+        """Put a group of one protocol in the place of one of the other."""
+        if former is not None:
+            former.dissolve()
+        self._groups[group.group_id] = group
         return group
 
     def _make_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._config, self._deadlines)
+
+    def _make_consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = ConsumerGroup(group_id, self._config, self._deadlines, self._metadata)
+        if self._is_loaded:
+            group.is_loaded = True
+        return group
 
     def loaded(self, now: Now) -> Step:
         self._is_loaded = True
@@ -173,16 +218,26 @@ class GroupMachine:
     def _pass(self, timer: Timer, now: Now, step: Step) -> None:
         """Handle a deadline. It is moved or cancelled, either here or by the step's records."""
         match timer.kind:
-            case TimerKind.SESSION:
-                self._groups[timer.group_id].session_is_over(timer.member_id, now, step)
-            case TimerKind.JOIN:
-                self._groups[timer.group_id].join_time_is_over(now, step)
-            case TimerKind.SYNC:
-                self._groups[timer.group_id].sync_time_is_over(now, step)
+            case TimerKind.SESSION | TimerKind.REVOCATION | TimerKind.JOIN | TimerKind.SYNC:
+                self._pass_in_group(self._groups[timer.group_id], timer, now, step)
             case TimerKind.EXPIRY:
                 self._expire(now, step)
             case TimerKind.DELETED_TOPICS:
                 self._delete_of_topics(step)
+
+    def _pass_in_group(self, group: AnyGroup, timer: Timer, now: Now, step: Step) -> None:
+        if isinstance(group, ConsumerGroup):
+            logger.info(
+                "group %s: the %s time-out of %s has passed",
+                group.group_id, timer.kind.value, timer.member_id,
+            )  # fmt: skip
+            remove(group, timer.member_id, step)
+        elif timer.kind is TimerKind.SESSION:
+            group.session_is_over(timer.member_id, now, step)
+        elif timer.kind is TimerKind.JOIN:
+            group.join_time_is_over(now, step)
+        else:
+            group.sync_time_is_over(now, step)
 
     def _await_expiry(self, now: Now) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
@@ -213,6 +268,8 @@ class GroupMachine:
             return self._not_found(
                 waiter, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             )
+        if isinstance(group, ConsumerGroup):
+            return self._join_other_protocol(group, request, waiter)
         step = Step()
         group = group or self._make_group(request.group_id)
         pending = len(group.pending)
@@ -230,13 +287,24 @@ class GroupMachine:
             return
         group_id, member_id = next(iter(self._given))
         del self._given[group_id, member_id]
-        group = self._groups.get(group_id)
+        group = self._classic(group_id)
         if group is None or member_id not in group.pending:
             return  # it was used
         group.session_is_over(member_id, now, step)
         has_records = group.recorded_end >= 0 or self._offsets.end(group_id) >= 0
         if not has_records and not group.is_used:
             del self._groups[group_id]
+
+    def _join_other_protocol(
+        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter
+    ) -> Step:
+        """A member of the classic protocol may have a group that is empty. The group is removed,
+        and the client joins again."""
+        if not group.is_empty:
+            refused = JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return _say(waiter, refused, group.recorded_end)
+        again = JoinAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, request.member_id)
+        return Step(list(group.tombstones()), [Reply(waiter, again)])
 
     def _join_error(self, request: JoinRequest) -> ErrorCode:
         config = self._config
@@ -259,7 +327,7 @@ class GroupMachine:
     def sync(self, request: SyncRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, SyncAnswer(ErrorCode.INVALID_GROUP_ID))
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None:
             return self._not_found(waiter, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
         step = Step()
@@ -269,7 +337,7 @@ class GroupMachine:
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, ErrorCode.INVALID_GROUP_ID)
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None:
             return self._not_found(waiter, ErrorCode.UNKNOWN_MEMBER_ID)
         step = Step()
@@ -279,12 +347,64 @@ class GroupMachine:
     def leave(self, request: LeaveRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, LeaveAnswer(ErrorCode.INVALID_GROUP_ID))
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None:
             errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.members)
             return self._not_found(waiter, LeaveAnswer(ErrorCode.NONE, errors))
         step = Step()
         group.leave(request, waiter, now, step)
+        return step
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    # ------------------------------------------------------------------------- consumers
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeatRequest, waiter: Waiter, now: Now
+    ) -> Step:
+        """Answers a ConsumerHeartbeatAnswer."""
+        step = Step()
+        former = self._groups.get(request.group_id)
+        try:
+            check(request, self._config.group_consumer_assignors)
+            group = self._consumer_group(former, request, step)
+            heartbeat = ConsumerHeartbeat(group, request, now, step, self._new_uuid)
+            answer = heartbeat.decide()
+        except ApiError as error:
+            answer = ConsumerHeartbeatAnswer(error.code, error.message)
+            step.records.clear()
+        after = self._removed_end if former is None else former.recorded_end
+        step.replies.append(Reply(waiter, answer, after))
+        return step
+
+    def _consumer_group(
+        self, former: AnyGroup | None, request: ConsumerHeartbeatRequest, step: Step
+    ) -> ConsumerGroup:
+        """The group of a heartbeat. Its first member makes it, also in the place of an empty group
+        of the classic protocol. Raises ApiError GROUP_ID_NOT_FOUND."""
+        if isinstance(former, ConsumerGroup):
+            return former
+        if request.member_epoch != JOIN_EPOCH:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such consumer group")
+        if former is not None:
+            if not former.is_empty:
+                raise ApiError(
+                    ErrorCode.GROUP_ID_NOT_FOUND, "the group has members of the classic protocol"
+                )
+            step.records += former.tombstones()
+        return self._make_consumer_group(request.group_id)
+
+    def resolve_regex(
+        self, group_id: str, regex: str, resolved: ResolvedRegex, waiter: Waiter, now: Now
+    ) -> Step:
+        """Have a group know which topics a regular expression of its members stands for by now.
+        Answers None."""
+        step = Step(replies=[Reply(waiter, None)])
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and group.uses_regex(regex):
+            resolve(group, regex, resolved, step)
         return step
 
     # ------------------------------------------------------------------------- offsets
@@ -295,7 +415,7 @@ class GroupMachine:
         return commit(group, request, waiter, now, limits)
 
     def fetch_offsets(self, request: OffsetFetchRequest, waiter: Waiter, now: Now) -> Step:
-        return fetch(self._offsets, request, waiter)
+        return fetch(self._groups.get(request.group_id), self._offsets, request, waiter)
 
     def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
@@ -332,6 +452,14 @@ class GroupMachine:
             return self._not_found(waiter, DescribeAnswer(group_id, GroupState.DEAD))
         return _say(waiter, group.described(), group.recorded_end)
 
+    def describe_consumers(self, group_id: str, waiter: Waiter, now: Now) -> Step:
+        """Answers a ConsumerDescribeAnswer."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return _say(waiter, group.described_in_full(), group.recorded_end)
+        answer = ConsumerDescribeAnswer(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
+        return self._not_found(waiter, answer)
+
     def list(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
         """Answers a tuple of ListedGroup at once, without waiting for commits."""
         states = {each.strip().lower() for each in request.states}
@@ -353,13 +481,13 @@ class GroupMachine:
             return self._not_found(waiter, DeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
         if not group.is_empty:
             return _say(waiter, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP), group.recorded_end)
-        last = group_record(group_id, None)
+        ends = list(group.tombstones())
         offsets = (
             offset_record(OffsetKey(group_id, partition), None)
             for partition, _ in self._offsets.all_newest(group_id)
         )
-        records = some_of(chain(offsets, [last]))
-        answer = DeleteAnswer(ErrorCode.NONE, is_over=records[-1] is last)
+        records = some_of(chain(offsets, ends))
+        answer = DeleteAnswer(ErrorCode.NONE, is_over=records[-1] is ends[-1])
         return Step(records, [Reply(waiter, answer)])
 
     def _not_found(self, waiter: Waiter, answer: object) -> Step:

@@ -23,11 +23,13 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 
 class GroupState(enum.Enum):
-    """The states of a group of the classic protocol, with Kafka's names."""
+    """The states of groups of both protocols, with Kafka's names."""
 
     EMPTY = "Empty"  # no members; there may be offsets
-    PREPARING_REBALANCE = "PreparingRebalance"  # the members join the next generation
-    COMPLETING_REBALANCE = "CompletingRebalance"  # the leader assigns partitions
+    PREPARING_REBALANCE = "PreparingRebalance"  # classic: the members join the next generation
+    COMPLETING_REBALANCE = "CompletingRebalance"  # classic: the leader assigns partitions
+    ASSIGNING = "Assigning"  # consumer: the next heartbeat makes a new target assignment
+    RECONCILING = "Reconciling"  # consumer: members have not come to the target assignment
     STABLE = "Stable"
     DEAD = "Dead"  # there is no such group
 
@@ -36,6 +38,7 @@ class GroupType(enum.Enum):
     """The group protocol that the members use."""
 
     CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 # ------------------------------------------------------------------------------- membership
@@ -223,6 +226,8 @@ class OffsetFetchRequest:
     topics: tuple[TopicToFetch, ...] | None  # None: all that the group has committed
     require_stable: bool = False
     """Wait for uncommitted commits instead of telling the offsets before them (KIP-447)."""
+    member_id: str | None = None  # None: not a member
+    member_epoch: int = -1  # of a member of the consumer protocol; -1: not known
 
 
 class FetchedOffset(NamedTuple):
@@ -238,6 +243,7 @@ class FetchedOffset(NamedTuple):
 class OffsetFetchAnswer:
     offsets: tuple[FetchedOffset, ...]
     """In the order of the request."""
+    error: ErrorCode = ErrorCode.NONE
 
 
 class DeletedTopic(NamedTuple):

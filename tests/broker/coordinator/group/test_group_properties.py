@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.coordinator.group.deadlines import Deadlines
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.records import OffsetKey, decode_key, decode_offset, group_record
 from broker.coordinator.group.types import (
@@ -24,60 +22,17 @@ from broker.coordinator.group.types import (
     OffsetToCommit,
     SyncAnswer,
 )
-from broker.coordinator.step import Step
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.support.coordinators import Heard
 from tests.support.groups import RANGE, GroupBench
+from tests.support.strict_steps import Strict
 
 STICKY = MemberProtocol("sticky", RANGE[0].metadata)
 PROTOCOLS = (RANGE, (*RANGE, STICKY), (STICKY, *RANGE))
 SESSION_MS = 10_000
 REBALANCE_MS = 12_000
 PARTITION = TopicPartition("t", 0)
-
-
-def inspect(value: Any) -> Any:
-    """All that a machine holds, but for its heap, which is put in order when it is looked at."""
-    match value:
-        case Deadlines():
-            return None
-        case None | str() | bytes() | int() | float() | Enum() | Heard():
-            return value
-        case dict():
-            return {inspect(key): inspect(each) for key, each in value.items()}
-        case set() | frozenset():
-            return frozenset(map(inspect, value))
-        case list() | tuple() | deque():
-            return tuple(map(inspect, value))
-    if callable(value):
-        return None
-    names = getattr(type(value), "__slots__", ()) or vars(value)
-    # What a timer has in the heap goes with the heap.
-    kept = (name for name in names if name != "queued_ms")
-    return type(value).__name__, {name: inspect(getattr(value, name, None)) for name in kept}
-
-
-class StrictBench(GroupBench):
-    """Looks at every step: one with records must have changed nothing."""
-
-    def __init__(self, **config: int) -> None:
-        super().__init__(**config)
-        self.before: Any = None
-
-    def ask(self, event: Any) -> Heard:
-        self.before = inspect(vars(self.machine))
-        return super().ask(event)
-
-    def pass_time(self, ms: float) -> None:
-        self.before = inspect(vars(self.machine))
-        super().pass_time(ms)
-
-    def take(self, step: Step, waiter: Any = None) -> None:
-        if step.records and self.before is not None:
-            assert inspect(vars(self.machine)) == self.before
-        super().take(step, waiter)
-        self.before = inspect(vars(self.machine))
 
 
 @dataclass
@@ -117,6 +72,10 @@ class Twin:
     generation: dict[Life, int] = field(default_factory=lambda: defaultdict(int))
     joined: dict[tuple[Life, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     ever_joined: set[tuple[str, int]] = field(default_factory=set)
+
+
+class StrictBench(Strict, GroupBench):
+    pass
 
 
 class GroupLife(RuleBasedStateMachine):

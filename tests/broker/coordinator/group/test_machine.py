@@ -20,7 +20,7 @@ def test_it_is_a_machine() -> None:
 def test_records_of_others_are_refused() -> None:
     machine = GroupBench().machine
     with pytest.raises(ValueError, match="version"):
-        machine.replay(0, KeyValue(b"\0\3\0\1g", b""), Now(0.0, 0))
+        machine.replay(0, KeyValue(b"\0\x09\0\1g", b""), Now(0.0, 0))
     with pytest.raises(ValueError, match="ends early"):
         machine.replay(0, KeyValue(b"\0\2\0\1g", b"\0\3"), Now(0.0, 0))
     with pytest.raises(ValueError, match="ends early"):

@@ -1,0 +1,389 @@
+"""A group of the consumer protocol (KIP-848), as its records say.
+
+The group has an epoch, which rises with every change of its members, of their subscriptions and of
+the topics. The target assignment has the epoch of the group that it was made for. Each member comes
+to the target by itself, with its heartbeats (``reconciliation``), and then has its epoch.
+
+Only ``replay`` changes what is here, except for sessions and for what is known of the metadata.
+``heartbeat`` and ``leaving`` decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer.rebalancing import preferred_assignor
+from broker.coordinator.group.consumer.records import (
+    ConsumerKey,
+    CurrentAssignment,
+    GroupValue,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    ResolvedRegex,
+    decode_current,
+    decode_group_value,
+    decode_member,
+    decode_regex,
+    decode_target,
+    decode_target_epoch,
+    tombstone,
+)
+from broker.coordinator.group.consumer.types import (
+    ConsumerDescribeAnswer,
+    DescribedConsumer,
+    Metadata,
+)
+from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
+from broker.coordinator.group.types import (
+    CONSUMER_PROTOCOL,
+    DescribeAnswer,
+    GroupState,
+    GroupType,
+    ListedGroup,
+    OffsetCommitRequest,
+)
+from broker.coordinator.step import KeyValue, Now, Step, Waiter
+from metadata.topics import Topics
+from stele.errors import ErrorCode
+
+
+class ConsumerMember:
+    """A member: what it has told, what it owns, and its time-outs."""
+
+    __slots__ = ("current", "member_id", "metadata", "revocation", "session")
+
+    def __init__(self, member_id: str, session: Timer, revocation: Timer) -> None:
+        self.member_id = member_id
+        self.metadata = MemberMetadata()
+        # Its epoch never goes back while it stays, except to that of a static member that left.
+        self.current = CurrentAssignment()
+        # Each heartbeat moves it.
+        self.session = session
+        # Set exactly while the member has partitions to revoke.
+        self.revocation = revocation
+
+
+class ConsumerGroup:
+    """One group, and what may be asked of it."""
+
+    def __init__(
+        self, group_id: str, config: GroupConfig, deadlines: Deadlines, metadata: Metadata
+    ) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.metadata = metadata
+        # Never goes back, also across coordinators.
+        self.epoch = 0
+        self.metadata_hash = 0
+        # Of the target. At most `epoch`, and never goes back either.
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        # By member id. No partition is in two of them.
+        self.targets: dict[str, Partitions] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self._regex_names: dict[str, frozenset[str]] = {}  # likewise, as sets
+        # The offset after the group's last record. An answer about the group is sent when the
+        # records below it are committed.
+        self.recorded_end = -1
+        # The topics that `metadata_hash` was last compared with; None: they have to be compared.
+        self.compared_topics: Topics | None = None
+        # The version of the metadata that each regular expression was last resolved with.
+        self.resolved_versions: dict[str, int] = {}
+        self._deadlines = deadlines
+        # By instance id: at most one member has it.
+        self._instances: dict[str, str] = {}
+        # The owner of each partition. Exactly what the members are assigned and have to revoke.
+        self._owners: dict[bytes, dict[int, str]] = {}
+        # How many members use a topic or a regular expression.
+        self._topic_users: Counter[str] = Counter()
+        self._regex_users: Counter[str] = Counter()
+        self.is_loaded = False
+
+    # ------------------------------------------------------------------------- questions
+
+    @property
+    def state(self) -> GroupState:
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(self._is_settled(each) for each in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def _is_settled(self, member: ConsumerMember) -> bool:
+        current = member.current
+        return current.state is MemberState.STABLE and current.member_epoch == self.assignment_epoch
+
+    @property
+    def state_time_ms(self) -> int:
+        """Not known: offsets expire by the time of their commits, as in Kafka."""
+        return -1
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def has_consumers(self) -> bool:
+        return True
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self.metadata.settings(self.group_id).session_timeout_ms
+
+    def of_instance(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self._instances.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def owner(self, topic_id: bytes, number: int) -> str | None:
+        """The member that owns a partition."""
+        return self._owners.get(topic_id, {}).get(number)
+
+    def subscribed_names(self) -> set[str]:
+        """Those of all members."""
+        return set(self._topic_users).union(
+            *(names for regex, names in self._regex_names.items() if regex in self._regex_users)
+        )
+
+    def uses_regex(self, regex: str) -> bool:
+        return regex in self._regex_users
+
+    def is_stale(self, regex: str) -> bool:
+        """Whether a regular expression may stand for other topics by now."""
+        return self.resolved_versions.get(regex, -1) < self.metadata.names_version
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members use the topic's offsets."""
+        return topic in self._topic_users or any(
+            topic in names and regex in self._regex_users
+            for regex, names in self._regex_names.items()
+        )
+
+    def assignor(self) -> str:
+        """The one that most members prefer."""
+        metadata = (each.metadata for each in self.members.values())
+        return preferred_assignor(metadata, self.config.group_consumer_assignors)
+
+    def described(self) -> DescribeAnswer:
+        """To DescribeGroups, which knows classic groups only, it does not exist."""
+        return DescribeAnswer(self.group_id, GroupState.DEAD)
+
+    def described_in_full(self) -> ConsumerDescribeAnswer:
+        return ConsumerDescribeAnswer(
+            ErrorCode.NONE,
+            self.group_id,
+            self.state,
+            self.epoch,
+            self.assignment_epoch,
+            self.assignor(),
+            tuple(self._described(each) for each in self.members.values()),
+        )
+
+    def _described(self, member: ConsumerMember) -> DescribedConsumer:
+        metadata = member.metadata
+        return DescribedConsumer(
+            member.member_id,
+            metadata.instance_id,
+            metadata.rack_id,
+            member.current.member_epoch,
+            metadata.client_id,
+            metadata.client_host,
+            metadata.topic_names,
+            metadata.regex,
+            member.current.assigned,
+            self.targets.get(member.member_id, NO_PARTITIONS),
+            metadata.classic_protocols is not None,
+        )
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, CONSUMER_PROTOCOL, self.state, GroupType.CONSUMER)
+
+    def waiters(self) -> list[Waiter]:
+        return []  # every request is answered by its step
+
+    # ------------------------------------------------------------------------- offsets
+
+    def commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
+        """Whether a client may commit offsets. If it is no member, it may while there are none."""
+        if request.generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        error = self._epoch_error(request.member_id, request.generation)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and not request.knows_group_id_not_found:
+            return ErrorCode.UNSUPPORTED_VERSION  # the client does not know the error
+        return error
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether a client may know the offsets: a member in its epoch, or an administrator."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        return self._epoch_error(member_id or "", member_epoch)
+
+    def _epoch_error(self, member_id: str, member_epoch: int) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_epoch != member.current.member_epoch:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------------------- life
+
+    def loaded(self, now: Now, step: Step) -> None:
+        """Begin all time-outs anew."""
+        self.is_loaded = True
+        for member in self.members.values():
+            self._restart(member, now)
+            self._watch_revocation(member, now)
+
+    def dissolve(self) -> None:
+        """Cancel all timers of a group that is removed."""
+        for member in self.members.values():
+            member.session.cancel()
+            member.revocation.cancel()
+
+    def tombstones(self) -> Iterator[KeyValue]:
+        """The end of a group without members."""
+        for regex in sorted(self.regexes):
+            yield tombstone(Kind.REGEX, self.group_id, regex)
+        yield tombstone(Kind.TARGET_EPOCH, self.group_id)
+        yield tombstone(Kind.PARTITIONS, self.group_id)
+        yield tombstone(Kind.GROUP, self.group_id)
+
+    def restart_session(self, member_id: str, now: Now) -> None:
+        self._restart(self.members[member_id], now)
+
+    def _restart(self, member: ConsumerMember, now: Now) -> None:
+        member.session.set(now.monotonic_ms + self.session_timeout_ms)
+
+    def _watch_revocation(self, member: ConsumerMember, now: Now) -> None:
+        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            member.revocation.set(now.monotonic_ms + member.metadata.rebalance_timeout_ms)
+        else:
+            member.revocation.cancel()
+
+    # ------------------------------------------------------------------------- records
+
+    def replay(self, key: ConsumerKey, value: bytes | None, end_offset: int, now: Now) -> None:
+        """Make the change that a record says. Raises ValueError."""
+        if value is None:
+            self._replay_tombstone(key)
+        else:
+            self._replay_value(key, value, now)
+        self.recorded_end = end_offset
+
+    def _replay_value(self, key: ConsumerKey, value: bytes, now: Now) -> None:
+        match key.kind:
+            case Kind.GROUP:
+                self._set_epoch(decode_group_value(value))
+            case Kind.MEMBER:
+                self._set_metadata(key.name, decode_member(value), now)
+            case Kind.TARGET_EPOCH:
+                self.assignment_epoch = decode_target_epoch(value)
+            case Kind.TARGET:
+                self.targets[key.name] = decode_target(value)
+            case Kind.CURRENT:
+                self._set_current(key.name, decode_current(value), now)
+            case Kind.REGEX:
+                resolved = self.regexes[key.name] = decode_regex(value)
+                self._regex_names[key.name] = frozenset(resolved.topic_names)
+                self.resolved_versions[key.name] = resolved.version
+                self.compared_topics = None
+            case Kind.PARTITIONS:
+                pass  # the topics are compared with the hash
+
+    def _replay_tombstone(self, key: ConsumerKey) -> None:
+        match key.kind:
+            case Kind.MEMBER:
+                self._remove(key.name)
+            case Kind.TARGET:
+                self.targets.pop(key.name, None)
+            case Kind.CURRENT:
+                member = self.members.get(key.name)
+                if member is not None:
+                    self._own(member, CurrentAssignment())
+            case Kind.TARGET_EPOCH:
+                self.assignment_epoch = 0
+            case Kind.REGEX:
+                self.regexes.pop(key.name, None)
+                self._regex_names.pop(key.name, None)
+                self.resolved_versions.pop(key.name, None)
+
+    def _set_epoch(self, value: GroupValue) -> None:
+        self.epoch, self.metadata_hash = value
+        self.compared_topics = self.metadata.topics if self.is_loaded else None
+
+    def _member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.members[member_id] = ConsumerMember(
+                member_id,
+                Timer(self._deadlines, TimerKind.SESSION, self.group_id, member_id),
+                Timer(self._deadlines, TimerKind.REVOCATION, self.group_id, member_id),
+            )
+            self._count(member.metadata, 1)
+        return member
+
+    def _set_metadata(self, member_id: str, metadata: MemberMetadata, now: Now) -> None:
+        member = self._member(member_id)
+        self._count(member.metadata, -1)
+        member.metadata = metadata
+        self._count(metadata, 1)
+        if metadata.instance_id is not None:
+            self._instances[metadata.instance_id] = member_id
+        self._restart(member, now)
+
+    def _count(self, metadata: MemberMetadata, difference: int) -> None:
+        names = [(self._topic_users, each) for each in metadata.topic_names]
+        if metadata.regex:
+            names.append((self._regex_users, metadata.regex))
+        for users, name in names:
+            users[name] += difference
+            if not users[name]:
+                del users[name]
+
+    def _set_current(self, member_id: str, current: CurrentAssignment, now: Now) -> None:
+        """A heartbeat of the member has written it, or the member's departure."""
+        member = self._member(member_id)
+        before = member.current
+        self._own(member, current)
+        self._restart(member, now)
+        if current != before:
+            self._watch_revocation(member, now)
+
+    def _own(self, member: ConsumerMember, current: CurrentAssignment) -> None:
+        for partitions in (member.current.assigned, member.current.revoking):
+            for topic_id, numbers in partitions.items():
+                owners = self._owners.get(topic_id, {})
+                for number in numbers:
+                    # While loading, records that compaction has left may cross.
+                    if owners.get(number) == member.member_id:
+                        del owners[number]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+        member.current = current
+        for partitions in (current.assigned, current.revoking):
+            for topic_id, numbers in partitions.items():
+                owners = self._owners.setdefault(topic_id, {})
+                for number in numbers:
+                    owners[number] = member.member_id
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._own(member, CurrentAssignment())
+        self._count(member.metadata, -1)
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self._instances.get(instance_id) == member_id:
+            del self._instances[instance_id]
+        member.session.cancel()
+        member.revocation.cancel()

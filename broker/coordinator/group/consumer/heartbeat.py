@@ -1,0 +1,278 @@
+"""ConsumerGroupHeartbeat: members join, stay and leave, and come to their assignments (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker.coordinator.assignors.spec import NO_PARTITIONS
+from broker.coordinator.group.consumer.draft import Draft
+from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
+from broker.coordinator.group.consumer.reconciliation import is_subset, reconcile
+from broker.coordinator.group.consumer.records import (
+    CurrentAssignment,
+    MemberMetadata,
+    MemberState,
+    ResolvedRegex,
+    current_record,
+)
+from broker.coordinator.group.consumer.types import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatRequest,
+)
+from broker.coordinator.step import Now, Step
+from stele.errors import ApiError, ErrorCode
+
+_NAME_BYTES_MAX: Final = 32_000
+"""The longest member id or regular expression. A key of a record contains it."""
+
+
+def check(request: ConsumerHeartbeatRequest, assignors: Sequence[str]) -> None:
+    """Raises ApiError INVALID_REQUEST, INVALID_GROUP_ID, UNSUPPORTED_ASSIGNOR: it means nothing."""
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    for why in _mistakes(request):
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in assignors:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"the assignor {assignor} is not one of {', '.join(assignors)}",
+        )
+
+
+def _mistakes(request: ConsumerHeartbeatRequest) -> Iterable[str]:
+    epoch = request.member_epoch
+    if not request.member_id and (epoch != JOIN_EPOCH or request.makes_member_id):
+        yield "the member id is empty"
+    names = (request.member_id, request.regex or "", request.instance_id or "", request.client_id)
+    if max(len(each.encode()) for each in names) > _NAME_BYTES_MAX:
+        yield "a name is too long"
+    if request.instance_id == "":
+        yield "the instance id is empty"
+    if request.rack_id == "":
+        yield "the rack is empty"
+    if epoch < STATIC_LEAVE_EPOCH:
+        yield f"there is no member epoch {epoch}"
+    if epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        yield "only a member with an instance id can leave with epoch -2"
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms < 0:
+            yield "a member that joins has to tell its rebalance timeout"
+        if request.topic_names is None and request.regex is None:
+            yield "a member that joins has to subscribe to topics"
+        if request.owned is None or request.owned:
+            yield "a member that joins has to tell that it owns no partitions"
+
+
+class _Known(NamedTuple):
+    """Who sends a heartbeat."""
+
+    member_id: str
+    metadata: MemberMetadata
+    current: CurrentAssignment
+    former_id: str | None = None
+    """The static member that it takes over from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """One heartbeat, which was checked. Its records are added to the step."""
+
+    group: ConsumerGroup
+    request: ConsumerHeartbeatRequest
+    now: Now
+    step: Step
+    new_id: Callable[[], str]
+
+    def decide(self) -> ConsumerHeartbeatAnswer:
+        """Raises ApiError: the request is refused, and nothing changes."""
+        if self.request.member_epoch < JOIN_EPOCH:
+            return self._leave()
+        known = self._known()
+        draft = Draft(self.group)
+        if known.former_id is not None:
+            draft.replace_member(known.former_id, known.member_id)
+        metadata = self._updated(known.metadata)
+        if metadata.regex and self.request.resolved_regex is not None:
+            draft.set_regex(metadata.regex, self.request.resolved_regex)
+        draft.set_member(known.member_id, metadata)
+        draft.raise_epoch()
+        draft.assign()
+        current = self._reconciled(known, draft)
+        # A heartbeat that has records always has one of its member, which restarts the session.
+        if draft.records or current != known.current:
+            draft.records.append(current_record(self.group.group_id, known.member_id, current))
+            self.step.records += draft.records
+        else:
+            self.group.restart_session(known.member_id, self.now)
+            self.group.compared_topics = self.group.metadata.topics
+        return self._answer(known, current, metadata.regex)
+
+    def _reconciled(self, known: _Known, draft: Draft) -> CurrentAssignment:
+        group = self.group
+        own_ids = (None, known.member_id, known.former_id)
+        return reconcile(
+            known.current,
+            draft.target_of(known.member_id),
+            draft.assignment_epoch,
+            self.request.owned,
+            lambda topic_id, number: group.owner(topic_id, number) in own_ids,
+        )
+
+    def _answer(
+        self, known: _Known, current: CurrentAssignment, regex: str | None
+    ) -> ConsumerHeartbeatAnswer:
+        request = self.request
+        is_full = request.rebalance_timeout_ms >= 0 and request.owned is not None
+        tells_assignment = (
+            is_full
+            or request.member_epoch != known.current.member_epoch
+            or current.assigned != known.current.assigned
+        )
+        return ConsumerHeartbeatAnswer(
+            ErrorCode.NONE,
+            None,
+            known.member_id,
+            current.member_epoch,
+            self.group.metadata.settings(self.group.group_id).heartbeat_interval_ms,
+            current.assigned if tells_assignment else None,
+            regex if self._is_stale(regex) else None,
+        )
+
+    def _is_stale(self, regex: str | None) -> bool:
+        if not regex or self.request.resolved_regex is not None:
+            return False
+        return self.group.is_stale(regex)
+
+    # ------------------------------------------------------------------------- who it is
+
+    def _known(self) -> _Known:
+        request, group = self.request, self.group
+        is_join = request.member_epoch == JOIN_EPOCH
+        member_id = request.member_id or self.new_id()
+        member = group.members.get(member_id)
+        if request.instance_id is not None:
+            of_instance = group.of_instance(request.instance_id)
+            if is_join and of_instance is not None and of_instance is not member:
+                return self._taking_over(of_instance, member_id)
+            if not is_join:
+                check_instance(of_instance, request)
+        if member is None:
+            if not is_join:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of the group"
+                )
+            self._check_room()
+            return _Known(member_id, MemberMetadata(), CurrentAssignment())
+        if not is_join:
+            self._check_epoch(member.current)
+        return _Known(member_id, member.metadata, member.current)
+
+    def _check_room(self) -> None:
+        most = self.group.config.group_consumer_max_size
+        if len(self.group.members) >= most:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {most} members, which is the most"
+            )
+
+    def _taking_over(self, former: ConsumerMember, member_id: str) -> _Known:
+        """A new process of a static member. The former one must have left."""
+        if former.current.member_epoch != STATIC_LEAVE_EPOCH:
+            raise ApiError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"the instance id {former.metadata.instance_id} belongs to {former.member_id}",
+            )
+        current = former.current._replace(member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        return _Known(member_id, former.metadata, current, former.member_id)
+
+    def _check_epoch(self, current: CurrentAssignment) -> None:
+        """A member may have the epoch before, if the answer with the newest one was lost."""
+        request = self.request
+        is_retry = (
+            request.member_epoch == current.previous_epoch
+            and request.owned is not None
+            and is_subset(request.owned, current.assigned)
+        )
+        is_unknown = current.state is MemberState.UNKNOWN and request.owned != NO_PARTITIONS
+        if (request.member_epoch != current.member_epoch and not is_retry) or is_unknown:
+            raise ApiError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"the member is in epoch {current.member_epoch} and not in {request.member_epoch}: "
+                "it has to give up its partitions and join again",
+            )
+
+    def _updated(self, before: MemberMetadata) -> MemberMetadata:
+        request = self.request
+        names = before.topic_names
+        if request.topic_names is not None:
+            names = tuple(sorted(set(request.topic_names)))
+        timeout_ms = request.rebalance_timeout_ms
+        return MemberMetadata(
+            before.instance_id if request.instance_id is None else request.instance_id,
+            before.rack_id if request.rack_id is None else request.rack_id,
+            request.client_id,
+            request.client_host,
+            names,
+            before.regex if request.regex is None else request.regex or None,
+            before.rebalance_timeout_ms if timeout_ms < 0 else timeout_ms,
+            before.server_assignor if request.server_assignor is None else request.server_assignor,
+        )
+
+    # ------------------------------------------------------------------------- leaving
+
+    def _leave(self) -> ConsumerHeartbeatAnswer:
+        request, group = self.request, self.group
+        member = group.members.get(request.member_id)
+        if request.instance_id is not None:
+            check_instance(group.of_instance(request.instance_id), request)
+        if member is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of the group"
+            )
+        if request.member_epoch == LEAVE_EPOCH:
+            remove(group, member.member_id, self.step)
+        else:
+            # It has revoked all its partitions, and the next process gets those that were assigned.
+            away = CurrentAssignment(
+                STATIC_LEAVE_EPOCH, STATIC_LEAVE_EPOCH, MemberState.STABLE, member.current.assigned
+            )
+            self.step.records.append(current_record(group.group_id, member.member_id, away))
+        return ConsumerHeartbeatAnswer(
+            ErrorCode.NONE, None, request.member_id, request.member_epoch
+        )
+
+
+def check_instance(member: ConsumerMember | None, request: ConsumerHeartbeatRequest) -> None:
+    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+    if member is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {request.instance_id}"
+        )
+    if member.member_id != request.member_id:
+        raise ApiError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"the instance id {request.instance_id} belongs to {member.member_id}",
+        )
+
+
+def remove(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """Remove a member. The next heartbeat of another one makes the new assignment."""
+    draft = Draft(group)
+    draft.remove_member(member_id)
+    draft.raise_epoch()
+    step.records += draft.records
+
+
+def resolve(group: ConsumerGroup, regex: str, resolved: ResolvedRegex, step: Step) -> None:
+    """Note which topics a regular expression stands for by now."""
+    draft = Draft(group)
+    draft.set_regex(regex, resolved)
+    draft.raise_epoch()
+    step.records += draft.records
+    if not step.records:
+        group.resolved_versions[regex] = resolved.version

@@ -1,0 +1,317 @@
+"""The records of groups of the consumer protocol (KIP-848), in Kafka's layouts, byte for byte.
+
+The version of a key says what the record is about. Values have version 0, which is flexible.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
+from broker.coordinator.group.layout import (
+    VERSION,
+    Reader,
+    compact_bytes,
+    compact_length,
+    compact_string,
+    key_string,
+    string,
+    tagged,
+)
+from broker.coordinator.step import KeyValue
+
+_INT8: Final = struct.Struct(">b")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_ASSIGNMENT_HEAD: Final = struct.Struct(">iib")
+_START: Final = VERSION.pack(0)
+_NO_TAGS: Final = b"\0"
+_HASH_TAG: Final = 0
+_CLASSIC_TAG: Final = 0
+
+
+class Kind(enum.IntEnum):
+    """What a record is about: the version of its key."""
+
+    GROUP = 3
+    PARTITIONS = 4  # written before Kafka 4.1; has a tombstone when the group is removed
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+    REGEX = 16
+
+
+KINDS: Final = frozenset(Kind)
+_OF_GROUP: Final = frozenset({Kind.GROUP, Kind.PARTITIONS, Kind.TARGET_EPOCH})
+
+
+class ConsumerKey(NamedTuple):
+    kind: Kind
+    group_id: str
+    name: str = ""
+    """The member id, or the regular expression; empty for records of the whole group."""
+
+
+class MemberState(enum.IntEnum):
+    """How far a member has come towards its target assignment."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It has to revoke partitions, and keeps its epoch until then."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that other members have not revoked."""
+    UNKNOWN = 127
+    """A state that this version does not know."""
+
+
+class GroupValue(NamedTuple):
+    epoch: int
+    metadata_hash: int = 0
+    """Of the subscribed topics. If it changes, there is a new assignment."""
+
+
+class ClassicProtocol(NamedTuple):
+    name: str
+    metadata: bytes
+
+
+class MemberMetadata(NamedTuple):
+    """What a member has told."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: tuple[str, ...] = ()  # ascending
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic_protocols: tuple[ClassicProtocol, ...] | None = None
+    """None: the member uses the consumer protocol."""
+
+
+class CurrentAssignment(NamedTuple):
+    """What a member owns."""
+
+    member_epoch: int = 0
+    previous_epoch: int = 0
+    """Of the answer before. The member still has it if it did not get the last one."""
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NO_PARTITIONS
+    revoking: Partitions = NO_PARTITIONS
+    """Partitions that the member has to revoke. It owns them until it says that it does not."""
+
+
+class ResolvedRegex(NamedTuple):
+    topic_names: tuple[str, ...]  # ascending
+    version: int  # of the metadata that it was resolved with
+    time_ms: int
+
+
+# ------------------------------------------------------------------------------- keys
+
+
+def _key(kind: Kind, *names: str) -> bytes:
+    return VERSION.pack(kind) + b"".join(map(string, names))
+
+
+def decode_consumer_key(data: bytes) -> ConsumerKey:
+    """Raises ValueError: it is damaged, or the key of something else."""
+    try:
+        kind = Kind(VERSION.unpack_from(data)[0])
+        group_id, position = key_string(data, VERSION.size)
+        name = "" if kind in _OF_GROUP else key_string(data, position)[0]
+    except struct.error:
+        raise ValueError("a key that ends early") from None
+    return ConsumerKey(kind, group_id, name)
+
+
+def tombstone(kind: Kind, group_id: str, name: str | None = None) -> KeyValue:
+    return KeyValue(_key(kind, group_id, *(() if name is None else (name,))), None)
+
+
+# ------------------------------------------------------------------------------- writing
+
+
+def group_value_record(group_id: str, value: GroupValue) -> KeyValue:
+    fields = {_HASH_TAG: _INT64.pack(value.metadata_hash)} if value.metadata_hash else {}
+    data = _START + _INT32.pack(value.epoch) + tagged(fields)
+    return KeyValue(_key(Kind.GROUP, group_id), data)
+
+
+def member_record(group_id: str, member_id: str, value: MemberMetadata) -> KeyValue:
+    fields = {}
+    if value.classic_protocols is not None:
+        fields[_CLASSIC_TAG] = b"".join(_classic(value.classic_protocols))
+    data = b"".join(
+        (
+            _START,
+            compact_string(value.instance_id),
+            compact_string(value.rack_id),
+            compact_string(value.client_id),
+            compact_string(value.client_host),
+            _strings(value.topic_names),
+            compact_string(value.regex),
+            _INT32.pack(value.rebalance_timeout_ms),
+            compact_string(value.server_assignor),
+            tagged(fields),
+        )
+    )
+    return KeyValue(_key(Kind.MEMBER, group_id, member_id), data)
+
+
+def _classic(protocols: tuple[ClassicProtocol, ...]) -> Iterator[bytes]:
+    # A nullable structure begins with 1 if it is there, also in a tagged field.
+    yield _INT8.pack(1)
+    yield compact_length(len(protocols))
+    for each in protocols:
+        yield compact_string(each.name)
+        yield compact_bytes(each.metadata)
+        yield _NO_TAGS
+    yield _NO_TAGS
+
+
+def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
+    return KeyValue(_key(Kind.TARGET_EPOCH, group_id), _START + _INT32.pack(epoch) + _NO_TAGS)
+
+
+def target_record(group_id: str, member_id: str, target: Partitions) -> KeyValue:
+    data = _START + _partitions(target) + _NO_TAGS
+    return KeyValue(_key(Kind.TARGET, group_id, member_id), data)
+
+
+def current_record(group_id: str, member_id: str, value: CurrentAssignment) -> KeyValue:
+    data = b"".join(
+        (
+            _START,
+            _ASSIGNMENT_HEAD.pack(value.member_epoch, value.previous_epoch, value.state),
+            _partitions(value.assigned),
+            _partitions(value.revoking),
+            _NO_TAGS,
+        )
+    )
+    return KeyValue(_key(Kind.CURRENT, group_id, member_id), data)
+
+
+def regex_record(group_id: str, regex: str, value: ResolvedRegex) -> KeyValue:
+    data = b"".join(
+        (
+            _START,
+            _strings(value.topic_names),
+            _INT64.pack(value.version),
+            _INT64.pack(value.time_ms),
+            _NO_TAGS,
+        )
+    )
+    return KeyValue(_key(Kind.REGEX, group_id, regex), data)
+
+
+def _strings(texts: tuple[str, ...]) -> bytes:
+    return compact_length(len(texts)) + b"".join(map(compact_string, texts))
+
+
+def _partitions(partitions: Partitions) -> bytes:
+    parts = [compact_length(len(partitions))]
+    for topic_id in sorted(partitions):
+        numbers = sorted(partitions[topic_id])
+        packed = struct.pack(f">{len(numbers)}i", *numbers)
+        parts += (topic_id, compact_length(len(numbers)), packed, _NO_TAGS)
+    return b"".join(parts)
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+def _reader(data: bytes, what: str) -> Reader:
+    return Reader(data, what, last_version=0, flexible_from=0)
+
+
+def decode_group_value(data: bytes) -> GroupValue:
+    reader = _reader(data, "a consumer group")
+    epoch = reader.int32()
+    metadata_hash = reader.tags().get(_HASH_TAG, bytes(_INT64.size))
+    if len(metadata_hash) != _INT64.size:
+        raise ValueError("a consumer group with a damaged hash")
+    return GroupValue(epoch, _INT64.unpack(metadata_hash)[0])
+
+
+def decode_member(data: bytes) -> MemberMetadata:
+    reader = _reader(data, "a member")
+    value = MemberMetadata(
+        reader.nullable_string(),
+        reader.nullable_string(),
+        reader.string(),
+        reader.string(),
+        _read_strings(reader),
+        reader.nullable_string(),
+        reader.int32(),
+        reader.nullable_string(),
+    )
+    classic = reader.tags().get(_CLASSIC_TAG)
+    if classic is None:
+        return value
+    inner = _reader(_START + classic, "the protocols of a member")
+    if inner.int8() < 0:
+        return value
+    protocols = tuple(_read_protocol(inner) for _ in range(inner.array_length()))
+    return value._replace(classic_protocols=protocols)
+
+
+def _read_protocol(reader: Reader) -> ClassicProtocol:
+    protocol = ClassicProtocol(reader.string(), reader.binary())
+    reader.tags()
+    return protocol
+
+
+def decode_target_epoch(data: bytes) -> int:
+    reader = _reader(data, "the epoch of an assignment")
+    epoch = reader.int32()
+    reader.tags()
+    return epoch
+
+
+def decode_target(data: bytes) -> Partitions:
+    reader = _reader(data, "a target assignment")
+    target = _read_partitions(reader)
+    reader.tags()
+    return target
+
+
+def decode_current(data: bytes) -> CurrentAssignment:
+    reader = _reader(data, "the assignment of a member")
+    member_epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
+    value = CurrentAssignment(
+        member_epoch,
+        previous_epoch,
+        MemberState(state) if state in set(MemberState) else MemberState.UNKNOWN,
+        _read_partitions(reader),
+        _read_partitions(reader),
+    )
+    reader.tags()
+    return value
+
+
+def decode_regex(data: bytes) -> ResolvedRegex:
+    reader = _reader(data, "a regular expression")
+    value = ResolvedRegex(_read_strings(reader), reader.int64(), reader.int64())
+    reader.tags()
+    return value
+
+
+def _read_strings(reader: Reader) -> tuple[str, ...]:
+    return tuple(reader.string() for _ in range(reader.array_length()))
+
+
+def _read_partitions(reader: Reader) -> Partitions:
+    found = {}
+    for _ in range(reader.array_length()):
+        topic_id = reader.uuid()
+        numbers = frozenset(reader.int32() for _ in range(reader.array_length()))
+        reader.tags()
+        if numbers:
+            found[topic_id] = numbers
+    return found
