@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -26,16 +27,29 @@ def dump(
     records: Annotated[
         bool, typer.Option("--records", help="The records of each batch too.")
     ] = False,
+    offsets_decoder: Annotated[
+        bool,
+        typer.Option(
+            "--offsets-decoder",
+            help="The files are of __consumer_offsets: print what their records say.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; the name says which kind it is."""
+    from cli.offsets_decoder import decode_record
     from storage.dump import dump_file
 
     dumped = {}
     for file in files:
         if not file.is_file():
             raise CommandError(f"{file} is no file")
-        rows = dump_file(str(file), file.read_bytes(), print_records=records)
+        rows = dump_file(
+            str(file),
+            file.read_bytes(),
+            print_records=records or offsets_decoder,
+            decode_record=decode_record if offsets_decoder else None,
+        )
         if as_json:
             dumped[str(file)] = list(rows)
             continue
@@ -49,4 +63,6 @@ def dump(
 def _shown(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, dict) and value:
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

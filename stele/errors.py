@@ -259,22 +259,24 @@ class OffsetOutOfRangeError(ApiError):
         self.offset = offset
 
 
-class CommitFailedError(ApiError):
-    """Offsets were not committed, because the group has gone on without this member, or is about
-    to. Other members may own the partitions, and read the records again."""
+class LogTruncationError(ApiError):
+    """Records that a consumer has read have vanished, and ``auto_offset_reset`` is ``none``.
 
+    An unclean election or a lost disk takes records away that were committed. Up to
+    ``diverging_offset`` the partition's log is the one that was read: a seek to it goes on there.
+    """
 
-class FencedInstanceError(ApiError):
-    """Another process uses the same ``group_instance_id``. Only the one that came last is a member
-    of the group."""
-
-    def __init__(self, instance_id: str) -> None:
+    def __init__(self, topic: str, partition: int, offset: int, diverging_offset: int) -> None:
         super().__init__(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"another process joined the group as group_instance_id={instance_id!r}: give each "
-            "process its own",
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"the records of {topic}-{partition} from {diverging_offset} to {offset} that were "
+            f"read have vanished from the log; seek to {diverging_offset} to go on there, or set "
+            "auto_offset_reset",
         )
-        self.instance_id = instance_id
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset
 
 
 class UnreadableBatchError(ApiError):

@@ -6,7 +6,7 @@ down or of Kafka itself. A fault in a file becomes a row of the output, not an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stele.wire.batch import (
@@ -33,13 +33,26 @@ Row = dict[str, Any]
 """One printable row. Names are Kafka's; values are numbers, text, bytes, bool or None."""
 
 
-def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
-    """The rows of a file. Its name tells whether it is a segment, an index, a snapshot or text."""
+DecodeRecord = Callable[[Record], Row]
+"""Gives the key and the payload of a record in a form for people. Raises ValueError."""
+
+
+def dump_file(
+    name: str,
+    data: Buffer,
+    *,
+    print_records: bool = False,
+    decode_record: DecodeRecord | None = None,
+) -> Iterator[Row]:
+    """The rows of a file. Its name tells whether it is a segment, an index, a snapshot or text.
+
+    With ``decode_record`` it gives the keys and payloads of records, which are bytes otherwise.
+    """
     base_name = name.rpartition("/")[2]
     key = parse_file_name(base_name)
     base_offset, suffix = key if key is not None else (0, "")
     if suffix == LOG_SUFFIX:
-        return dump_segment(data, print_records=print_records)
+        return dump_segment(data, print_records=print_records, decode_record=decode_record)
     if suffix == INDEX_SUFFIX:
         return dump_offset_index(data, base_offset)
     if suffix == TIME_INDEX_SUFFIX:
@@ -49,7 +62,9 @@ def dump_file(name: str, data: Buffer, *, print_records: bool = False) -> Iterat
     return dump_text(data)
 
 
-def dump_segment(data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
+def dump_segment(
+    data: Buffer, *, print_records: bool = False, decode_record: DecodeRecord | None = None
+) -> Iterator[Row]:
     """A row for each batch. With ``print_records``, rows for its records follow that of the
     batch."""
     position = 0
@@ -64,13 +79,14 @@ def dump_segment(data: Buffer, *, print_records: bool = False) -> Iterator[Row]:
         valid = check_crc(data, position, header)
         yield _batch_row(position, header, valid)
         if print_records and valid:
-            yield from _record_rows(data, position)
+            yield from _record_rows(data, position, decode_record)
         position += header.size_bytes
     if position < len(data):
         yield {"position": position, "error": f"{len(data) - position} bytes of a torn batch"}
 
 
 def _batch_row(position: int, header: BatchHeader, valid: bool) -> Row:
+    horizon_ms = header.delete_horizon_ms
     return {
         "baseOffset": header.base_offset,
         "lastOffset": header.last_offset,
@@ -86,26 +102,28 @@ def _batch_row(position: int, header: BatchHeader, valid: bool) -> Row:
         "createTime" if not header.is_log_append_time else "logAppendTime": header.max_timestamp_ms,
         "size": header.size_bytes,
         "magic": header.magic,
+        **({} if horizon_ms is None else {"deleteHorizonMs": horizon_ms}),
         "compresscodec": header.compression.name.lower() if valid else header.attributes & 7,
         "crc": header.crc,
         "isvalid": valid,
     }
 
 
-def _record_rows(data: Buffer, position: int) -> Iterator[Row]:
+def _record_rows(data: Buffer, position: int, decode_record: DecodeRecord | None) -> Iterator[Row]:
     try:
         records: list[Record] = decode(data, position)
     except BatchError as error:
         yield {"position": position, "error": str(error)}
         return
     for record in records:
-        yield {
-            "offset": record.offset,
-            "timestamp": record.timestamp_ms,
-            "key": record.key,
-            "payload": record.value,
-            "headers": dict(record.headers),
-        }
+        row: Row = {"offset": record.offset, "timestamp": record.timestamp_ms}
+        row |= {"key": record.key, "payload": record.value}
+        if decode_record is not None:
+            try:
+                row |= decode_record(record)
+            except ValueError as error:
+                row["error"] = str(error)
+        yield row | {"headers": dict(record.headers)}
 
 
 def dump_offset_index(data: Buffer, base_offset: int) -> Iterator[Row]:

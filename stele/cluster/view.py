@@ -112,6 +112,10 @@ class ClusterView:
     def broker_ids(self) -> list[int]:
         return sorted(self._brokers)
 
+    def knows(self, broker_id: int) -> bool:
+        """Whether there is such a broker, as of the last refresh."""
+        return broker_id in self._brokers
+
     def topic(self, name: str) -> KnownTopic | None:
         return self._topics.get(name)
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stele.cluster.leader_questions import gone, is_gone
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
@@ -13,7 +14,13 @@ from stele.cluster.view import ClusterView, Leader, error_code
 from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
-from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
+from stele.errors import (
+    ApiError,
+    ErrorCode,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    SteleError,
+)
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.batch import BatchError
@@ -24,12 +31,25 @@ log = logging.getLogger(__name__)
 Answer = data_pb2.FetchResponse.Partition
 
 
+class _Asked(NamedTuple):
+    """One request: whom it asks, and whether it says where the client is."""
+
+    broker_id: int
+    rack: str
+
+
+_NOBODY = _Asked(-1, "")
+
+
 @dataclass(slots=True)
 class Item:
     position: PartitionPosition
     generation: int
     leader: Leader
+    """The broker that was asked: the leader, or a replica nearby. The epoch is the leader's."""
     topic_id: bytes
+    last_epoch: int
+    is_nearby: bool  # it was asked of a replica that the leader had named
 
     @property
     def partition(self) -> TopicPartition:
@@ -110,11 +130,9 @@ class Fetcher:
         room = self._config.prefetch_bytes - sum(
             position.buffered_bytes for position in self._positions.values()
         )
-        chosen: dict[int, list[tuple[PartitionPosition, Leader]]] = {}
+        chosen: dict[_Asked, list[tuple[PartitionPosition, Leader]]] = {}
         for position in self._positions.values():
             if position.error is not None or position.in_flight or position.paused:
-                continue
-            if position.awaits_committed:
                 continue
             if position.offset is None and not is_gone(self._view, position.partition):
                 position.is_there()
@@ -122,25 +140,42 @@ class Fetcher:
                 continue
             if room <= 0 or position.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 continue
-            at, leader = self._ready_at(position, now)
+            at, asked, leader = self._ready_at(position, now)
             if leader is None:
                 next_at = min(next_at, at)
             else:
-                chosen.setdefault(leader.broker_id, []).append((position, leader))
-        for broker_id, items in chosen.items():
-            self._send(broker_id, items, room, now)
+                chosen.setdefault(asked, []).append((position, leader))
+        for asked, items in chosen.items():
+            self._send(asked, items, room, now)
         return next_at
 
-    def _ready_at(self, position: PartitionPosition, now: float) -> tuple[float, Leader | None]:
+    def _ready_at(
+        self, position: PartitionPosition, now: float
+    ) -> tuple[float, _Asked, Leader | None]:
+        """When the partition may be fetched from (after ``now`` if it must wait), whom to ask, and
+        who leads."""
         leader = self._view.leader(position.partition)
         if position.retry.must_wait(leader, now):
-            return position.retry.at, None
+            return position.retry.at, _NOBODY, None
         if leader is None:
             self._without_leader(position, now)
-            return position.retry.at, None
+            return position.retry.at, _NOBODY, None
         position.is_there()
-        at = self._requests.ready_at(leader.broker_id, now)
-        return (at, None) if at > now else (now, leader)
+        asked = self._asked(position, leader, now)
+        at = self._requests.ready_at(asked.broker_id, now)
+        return (at, asked, None) if at > now else (now, asked, leader)
+
+    def _asked(self, position: PartitionPosition, leader: Leader, now: float) -> _Asked:
+        rack = self._config.client_rack
+        if not rack:
+            return _Asked(leader.broker_id, "")
+        source = position.source
+        broker_id = source.broker(leader, now)
+        if broker_id != leader.broker_id and not self._view.knows(broker_id):
+            source.leave(now)
+            self._view.refresh_soon()
+            broker_id = leader.broker_id
+        return _Asked(broker_id, rack if source.tells_rack(now) else "")
 
     def _without_leader(self, position: PartitionPosition, now: float) -> None:
         name = position.partition
@@ -159,7 +194,7 @@ class Fetcher:
 
     def _send(
         self,
-        broker_id: int,
+        asked: _Asked,
         chosen: list[tuple[PartitionPosition, Leader]],
         room: int,
         now: float,
@@ -168,21 +203,28 @@ class Fetcher:
             max_wait_ms=self._config.fetch_max_wait_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=min(self._config.fetch_max_bytes, room),
+            rack=asked.rack,
         )
+        broker_id = asked.broker_id
         items = []
         for position, leader in chosen:
             name = position.partition
             topic = self._view.topic(name.topic)
             topic_id = topic.topic_id if topic else b""
             position.in_flight = True
-            items.append(Item(position, position.generation, leader, topic_id))
+            last_epoch = position.last_fetched_epoch(topic_id)
+            asked_as = Leader(broker_id, leader.epoch)
+            is_nearby = broker_id != leader.broker_id
+            items.append(
+                Item(position, position.generation, asked_as, topic_id, last_epoch, is_nearby)
+            )
             request.partitions.add(
                 topic_id=topic_id,
                 topic="" if topic_id else name.topic,
                 partition=name.partition,
                 fetch_offset=position.fetch_offset,
                 current_leader_epoch=leader.epoch,
-                last_fetched_epoch=-1,
+                last_fetched_epoch=last_epoch,
                 max_bytes=self._config.max_partition_fetch_bytes,
             )
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
@@ -195,10 +237,9 @@ class Fetcher:
         position.in_flight = False
         code = error_code(answer.error)
         if code is ErrorCode.NONE:
-            position.retry.succeed()
-            position.high_watermark = answer.high_watermark
-            if answer.records:
-                self._take_records(position, answer.records)
+            self._take(item, answer)
+        elif item.is_nearby and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._leave_replica(item, answer, code)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(position, answer)
         elif code.retriable:
@@ -209,6 +250,68 @@ class Fetcher:
                 self._view.refresh_soon()
         else:
             self._fail(position, ApiError(code, f"{position.partition}: the fetch was refused"))
+
+    def _take(self, item: Item, answer: Answer) -> None:
+        position = item.position
+        if answer.diverging_epoch >= 0 and item.last_epoch >= 0:
+            if item.is_nearby:  # it may follow late: the leader has to say it
+                position.source.leave(self._clock.monotonic())
+            else:
+                self._diverged(position, answer)
+            return
+        position.retry.succeed()
+        position.high_watermark = answer.high_watermark
+        if position.truncated_from is not None and not self._tell_truncation(position):
+            return
+        if answer.HasField("preferred_read_replica") and self._config.client_rack:
+            now = self._clock.monotonic()
+            position.source.prefer(answer.preferred_read_replica, item.leader, now)
+        if answer.records:
+            self._take_records(position, answer.records)
+
+    def _leave_replica(self, item: Item, answer: Answer, code: ErrorCode) -> None:
+        """Go back to the leader. Whatever a follower refuses, the leader may have."""
+        log.info(
+            "%s: broker %d answers %s: reading from the leader again",
+            item.partition, item.leader.broker_id, code.name,
+        )  # fmt: skip
+        item.position.source.leave(self._clock.monotonic())
+        if not self._requests.take_hint(item, answer):
+            self._view.refresh_soon()
+
+    def _diverged(self, position: PartitionPosition, answer: Answer) -> None:
+        """Handle a leader that has another history than what was fetched (KIP-320). If only records
+        diverge that nobody has polled yet, they are fetched again."""
+        offset = position.offset
+        assert offset is not None  # it was fetched from there
+        position.drop_buffer()
+        agreed = position.epochs.diverged(answer.diverging_epoch, answer.diverging_end_offset)
+        if agreed >= offset:
+            return
+        # The records before that may be of an earlier epoch that diverges as well: the next fetch
+        # finds out.
+        position.go_back(agreed)
+
+    def _tell_truncation(self, position: PartitionPosition) -> bool:
+        """The position went back to where the log is still the one that was read. Returns whether
+        it may go on there."""
+        offset, agreed = position.truncated_from, position.offset
+        assert offset is not None
+        assert agreed is not None
+        position.truncated_from = None
+        if self._config.auto_offset_reset == "none":
+            self._fail(position, LogTruncationError(*position.partition, offset, agreed))
+            return False
+        log.warning(
+            "%s: the records from %d to %d that were read have vanished from the log: going on "
+            "at %d",
+            position.partition,
+            agreed,
+            offset,
+            agreed,
+        )
+        self._config.on_truncation(position.partition, offset, agreed)
+        return True
 
     def _take_records(self, position: PartitionPosition, records: bytes) -> None:
         try:
@@ -223,6 +326,8 @@ class Fetcher:
         fetched earlier, which are still good, were polled. Until then fetch again later."""
         if position.has_buffer:
             position.retry.at = self._clock.monotonic() + self._config.fetch_max_wait_ms / 1000
+            return
+        if position.truncated_from is not None and not self._tell_truncation(position):
             return
         name, policy = position.partition, self._config.auto_offset_reset
         offset = position.fetch_offset
@@ -242,6 +347,8 @@ class Fetcher:
         position = item.position
         position.in_flight = False
         position.generation += 1  # its answer may still arrive
+        if item.is_nearby:
+            position.source.leave(self._clock.monotonic())
         position.retry.failed_leader = item.leader
         position.retry.postpone(reason, self._clock.monotonic())
 
@@ -263,8 +370,6 @@ class Fetcher:
         for name, position in list(self._positions.items()):
             if position.offset is not None or position.error is not None:
                 continue
-            if position.awaits_committed:
-                continue
             if is_gone(self._view, name):  # another method waits for its return
                 continue
             if position.reset_to is None:
@@ -282,7 +387,7 @@ class Fetcher:
             if position.generation != generation or self._positions.get(name) is not position:
                 return
             if not isinstance(answer, ApiError):
-                position.seek(answer.offset)
+                position.seek(answer.offset, answer.leader_epoch)
                 self._news.set()
             elif not answer.code.retriable:
                 self._fail(position, answer)

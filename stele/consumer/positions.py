@@ -6,6 +6,8 @@ from collections import deque
 from typing import NamedTuple
 
 from stele.cluster.leader_requests import PartitionRetry
+from stele.consumer.epochs import UNKNOWN_EPOCH, EpochHistory
+from stele.consumer.source import Source
 from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
@@ -24,17 +26,25 @@ class FetchedBatch(NamedTuple):
 class PartitionPosition:
     """One assigned partition of a consumer."""
 
-    def __init__(self, partition: TopicPartition, retry: PartitionRetry) -> None:
+    def __init__(
+        self, partition: TopicPartition, retry: PartitionRetry, max_age_s: float = 300.0
+    ) -> None:
+        """``max_age_s``: how long it is read from a replica that the leader named."""
         self.partition = partition
         self.retry = retry
+        self.source = Source(max_age_s)
         # Offset of the next record to return; None: not looked up yet.
         self.offset: int | None = None
         self.reset_to: int | None = None  # the timestamp for the look-up: EARLIEST or LATEST
         self.fetch_offset = 0  # offset of the next fetch; never below ``offset``
+        # The leader epoch of the last record below ``offset``; -1: not known.
+        self.consumed_epoch = UNKNOWN_EPOCH
+        self.epochs = EpochHistory()  # of everything below ``fetch_offset``
+        self.topic_id = b""  # the topic of these epochs
+        # Where the position was before it went back because records have vanished, until it is
+        # known how far it has to go back; None otherwise.
+        self.truncated_from: int | None = None
         self.generation = 0  # each seek raises it, and answers to earlier fetches are ignored
-        self.consumed_epoch = -1  # leader epoch of the last record returned; -1: none since a seek
-        # Its start is the group's committed offset, which is not known yet. Nothing is fetched.
-        self.awaits_committed = False
         self.paused = False
         self.in_flight = False
         self.error: SteleError | None = None  # poll raises it until a seek
@@ -48,9 +58,19 @@ class PartitionPosition:
         # Decoded records of one batch, none below ``offset``.
         self._records: deque[ConsumerRecord] = deque()
 
-    def seek(self, offset: int) -> None:
+    def seek(self, offset: int, leader_epoch: int = UNKNOWN_EPOCH) -> None:
+        """``leader_epoch``: of the record before ``offset``, if it is known."""
         self._start_over()
         self.offset = self.fetch_offset = offset
+        self.consumed_epoch = leader_epoch
+        self.epochs.begin(leader_epoch)
+
+    def go_back(self, offset: int) -> None:
+        """What was read from ``offset`` on has vanished from the log."""
+        epochs, truncated_from = self.epochs, self.truncated_from or self.offset
+        self.epochs = EpochHistory()
+        self.seek(offset, epochs.epoch_below(offset))
+        self.epochs, self.truncated_from = epochs, truncated_from
 
     def look_up(self, timestamp: int) -> None:
         """Go to the earliest or latest offset as soon as it is known."""
@@ -69,14 +89,15 @@ class PartitionPosition:
 
     def _start_over(self) -> None:
         self.generation += 1
-        self.consumed_epoch = -1
-        self.awaits_committed = False
         self.reset_to = None
         self.error = None
         self.gone = None
         self.in_flight = False
         self.retry.at = 0.0
         self.drop_buffer()
+        self.consumed_epoch = UNKNOWN_EPOCH
+        self.epochs.begin()
+        self.truncated_from = None
 
     def drop_buffer(self) -> None:
         self._batches.clear()
@@ -84,6 +105,16 @@ class PartitionPosition:
         self.buffered_bytes = 0
         if self.offset is not None:
             self.fetch_offset = self.offset
+            self.epochs.cut(self.offset)
+
+    def last_fetched_epoch(self, topic_id: bytes) -> int:
+        """The leader epoch of the last record that was fetched; -1 if it is not known. A topic that
+        is made anew under the same name counts its epochs from 0."""
+        if topic_id != self.topic_id:
+            if self.topic_id:
+                self.epochs.begin()
+            self.topic_id = topic_id
+        return self.epochs.epoch_below(self.fetch_offset)
 
     @property
     def has_buffer(self) -> bool:
@@ -97,6 +128,7 @@ class PartitionPosition:
             if header.next_offset <= self.fetch_offset:
                 continue
             self._batches.append(FetchedBatch(data, start, header))
+            self.epochs.note(header.leader_epoch, max(header.base_offset, self.fetch_offset))
             self.buffered_bytes += header.size_bytes
             self.fetch_offset = header.next_offset
         if end == 0 and data:

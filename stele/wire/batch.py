@@ -95,6 +95,7 @@ _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_DELETE_HORIZON: Final = 0x40
 _PRODUCED: Final = 0x3F
 """The attribute bits that a producer may use. 0x40 is the log cleaner's."""
 
@@ -158,6 +159,12 @@ class BatchHeader(NamedTuple):
         """The time of the append, with LogAppendTime; -1 if the records have their producer's
         times."""
         return self.max_timestamp_ms if self.attributes & _LOG_APPEND_TIME else NO_TIMESTAMP
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on a compaction may remove the batch's tombstones (KIP-534); None: no
+        compaction has found any. The base timestamp is the horizon then."""
+        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON else None
 
     @property
     def is_transactional(self) -> bool:

@@ -65,15 +65,11 @@ def rewritten(batch: Buffer, header: BatchHeader, rules: Rules) -> Buffer | None
             return None
         return batch if not records else emptied(header)
     horizon_ms = None
-    if _horizon_ms(header) is None and any(record.is_tombstone for record in kept):
+    if header.delete_horizon_ms is None and any(record.is_tombstone for record in kept):
         horizon_ms = rules.now_ms + rules.delete_retention_ms
     if horizon_ms is None and len(kept) == len(records):
         return batch
     return _encode(data, kept, header, horizon_ms)
-
-
-def _horizon_ms(header: BatchHeader) -> int | None:
-    return header.base_timestamp_ms if header.attributes & HAS_DELETE_HORIZON else None
 
 
 def _stays(record: StoredRecord, header: BatchHeader, rules: Rules) -> bool:
@@ -83,7 +79,7 @@ def _stays(record: StoredRecord, header: BatchHeader, rules: Rules) -> bool:
         return False
     if not record.is_tombstone:
         return True
-    horizon_ms = _horizon_ms(header)
+    horizon_ms = header.delete_horizon_ms
     return horizon_ms is None or rules.now_ms < horizon_ms
 
 

@@ -11,9 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from broker.coordinator.group.records import (
+    CommittedOffset,
+    OffsetKey,
+    RecordedGroup,
+    RecordedMember,
+    group_record,
+    offset_record,
+)
 from cli import main, output
 from cli.consume import _text
 from cli.produce import _parser
+from stele.ids import TopicPartition
 from stele.wire.batch import BatchBuilder
 
 COMMANDS = [
@@ -186,6 +195,50 @@ def test_log_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in capsys.readouterr().out
     assert main.run(["log", "dump", str(file), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)[str(file)]) == 1
+
+
+def test_log_dump_says_what_is_in_the_offsets_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_offset = OffsetKey("readers", TopicPartition("orders", 3))
+    member = RecordedMember("m-1", None, "c", "/10.0.0.1", 60_000, 10_000, b"\0\1", b"\xff")
+    group = RecordedGroup("consumer", 4, "range", "m-1", 99, (member,))
+    records = [
+        offset_record(of_offset, CommittedOffset(42, 5, "so far", 77, topic_id=bytes(15) + b"\1")),
+        offset_record(of_offset, CommittedOffset(43, -1, "", 78, expire_time_ms=79)),
+        group_record("readers", group),
+        offset_record(of_offset, None),
+    ]
+    builder = BatchBuilder()
+    for key, value in [*records, (b"\0\x63", b"?")]:
+        builder.append(key, value, timestamp_ms=5)
+    file = tmp_path / "00000000000000000000.log"
+    file.write_bytes(builder.build())
+    assert main.run(["log", "dump", str(file), "--offsets-decoder", "--json"]) == 0
+    _, *rows = json.loads(capsys.readouterr().out)[str(file)]
+    named = {"type": "1", "data": {"group": "readers", "topic": "orders", "partition": 3}}
+    assert [row["key"] for row in rows] == [
+        named, named, {"type": "2", "data": {"group": "readers"}}, named, "0063",
+    ]  # fmt: skip
+    offset = {"offset": 42, "leaderEpoch": 5, "metadata": "so far", "commitTimestamp": 77}
+    old = {"offset": 43, "leaderEpoch": -1, "metadata": "", "commitTimestamp": 78}
+    assert rows[0]["payload"] == {
+        "version": "4", "data": offset | {"topicId": "AAAAAAAAAAAAAAAAAAAAAQ"},
+    }  # fmt: skip
+    assert rows[1]["payload"] == {"version": "1", "data": old | {"expireTimestamp": 79}}
+    told = rows[2]["payload"]["data"]
+    assert (told["generation"], told["leader"], told["currentStateTimestamp"]) == (4, "m-1", 99)
+    assert told["members"][0]["subscription"] == "AAE="
+    assert told["members"][0]["assignment"] == "/w=="
+    assert rows[3]["payload"] is None
+    assert rows[4]["error"] == "a key of version 99"
+    assert main.run(["log", "dump", str(file), "--offsets-decoder"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        'key={"type": "1", "data": {"group": "readers", "topic": "orders", "partition": 3}}'
+        in (lines[2])
+    )
+    assert "payload=None" in lines[5]
 
 
 def test_keys_of_lines() -> None:

@@ -2,6 +2,7 @@
 
 import struct
 
+from stele.wire.batch import compute_crc
 from stele.wire.compression import Compression
 from storage.dump import dump_file
 from storage.producer_state import ProducerStates
@@ -24,6 +25,17 @@ def test_a_segment_shows_batches_and_on_request_records() -> None:
     rows = list(dump_file(f"{SEGMENT}.log", data, print_records=True))
     assert [row["offset"] for row in rows if "offset" in row] == [100, 101, 102]
     assert rows[1]["key"] == b"key"
+
+
+def test_a_delete_horizon_is_shown() -> None:
+    batch = bytearray(make_batch(1, base_offset=100))
+    assert "deleteHorizonMs" not in next(iter(dump_file(f"{SEGMENT}.log", batch)))
+    struct.pack_into(">h", batch, 21, 0x40)
+    struct.pack_into(">q", batch, 27, 1_700_000_000_123)
+    struct.pack_into(">I", batch, 17, compute_crc(batch, 0, len(batch)))
+    (row,) = dump_file(f"{SEGMENT}.log", batch)
+    assert row["isvalid"]
+    assert row["deleteHorizonMs"] == 1_700_000_000_123
 
 
 def test_damage_is_shown_where_it_stands() -> None:

@@ -60,6 +60,25 @@ class FakePartition:
     deposed: int = 0  # a broker that believes to lead, and lacks what came after it
     max_batch_bytes: int = 1 << 30
     told: tuple[int, int] | None = None  # leader and epoch in metadata that lag
+    nearby: list[int] = field(default_factory=list)  # followers for clients that say where they are
+    nearby_errors: deque[ErrorCode] = field(default_factory=deque)  # of those
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """The greatest epoch in the log that is not above this one, and its end. None for -1, and
+        if there is nothing."""
+        headers = [read_header(batch) for batch in self.batches]
+        known = [each for each in headers if each.leader_epoch <= epoch]
+        if epoch < 0 or not known:
+            return None
+        if len(known) == len(headers) and self.leader_epoch <= epoch:
+            return epoch, self.end_offset
+        return known[-1].leader_epoch, known[-1].next_offset
+
+    def lose(self, offset: int, leader_epoch: int) -> None:
+        """An unclean election: another log ends here, and its leader has a later epoch."""
+        self.batches = [each for each in self.batches if read_header(each).last_offset < offset]
+        self.end_offset = offset
+        self.leader_epoch = leader_epoch
 
 
 @dataclass(slots=True)
@@ -86,6 +105,7 @@ class FakeCluster:
         self.admin_faults: deque[ErrorCode] = deque()
         self.request_ids: list[bytes] = []  # of CreateTopics, in the order of the attempts
         self.stream_answers_take_s = 0.001
+        self.fetches: list[tuple[int, str]] = []  # broker and rack, each time it was looked
         self.hide_next_topic_requests = 0  # number of metadata requests that get no topics yet
         # What a test answers to other methods, by name: called with the broker and the request.
         self.others: dict[str, Callable[[int, bytes], Any]] = {}
@@ -230,7 +250,14 @@ class FakeCluster:
         waited_ms = 0
         while True:
             response = self._fetch_now(broker, request)
-            ready = any(part.records or part.error for part in response.partitions)
+            ready = any(
+                part.records
+                or part.error
+                or part.diverging_epoch >= 0
+                or part.HasField("preferred_read_replica")
+                for part in response.partitions
+            )
+            self.fetches.append((broker, request.rack))
             if ready or waited_ms >= request.max_wait_ms:
                 return response
             await asyncio.sleep(0.01)
@@ -254,14 +281,25 @@ class FakeCluster:
                 high_watermark=partition.end_offset,
                 log_start_offset=partition.start_offset,
                 leader=-1,
+                diverging_epoch=-1,
             )
-            if partition.fetch_errors:
+            is_nearby = bool(request.rack) and broker in partition.nearby
+            ending = partition.end_of_epoch(part.last_fetched_epoch)
+            if is_nearby and partition.nearby_errors:
+                answer.error = partition.nearby_errors.popleft()
+            elif partition.fetch_errors:
                 answer.error = partition.fetch_errors.popleft()
-            elif partition.leader != broker:
+            elif partition.leader != broker and not is_nearby:
                 answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
             elif part.current_leader_epoch < partition.leader_epoch:
                 answer.error = ErrorCode.FENCED_LEADER_EPOCH
+            elif ending is not None and (
+                ending[0] < part.last_fetched_epoch or ending[1] < part.fetch_offset
+            ):
+                answer.diverging_epoch, answer.diverging_end_offset = ending
+            elif request.rack and not is_nearby and partition.nearby:
+                answer.preferred_read_replica = partition.nearby[0]
             elif not partition.start_offset <= part.fetch_offset <= partition.end_offset:
                 answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
             else:
@@ -282,7 +320,11 @@ class FakeCluster:
         for part in request.partitions:
             partition = self.topics[part.topic].partitions[part.partition]
             answer = response.partitions.add(
-                topic=part.topic, partition=part.partition, timestamp_ms=-1, offset=-1
+                topic=part.topic,
+                partition=part.partition,
+                timestamp_ms=-1,
+                offset=-1,
+                leader_epoch=partition.leader_epoch,
             )
             if partition.leader != broker:
                 answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
