@@ -1,0 +1,77 @@
+"""The programs of docs/grpc.md, run as they stand there, with stubs from ``proto/`` alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.process_cluster import ProcessCluster
+from tests.conftest import CreateTopic
+from tests.support.acceptance import grpc_port
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE_PACKAGES = ("@grpc/grpc-js@1.14", "@grpc/proto-loader@0.8")
+
+
+def program(language: str) -> str:
+    """The one program in this language."""
+    page = (ROOT / "docs/grpc.md").read_text()
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def run(*command: str, directory: Path, timeout_s: float = 60) -> str:
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=environment | {"PYTHONPATH": str(directory)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def check(output: str) -> None:
+    """Three records were written to one partition, and read with these offsets."""
+    written = re.findall(r"^written (\d+) (\d+)$", output, re.MULTILINE)
+    read = re.findall(r"^read (\d+) (\d+) (line \d)$", output, re.MULTILINE)
+    assert len(written) == 3
+    assert read == [(*place, f"line {number}") for number, place in enumerate(written)]
+
+
+def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
+    protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
+    outputs = ["--python_out=.", "--grpc_python_out=."]
+    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
+    run(*compiler, *outputs, *protos, directory=tmp_path)
+    for package in ("stele", "stele/v1"):
+        # Where the package `stele` of this repository is installed, only a package hides it.
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "thin.py").write_text(program("python"))
+    address = f"127.0.0.1:{grpc_port(process_cluster, 101)}"
+    check(run(sys.executable, "thin.py", address, create_topic(6), directory=tmp_path))
+
+
+def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("Node.js is not installed")
+    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *NODE_PACKAGES]
+    try:
+        run(*install, directory=tmp_path, timeout_s=120)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"npm cannot install the packages of gRPC: {error}")
+    (tmp_path / "thin.js").write_text(program("js"))
+    address = f"127.0.0.1:{grpc_port(process_cluster, 103)}"
+    proto = str(ROOT / "proto")
+    check(run("node", "thin.js", address, create_topic(6), proto, directory=tmp_path))
