@@ -25,7 +25,8 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
 
     def __init__(self, config: NodeConfig, host: Host, *, clock: Clock, rng: Rng) -> None:
         """``rng`` draws the ids of new members."""
-        keys = (each.name for each in dataclasses.fields(GroupConfig))
+        # A key that cannot be set yet has its default.
+        keys = (each.name for each in dataclasses.fields(GroupConfig) if hasattr(config, each.name))
         group_config = GroupConfig(**{key: getattr(config, key) for key in keys})
 
         def new_uuid() -> str:
