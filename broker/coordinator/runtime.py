@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -38,7 +38,7 @@ class HostedLog(Log, Protocol):
     @property
     def is_led(self) -> bool: ...
 
-    def records(self) -> AsyncIterator[Record]: ...
+    def records(self) -> AsyncIterator[Sequence[Record]]: ...
 
 
 class Host(Protocol):
@@ -152,10 +152,9 @@ class CoordinatorRuntime(Generic[M]):
         count, size = 0, 0
         try:
             hosted.shard.begin()
-            async for record in hosted.log.records():
-                hosted.shard.replay(record)
-                count += 1
-                size += len(record.key or b"") + len(record.value or b"")
+            async for records in hosted.log.records():
+                size += hosted.shard.replay(records)
+                count += len(records)
             self._count(hosted, count, size, self._clock.monotonic() - began)
             hosted.shard.activate()
         except Exception as error:

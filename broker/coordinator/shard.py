@@ -15,7 +15,7 @@ import asyncio
 import bisect
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordinator.errors import coordinator_error
@@ -33,9 +33,9 @@ M = TypeVar("M", bound=Machine)
 RETRY_MS: Final = 1000.0
 """The pause before a deadline is looked at again whose records the log has refused."""
 
-_TICKS_A_TURN = 100
-_TURN_S: Final = 0.003
-"""A turn of the loop does not begin anything else after so long."""
+_STEPS_A_TURN: Final = 100
+_RECORDS_A_TURN: Final = 500
+"""A turn of the loop begins no other step after so many records. Each takes some microseconds."""
 
 
 class Log(Protocol):
@@ -162,18 +162,20 @@ class Shard(Generic[M]):
         self._log.watch(self.advanced)
         self.advanced()
 
-    def replay(self, record: Record) -> None:
-        """A record of the log, while loading."""
-        if record.key is None:
-            logger.warning("%r: the record at %d has no key", self._log, record.offset)
-            return
-        value = None if record.value is None else bytes(record.value)
-        try:
-            self.machine.replay(record.offset, KeyValue(bytes(record.key), value), self._now())
-        except ValueError as error:
-            logger.warning(
-                "%r: the record at %d is passed over: %s", self._log, record.offset, error
-            )
+    def replay(self, records: Sequence[Record]) -> int:
+        """The next records of the log, while loading. Returns the bytes of their keys and
+        values."""
+        now, replay, size = self._now(), self.machine.replay, 0
+        for offset, _, key, value, _ in records:
+            if key is None:
+                logger.warning("%r: the record at %d has no key", self._log, offset)
+                continue
+            size += len(key) + len(value or b"")
+            try:
+                replay(offset, KeyValue(bytes(key), None if value is None else bytes(value)), now)
+            except ValueError as error:
+                logger.warning("%r: the record at %d is passed over: %s", self._log, offset, error)
+        return size
 
     def activate(self) -> None:
         """All records of the log have been replayed. Requests are decided once all of them are
@@ -236,12 +238,12 @@ class Shard(Generic[M]):
             return
         self.advanced()  # the high watermark may have risen while there was no lease
         now = self._now()
-        turn_end_s = self._clock.monotonic() + _TURN_S
         draft = _Draft(self._log.end_offset)
+        turn_end = draft.end_offset + _RECORDS_A_TURN
         try:
             draft = self._begin(draft, now)
-            draft = self._decide_asked(draft, now, turn_end_s)
-            self._append(self._tick(draft, now, turn_end_s))
+            draft = self._decide_asked(draft, now, turn_end)
+            self._append(self._tick(draft, now, turn_end))
         except Exception:
             # The machine may have replayed what is not in the log.
             logger.exception("%r: the coordinator is loaded anew", self._log)
@@ -262,15 +264,16 @@ class Shard(Generic[M]):
             self._refuse_all(coordinator_error(error))
         return draft
 
-    def _decide_asked(self, draft: _Draft, now: Now, turn_end_s: float) -> _Draft:
+    def _decide_asked(self, draft: _Draft, now: Now, turn_end: int) -> _Draft:
+        """Decide what was asked, up to a bound: the rest comes in the next turn."""
         decided = 0
         try:
-            for event, waiter in self._asked:
+            for event, waiter in self._asked[:_STEPS_A_TURN]:
                 draft, error = self._take(event(self.machine, now), draft, now)
                 decided += 1
                 if error is not ErrorCode.NONE:
                     waiter.refuse(coordinator_error(error))
-                if self._clock.monotonic() > turn_end_s:
+                if draft.end_offset >= turn_end:
                     break
         finally:
             del self._asked[:decided]  # who is being decided when that fails is refused with others
@@ -284,15 +287,15 @@ class Shard(Generic[M]):
         self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
         self._set_timer(now)
 
-    def _tick(self, draft: _Draft, now: Now, turn_end_s: float) -> _Draft:
-        """Do what is due, up to a bound: the rest comes in the next turn."""
-        for _ in range(_TICKS_A_TURN):
+    def _tick(self, draft: _Draft, now: Now, turn_end: int) -> _Draft:
+        """Do what is due, one step at least, up to a bound."""
+        for _ in range(_STEPS_A_TURN):
             if self._next_tick_ms() > now.monotonic_ms or not self._is_begun:
                 break
             draft, error = self._take(self.machine.tick(now), draft, now)
             if error is not ErrorCode.NONE:
                 self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
-            if self._clock.monotonic() > turn_end_s:
+            if draft.end_offset >= turn_end:
                 break
         return draft
 

@@ -7,7 +7,7 @@ append is another one, whose machine may have missed records of the leader in be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from broker.replication.produce import ProduceRequests
 from broker.replication.replica import ProduceToken, Replica, ReportCorrupt
@@ -100,8 +100,9 @@ class HostedPartition:
     def unwatch(self) -> None:
         self._replica.consumers.pop(self, None)
 
-    async def records(self) -> AsyncIterator[Record]:
-        """All data records up to the log's end, in turns of the event loop.
+    async def records(self) -> AsyncIterator[Sequence[Record]]:
+        """All data records up to the log's end, as many as fit into a turn of the event loop at a
+        time.
 
         Raises ApiError: it is not led any more, or its log cannot be read.
         """
@@ -117,10 +118,13 @@ class HostedPartition:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             self._check_led()
             for position, header in batches(result.data):
-                for record in () if header.is_control else decode(result.data, position):
-                    if record.offset >= offset:
-                        yield record
-                    if await slices.step():
+                found = [] if header.is_control else decode(result.data, position)
+                if found and found[0].offset < offset:
+                    found = [each for each in found if each.offset >= offset]
+                for start in range(0, len(found), _RECORDS_A_TURN):
+                    some = found[start : start + _RECORDS_A_TURN]
+                    yield some
+                    if await slices.step(len(some)):
                         self._check_led()
             offset = result.next_offset
 

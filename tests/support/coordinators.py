@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
@@ -121,10 +121,9 @@ class HeldLog:
     def is_led(self) -> bool:
         return True
 
-    async def records(self) -> AsyncIterator[Record]:
+    async def records(self) -> AsyncIterator[Sequence[Record]]:
         for batch in self.batches:
-            for record in batch:
-                yield record
+            yield batch
 
     def commit(self, offset: int | None = None) -> None:
         """Raise the high watermark, to the end of the log if nothing else is said."""

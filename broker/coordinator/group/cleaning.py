@@ -16,7 +16,7 @@ from broker.coordinator.group.records import (
 from broker.coordinator.group.types import DeletedTopic, GroupState
 from broker.coordinator.step import STEP_BYTES, KeyValue, Step
 
-_LOOKS_A_STEP: Final = 500
+_LOOKS_A_STEP: Final = 25  # a turn of the loop has many steps
 
 TopicIds = Callable[[str], bytes | None]
 """The id of the topic that has this name now; None: there is no such topic."""

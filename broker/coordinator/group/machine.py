@@ -38,7 +38,6 @@ from broker.coordinator.group.records import (
     OffsetKey,
     decode_group,
     decode_key,
-    decode_offset,
     offset_record,
 )
 from broker.coordinator.group.types import (
@@ -127,7 +126,7 @@ class GroupMachine:
         if isinstance(key, ConsumerKey):
             self._replay_consumer(offset, key, record.value, now)
             return
-        value = None if record.value is None else decode_offset(record.value)
+        value = record.value
         self._offsets.replay(offset, key, value)
         if value is not None and key.group_id not in self._groups:
             # A group exists as long as it has offsets.

@@ -2,6 +2,9 @@
 
 Clients are told of a commit when its record is below the high watermark, because it could still be
 lost before. Until then they are told of the commit before it.
+
+The store keeps the values of records as they are. Most of them are never read, and a million
+objects would cost the cyclic collector, a load and the memory more than a million byte strings.
 """
 
 from __future__ import annotations
@@ -10,7 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.coordinator.group.records import CommittedOffset, OffsetKey
+from broker.coordinator.group.records import (
+    CommittedOffset,
+    OffsetKey,
+    check_offset,
+    decode_offset,
+)
 from stele.ids import TopicPartition
 
 
@@ -19,7 +27,7 @@ class _Change(NamedTuple):
 
     record_offset: int
     key: OffsetKey
-    value: CommittedOffset | None
+    value: bytes | None
 
 
 class _Untold:
@@ -27,7 +35,7 @@ class _Untold:
 
     __slots__ = ("changes", "told")
 
-    def __init__(self, told: CommittedOffset | None) -> None:
+    def __init__(self, told: bytes | None) -> None:
         self.told = told
         self.changes = 0
 
@@ -39,17 +47,17 @@ class _GroupOffsets:
 
     def __init__(self) -> None:
         # By topic and partition. Each topic has an offset.
-        self.newest: dict[str, dict[int, CommittedOffset]] = {}
+        self.newest: dict[str, dict[int, bytes]] = {}
         # Exactly the partitions with uncommitted changes.
         self.untold: dict[TopicPartition, _Untold] = {}
         # The offset after the last change.
         self.end = -1
 
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, partition: TopicPartition) -> bytes | None:
         of_topic = self.newest.get(partition.topic)
         return None if of_topic is None else of_topic.get(partition.partition)
 
-    def set(self, partition: TopicPartition, value: CommittedOffset | None) -> int:
+    def set(self, partition: TopicPartition, value: bytes | None) -> int:
         """Returns how many offsets there are more than before: -1, 0 or 1."""
         topic, number = partition
         of_topic = self.newest.get(topic)
@@ -65,13 +73,17 @@ class _GroupOffsets:
             del self.newest[topic]
         return -1
 
-    def told(self, partition: TopicPartition) -> CommittedOffset | None:
+    def told(self, partition: TopicPartition) -> bytes | None:
         untold = self.untold.get(partition)
         return self.get(partition) if untold is None else untold.told
 
     @property
     def is_blank(self) -> bool:
         return not self.newest and not self.untold
+
+
+def _decoded(value: bytes | None) -> CommittedOffset | None:
+    return None if value is None else decode_offset(value)
 
 
 class OffsetStore:
@@ -82,20 +94,18 @@ class OffsetStore:
         # Uncommitted changes of all groups, in the order of the log.
         self._changes: deque[_Change] = deque()
         self._high_watermark = 0
-        # Topic ids by themselves, so that equal ones of many records share their memory.
-        self._topic_ids: dict[bytes, bytes] = {}
         # The number of offsets, by the newest records.
         self.count = 0
 
     # ------------------------------------------------------------------------- changes
 
-    def replay(self, record_offset: int, key: OffsetKey, value: CommittedOffset | None) -> None:
+    def replay(self, record_offset: int, key: OffsetKey, value: bytes | None) -> None:
+        """The record of a committed offset, or the tombstone of one. Raises ValueError."""
+        if value is not None:
+            check_offset(value)
         group = self._groups.get(key.group_id)
         if group is None:
             group = self._groups[key.group_id] = _GroupOffsets()
-        if value is not None:
-            topic_id = self._topic_ids.setdefault(value.topic_id, value.topic_id)
-            value = value._replace(topic_id=topic_id)
         if record_offset >= self._high_watermark:
             untold = group.untold.get(key.partition)
             if untold is None:
@@ -104,7 +114,8 @@ class OffsetStore:
             self._changes.append(_Change(record_offset, key, value))
         self.count += group.set(key.partition, value)
         group.end = record_offset + 1
-        self._forget_if_blank(key.group_id)
+        if value is None:
+            self._forget_if_blank(key.group_id)
 
     def committed(self, high_watermark: int) -> None:
         """Changes below the offset may be told from now on."""
@@ -127,12 +138,12 @@ class OffsetStore:
 
     def newest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         group = self._groups.get(group_id)
-        return None if group is None else group.get(partition)
+        return None if group is None else _decoded(group.get(partition))
 
     def told(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         """The newest offset that may be told."""
         group = self._groups.get(group_id)
-        return None if group is None else group.told(partition)
+        return None if group is None else _decoded(group.told(partition))
 
     def all_newest(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
         group = self._groups.get(group_id)
@@ -146,7 +157,7 @@ class OffsetStore:
         group = self._groups.get(group_id)
         if group is not None:
             for number, value in group.newest.get(topic, {}).items():
-                yield TopicPartition(topic, number), value
+                yield TopicPartition(topic, number), decode_offset(value)
 
     def topics(self, group_id: str) -> list[str]:
         """The topics with offsets of the group."""
@@ -166,7 +177,7 @@ class OffsetStore:
                 yield partition, value
         for partition, untold in group.untold.items():
             if untold.told is not None:
-                yield partition, untold.told
+                yield partition, decode_offset(untold.told)
 
     def end(self, group_id: str) -> int:
         """The offset after the group's last change; -1 if it has no offsets."""

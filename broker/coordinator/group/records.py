@@ -11,6 +11,7 @@ structures end with tagged fields. Unknown tagged fields are skipped.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.coordinator.group.consumer.records import KINDS, ConsumerKey, decode_consumer_key
@@ -30,6 +31,9 @@ _TOPIC_ID_FIELD: Final = bytes((1, _TOPIC_ID_TAG, 16))  # one tagged field, its 
 _BARE_OFFSET: Final = struct.Struct(">hqiBq3s16s")  # version 4 without metadata
 _BARE_START: Final = VERSION.pack(4)
 _BARE_LENGTH: Final = 1
+_METADATA_AT: Final = _OFFSET_AND_EPOCH.size
+_TAGS_AT: Final = _METADATA_AT + 1 + _INT64.size
+_NAMES_KEPT: Final = 100
 
 
 class OffsetKey(NamedTuple):
@@ -160,24 +164,49 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | ConsumerKey:
             return decode_consumer_key(data)
         if version not in (0, _OFFSET_KEY, _GROUP_KEY):
             raise ValueError(f"a key of version {version}")
-        group_id, position = key_string(data, VERSION.size)
         if version == _GROUP_KEY:
-            return GroupKey(group_id)
-        topic, position = key_string(data, position)
-        (partition,) = _INT32.unpack_from(data, position)
+            return GroupKey(key_string(data, VERSION.size)[0])
+        group_id, topic = _names_of_offset(data[VERSION.size : -_INT32.size])
+        (partition,) = _INT32.unpack(data[-_INT32.size :])
     except struct.error:
         raise ValueError("a key that ends early") from None
     return OffsetKey(group_id, TopicPartition(topic, partition))
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
+def _names_of_offset(data: bytes) -> tuple[str, str]:
+    """Group and topic. A group has its offsets one after the other, so the last names come again,
+    and equal names share their memory."""
+    group_id, position = key_string(data, 0)
+    topic, position = key_string(data, position)
+    if position != len(data):
+        raise ValueError("a key that goes on after its end")
+    return group_id, topic
+
+
 def decode_offset(data: bytes) -> CommittedOffset:
     """The value of an OffsetKey. Raises ValueError."""
-    # A load may read a million of them. This is the usual form, read at once.
-    if len(data) == _BARE_OFFSET.size and data.startswith(_BARE_START):
-        _, offset, leader_epoch, length, commit_time_ms, tags, topic_id = _BARE_OFFSET.unpack(data)
-        if length == _BARE_LENGTH and tags == _TOPIC_ID_FIELD:
-            return CommittedOffset(offset, leader_epoch, "", commit_time_ms, -1, topic_id)
+    if _is_bare(data):
+        _, offset, leader_epoch, _, commit_time_ms, _, topic_id = _BARE_OFFSET.unpack(data)
+        return CommittedOffset(offset, leader_epoch, "", commit_time_ms, -1, topic_id)
     return _decode_any_offset(data)
+
+
+def check_offset(data: bytes) -> None:
+    """Raises ValueError unless ``decode_offset`` can read the value. A load may have a million of
+    them, and nearly all of them are bare."""
+    if not _is_bare(data):
+        _decode_any_offset(data)
+
+
+def _is_bare(data: bytes) -> bool:
+    """Whether it is of the usual form: version 4, without metadata, with the topic's id."""
+    return (
+        len(data) == _BARE_OFFSET.size
+        and data.startswith(_BARE_START)
+        and data[_METADATA_AT] == _BARE_LENGTH
+        and data.startswith(_TOPIC_ID_FIELD, _TAGS_AT)
+    )
 
 
 def _decode_any_offset(data: bytes) -> CommittedOffset:

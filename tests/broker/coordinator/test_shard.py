@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.coordinator.shard import RETRY_MS, Shard, ShardState
-from broker.coordinator.step import KeyValue, Now, Step
+from broker.coordinator.step import KeyValue, Now, Reply, Step
 from broker.replication.deadlines import DeadlineWheel
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder, Record
@@ -51,12 +51,11 @@ class Bench:
         self.shard.submit(lambda machine, now: machine.get(key, heard), heard)
         return heard
 
-    def slow_get(self, key: bytes, takes_s: float) -> Heard:
+    def add_many(self, key: bytes, count: int) -> Heard:
         heard = Heard()
 
         def event(machine: Sums, now: Now) -> Step:
-            self.clock.skipped_s += takes_s
-            return machine.get(key, heard)
+            return Step([KeyValue(key, b"1")] * count, [Reply(heard, count)])
 
         self.shard.submit(event, heard)
         return heard
@@ -268,11 +267,11 @@ def test_requests_are_refused_while_loading_and_after_unloading() -> None:
 def test_what_is_loaded_is_what_was_written() -> None:
     async def scenario() -> None:
         bench = Bench()
-        bench.shard.replay(record(b"a", b"4"))
-        bench.shard.replay(record(b"b", b"1", 5))
-        bench.shard.replay(record(b"b", None, 6))
-        bench.shard.replay(record(None, b"no key", 7))
-        bench.shard.replay(record(b"", b"not one of its own", 8))
+        bench.shard.replay([record(b"a", b"4")])
+        bench.shard.replay([record(b"b", b"1", 5)])
+        bench.shard.replay([record(b"b", None, 6)])
+        bench.shard.replay([record(None, b"no key", 7)])
+        bench.shard.replay([record(b"", b"not one of its own", 8)])
         assert bench.machine.sums == {b"a": 4}
         bench.log.high_watermark = 9
         bench.shard.activate()
@@ -290,8 +289,8 @@ def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
     async def scenario() -> None:
         bench = Bench()
         bench.log.append(batch_of(b"a", 2), cast(Any, None))
-        bench.shard.replay(record(b"a", b"1", 0))
-        bench.shard.replay(record(b"a", b"2", 1))
+        bench.shard.replay([record(b"a", b"1", 0)])
+        bench.shard.replay([record(b"a", b"2", 1)])
         bench.log.high_watermark = 1
         bench.shard.activate()
         await turn()
@@ -310,7 +309,7 @@ def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
     async def scenario() -> None:
         bench = Bench()
         bench.log.append(batch_of(b"a", 1), cast(Any, None))
-        bench.shard.replay(record(b"a", b"1", 0))
+        bench.shard.replay([record(b"a", b"1", 0)])
         bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
         bench.log.high_watermark = 1
         bench.shard.activate()
@@ -537,18 +536,6 @@ class TickingSums(Sums):
             self.due.remove(min(self.due))
 
 
-class SlowSums(TickingSums):
-    """Each addition takes 2 ms."""
-
-    def __init__(self, clock: LoopClock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def tick(self, now: Any) -> Step:
-        self._clock.skipped_s += 0.002
-        return super().tick(now)
-
-
 def ticking() -> Bench:
     bench = Bench()
     bench.machine = TickingSums()
@@ -594,36 +581,41 @@ def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
     run(scenario())
 
 
-def test_a_turn_ends_after_some_milliseconds() -> None:
-    """Both requests and deadlines take time, which the clock shows."""
-
+def test_many_requests_of_one_turn_are_divided_among_turns() -> None:
     async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        slow = [bench.slow_get(b"b", 0.002) for _ in range(5)]
-        bench.machine.due = [(0.0, b"a"), (0.0, b"a")]
-        for told, done in ((2, 1), (4, 2), (5, 2)):
+        bench = await active()
+        bench.machine.due = []
+        heard = [bench.get(b"b") for _ in range(250)]
+        for told in (100, 200, 250):
             await asyncio.sleep(0)
-            assert sum(len(each.told) for each in slow) == told
-            assert bench.machine.sums[b"a"] == done
-        assert [each.told for each in slow] == [[None]] * 5
+            assert sum(len(each.told) for each in heard) == told
 
     run(scenario())
 
 
-def test_deadlines_that_take_long_are_divided_among_turns() -> None:
+def test_many_records_are_divided_among_turns() -> None:
     async def scenario() -> None:
-        bench = Bench()
-        bench.shard.machine = bench.machine = SlowSums(bench.clock)
+        bench = await active()
+        heard = [bench.add_many(b"a", 200) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert bench.log.end_offset == 600
+        await asyncio.sleep(0)
+        assert bench.log.end_offset == 800
+        bench.log.commit()
+        assert [len(each.told) for each in heard] == [1] * 4
+
+    run(scenario())
+
+
+def test_what_is_due_has_its_turn_beside_many_requests() -> None:
+    async def scenario() -> None:
+        bench = ticking()
         bench.shard.activate()
         await turn()
-        bench.machine.due = [(0.0, b"a")] * 5
-        bench.get(b"b")
+        bench.machine.due = [(0.0, b"b"), (0.0, b"b")]
+        bench.add_many(b"a", 600)
         await asyncio.sleep(0)
-        assert bench.machine.sums[b"a"] == 2
-        await asyncio.sleep(0.1)
-        assert bench.machine.sums[b"a"] == 5
+        assert bench.machine.sums[b"b"] == 1
 
     run(scenario())
 

@@ -34,8 +34,7 @@ def host(log: HeldLog) -> Shard[GroupMachine]:
     )
     shard.begin()
     for batch in log.batches:
-        for record in batch:
-            shard.replay(record)
+        shard.replay(batch)
     shard.activate()
     return shard
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.coordinator.group.offsets import OffsetStore
-from broker.coordinator.group.records import CommittedOffset, OffsetKey
+from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from stele.ids import TopicPartition
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
 Offsets = dict[TopicPartition, int]
 
 
-def value(offset: int) -> CommittedOffset:
-    return CommittedOffset(offset, -1, "", 0)
+def value(offset: int) -> bytes | None:
+    key = OffsetKey("g", PARTITIONS[0])
+    return offset_record(key, CommittedOffset(offset, -1, "", 0)).value
+
+
+def test_a_value_that_cannot_be_read_changes_nothing() -> None:
+    store = OffsetStore()
+    with pytest.raises(ValueError, match="version 5"):
+        store.replay(0, OffsetKey("g", PARTITIONS[0]), b"\0\5")
+    assert store.group_ids == []
+    assert store.count == 0
 
 
 def test_a_commit_is_told_when_it_is_certain() -> None:
@@ -30,7 +40,7 @@ def test_a_commit_is_told_when_it_is_certain() -> None:
         store.committed(high_watermark)
         told = store.told("g", PARTITIONS[0])
         assert (told and told.offset) == offset
-        assert store.newest("g", PARTITIONS[0]) == value(7)
+        assert store.newest("g", PARTITIONS[0]) == CommittedOffset(7, -1, "", 0)
     assert store.end("g") == 4
 
 
