@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from metadata.setting import Setting, boolean, double, integer, long, string
+from metadata.setting import Setting, boolean, double, integer, long, string, strings
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -209,6 +209,18 @@ class NodeSettings:
         2147483647,
         "The most members of a group.",
         minimum=1,
+    )
+    group_consumer_max_size = integer(
+        2147483647,
+        "The most members of a group of the consumer protocol.",
+        minimum=1,
+    )
+    group_consumer_assignors = strings(
+        "uniform,range",
+        "The assignors that members of the consumer protocol may ask for. The first one is used "
+        "where no member asks for any.",
+        allowed=("uniform", "range"),
+        pattern=(".+", "at least one assignor"),
     )
     group_consumer_session_timeout_ms = integer(
         45000,
